@@ -1,0 +1,54 @@
+"""Where the time comes from: the machine's clock, or one that a test moves."""
+
+import time
+from collections.abc import Callable
+
+
+class Clock:
+    """The machine's clock, in whole microseconds of Unix time."""
+
+    def now_us(self) -> int:
+        """Return the Unix time in microseconds."""
+        return time.time_ns() // 1_000
+
+    def now_ms(self) -> int:
+        """Return the Unix time in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_us(self) -> int:
+        """Return microseconds that never go back, for measuring durations."""
+        return time.monotonic_ns() // 1_000
+
+
+class ManualClock(Clock):
+    """A clock that stands still until it is moved.
+
+    Who wants to act on a new time (an engine with blocked clients) registers with `on_move`.
+    """
+
+    def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
+        self._now_us = now_ms * 1_000
+        self._listeners: list[Callable[[], None]] = []
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def now_ms(self) -> int:
+        return self._now_us // 1_000
+
+    def monotonic_us(self) -> int:
+        return self._now_us
+
+    def advance(self, milliseconds: int) -> None:
+        """Move the clock by so many milliseconds; a negative number steps it back."""
+        self.set(self.now_ms() + milliseconds)
+
+    def set(self, now_ms: int) -> None:
+        """Set the clock to a Unix time in milliseconds."""
+        self._now_us = now_ms * 1_000
+        for listener in self._listeners:
+            listener()
+
+    def on_move(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every move."""
+        self._listeners.append(listener)

@@ -1,0 +1,1 @@
+"""The commands: one file for each stream command, one for each family of the others."""

@@ -1,0 +1,1 @@
+"""Idempotence: which (producer, iid) made which entry, for how long it is remembered."""

@@ -1,0 +1,1 @@
+"""The journal: the append-only files from which a server's state comes back."""

@@ -1,0 +1,32 @@
+"""The table of limits: every number that bounds something, with its reason."""
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one client may send in one request."""
+
+    arguments_max: int = 1024 * 1024  # Redis: 1,048,576 words in a request
+    bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len
+    inline_bytes_max: int = 64 * 1024  # Redis: PROTO_INLINE_MAX_SIZE, also for a header line
+    request_bytes_max: int = 1024 * MIB  # Redis: client-query-buffer-limit
+
+
+# A client that has not said its password may send AUTH or HELLO: nothing of that is long.
+BEFORE_AUTH = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024)
+AUTHENTICATED = RequestLimits()
+
+# A client that does not read is paused at the first, and cut at the second.
+OUTPUT_PAUSE_BYTES = 1 * MIB
+OUTPUT_BYTES_MAX = 1024 * MIB
+# Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
+OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
+
+# Redis refuses an entry whose fields and values sum to more (STREAM_LISTPACK_MAX_SIZE).
+ENTRY_BYTES_MAX = 1024 * MIB
+
+# One slice of background work (sweeping, rewriting, expiring): short beside a network round trip.
+SLICE_US = 1_000

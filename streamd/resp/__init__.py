@@ -1,0 +1,1 @@
+"""The Redis protocol without I/O: requests in, replies out."""

@@ -1,0 +1,65 @@
+"""The replies that plain Python values cannot say."""
+
+from typing import Any, Final
+
+Reply = Any  # str, bytes, int, float, bool, None, list, tuple, dict, CommandError, or a type of this file
+
+
+class _Sentinel:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NULL_ARRAY: Final = _Sentinel("NULL_ARRAY")  # RESP2 `*-1`, RESP3 `_`
+NO_REPLY: Final = _Sentinel("NO_REPLY")  # nothing is sent
+
+
+class Raw:
+    """Ready-made RESP that is the same in both protocol versions."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class SetReply:
+    """RESP3 `~`, RESP2 `*`."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Reply]) -> None:
+        self.items = items
+
+
+class Push:
+    """An out-of-band message: RESP3 `>`, RESP2 `*`."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[Reply]) -> None:
+        self.items = items
+
+
+class Pairs:
+    """Pairs that are a map in RESP3 and an array of two-element arrays in RESP2 (XREAD)."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[Reply, Reply]]) -> None:
+        self.items = items
+
+
+class Verbatim:
+    """Text for people: RESP3 `=txt:...`, RESP2 a bulk string."""
+
+    __slots__ = ("data", "format")
+
+    def __init__(self, data: bytes, format: str = "txt") -> None:
+        self.data = data
+        self.format = format
