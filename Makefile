@@ -1,0 +1,41 @@
+# Each target makes .venv ready by itself: pinned versions, no root; the second time that takes a moment.
+#   make PYTHON=/path/to/python3.12 ...   takes that Python instead of looking for one
+#   make serve ARGS="--port 7000"         hands options to streamd serve; likewise demo, test, bench
+
+PYTHON ?=
+ARGS ?=
+RUN := .venv/bin/python
+
+.PHONY: help demo test serve bench lint clean set-up
+
+help:
+	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
+	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
+	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
+	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
+	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
+	@echo "make clean   removes .venv and everything that was generated"
+
+demo: set-up
+	@$(RUN) -m demo $(ARGS)
+
+test: lint
+	@$(RUN) -m pytest $(ARGS)
+
+serve: set-up
+	@exec $(RUN) -m streamd serve $(ARGS)
+
+bench: set-up
+	@$(RUN) -m bench $(ARGS)
+
+lint: set-up
+	@$(RUN) -m ruff check .
+	@$(RUN) -m mypy
+	@.venv/bin/lint-imports
+
+set-up:
+	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
+
+clean:
+	rm -rf .venv .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Makes .venv ready: quick when it is, else hands over to set_up.py with a Python that can do it.
+set -eu
+
+# What an installed .venv was made from: the two files, the place (an editable install points to it) and this script.
+wanted="$(cat pyproject.toml constraints.txt scripts/set_up.py scripts/set_up.sh | cksum) $(pwd -P)"
+if [ -x .venv/bin/python ] && [ -f .venv/.ready ] && [ "$(cat .venv/.ready)" = "$wanted" ]; then
+    exit 0
+fi
+
+# First a Python that can make a virtual environment by itself; else one that may do it with the pip beside it.
+fits='import sys; sys.exit(not ((3, 11) <= sys.version_info[:2] <= (3, 14)))'
+if [ -n "${PYTHON:-}" ]; then
+    set -- "$PYTHON"
+else
+    set -- python3 python3.11 python3.12 python3.13 python3.14
+fi
+found=""
+for check in "import ensurepip, venv; $fits" "$fits"; do
+    for python in "$@"; do
+        if [ -z "$found" ] && "$python" -c "$check" >/dev/null 2>&1; then
+            found=$python
+        fi
+    done
+done
+if [ -z "$found" ]; then
+    echo "set-up: no Python 3.11 to 3.14 here (tried: $*);" \
+        "install one, or say where it is: make PYTHON=/path/to/python3.12" >&2
+    exit 1
+fi
+exec "$found" scripts/set_up.py "$wanted"
