@@ -52,3 +52,12 @@ class ManualClock(Clock):
     def on_move(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every move."""
         self._listeners.append(listener)
+
+
+class TurnTime:
+    """The time that all commands of one turn see; who runs the turn sets it."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms

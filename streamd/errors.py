@@ -44,6 +44,16 @@ class InvalidStreamId(CommandError):
         super().__init__("ERR Invalid stream ID specified as stream command argument")
 
 
+class InvalidRangeStart(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR invalid start ID for the interval")
+
+
+class InvalidRangeEnd(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR invalid end ID for the interval")
+
+
 class UnknownSubcommand(CommandError):
     """`word` is echoed as the client sent it."""
 

@@ -1,0 +1,120 @@
+"""Blocked clients: who waits for which keys, in the order they came, and until when."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from sortedcontainers import SortedList
+
+from streamd.keyspace import Database
+from streamd.resp.types import Reply
+
+if TYPE_CHECKING:
+    from streamd.client import Client
+
+
+class _Blocked:
+    def __repr__(self) -> str:
+        return "BLOCKED"
+
+
+# What a handler returns after `Context.block`: the reply comes later.
+BLOCKED: Final = _Blocked()
+
+
+class Waiter:
+    """One blocked client.
+
+    attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
+    on_timeout: the reply when `deadline_ms` passes (None: it never does).
+    """
+
+    __slots__ = ("attempt", "client", "db", "deadline_ms", "keys", "number", "on_timeout")
+
+    def __init__(
+        self,
+        number: int,
+        client: "Client",
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+    ) -> None:
+        self.number = number
+        self.client = client
+        self.db = db
+        self.keys = keys
+        self.deadline_ms = deadline_ms
+        self.attempt = attempt
+        self.on_timeout = on_timeout
+
+
+class BlockedClients:
+    """All waiters, by key and by deadline; and the keys that became ready and were not yet served."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
+        self._deadlines: SortedList[tuple[int, int, Waiter]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._numbers = 0
+        self.count = 0
+        self.ready: dict[tuple[int, bytes], Database] = {}
+
+    def add(
+        self,
+        client: "Client",
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+    ) -> None:
+        """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes."""
+        self._numbers += 1
+        waiter = Waiter(self._numbers, client, db, tuple(dict.fromkeys(keys)), deadline_ms, attempt, on_timeout)
+        client.waiter = waiter
+        self.count += 1
+        for key in waiter.keys:
+            self._by_key.setdefault((db.index, key), {})[waiter] = None
+            db.waiting[key] = db.waiting.get(key, 0) + 1
+        if deadline_ms is not None:
+            self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def set_deadline(self, waiter: Waiter, deadline_ms: int | None) -> None:
+        """Move a waiter's deadline (CLIENT PAUSE, XREADGROUP CLAIM)."""
+        if waiter.deadline_ms is not None:
+            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+        waiter.deadline_ms = deadline_ms
+        if deadline_ms is not None:
+            self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def remove(self, waiter: Waiter) -> None:
+        """Forget a waiter: it was served, timed out or its client went."""
+        waiter.client.waiter = None
+        self.count -= 1
+        for key in waiter.keys:
+            place = (waiter.db.index, key)
+            waiters = self._by_key[place]
+            del waiters[waiter]
+            if not waiters:
+                del self._by_key[place]
+            waiter.db.waiting[key] -= 1
+            if not waiter.db.waiting[key]:
+                del waiter.db.waiting[key]
+        if waiter.deadline_ms is not None:
+            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+
+    def mark_ready(self, db: Database, key: bytes) -> None:
+        """Note that `key` may serve its waiters; they are served when the running command has ended."""
+        self.ready[(db.index, key)] = db
+
+    def waiters(self, db: Database, key: bytes) -> list[Waiter]:
+        """Return who waits for a key, first come first."""
+        return list(self._by_key.get((db.index, key), ()))
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline, or None."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def due(self, now_ms: int) -> list[Waiter]:
+        """Return the waiters whose deadline has come, earliest first."""
+        return [row[2] for row in self._deadlines.irange_key(None, (now_ms, 2**63))]

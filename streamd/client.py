@@ -1,0 +1,121 @@
+"""One client as commands see it: identity, protocol, transaction, and the replies that wait to be sent."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streamd.keyspace import Watcher
+from streamd.resp.encoder import encode
+from streamd.resp.types import NO_REPLY, Reply
+
+if TYPE_CHECKING:
+    from streamd.blocking import Waiter
+    from streamd.command import Context
+
+
+def _no_flush() -> None:
+    pass
+
+
+class Client(Watcher):
+    """The state of one connection, without the connection.
+
+    out: encoded replies that the end of the turn sends.
+    transaction: the requests queued since MULTI, or None outside of a transaction.
+    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off):
+        the engine then takes the careful path.
+    waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
+    flush: sends `out`; given by the connection.
+    close_soon: close the connection once `out` is sent.
+    """
+
+    __slots__ = (
+        "address",
+        "authenticated",
+        "backlog",
+        "bytes_in",
+        "bytes_out",
+        "close_soon",
+        "closed",
+        "commands",
+        "context",
+        "created_ms",
+        "flush",
+        "flush_wanted",
+        "id",
+        "kill",
+        "last_command",
+        "last_ms",
+        "lib_name",
+        "lib_version",
+        "local_address",
+        "monitoring",
+        "name",
+        "no_evict",
+        "no_touch",
+        "out",
+        "patterns",
+        "protocol",
+        "reply_mode",
+        "special",
+        "subscriptions",
+        "transaction",
+        "transaction_broken",
+        "waiter",
+        "watched",
+    )
+
+    def __init__(self, id: int, address: str = "", local_address: str = "", created_ms: int = 0) -> None:
+        super().__init__()
+        self.id = id
+        self.address = address
+        self.local_address = local_address
+        self.created_ms = created_ms
+        self.last_ms = created_ms
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.last_command = "NULL"
+        self.commands = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.protocol = 2
+        self.authenticated = True
+        self.no_evict = False
+        self.no_touch = False
+        self.monitoring = False
+        self.reply_mode = "on"
+        self.subscriptions: set[bytes] | None = None
+        self.patterns: set[bytes] | None = None
+        self.transaction: list[list[bytes]] | None = None
+        self.transaction_broken = False
+        self.watched: set[tuple[int, bytes]] = set()
+        self.special = False
+        self.waiter: Waiter | None = None
+        self.backlog: deque[list[bytes]] = deque()
+        self.out: list[bytes] = []
+        self.flush: Callable[[], None] = _no_flush
+        self.kill: Callable[[], None] = _no_flush
+        self.flush_wanted = False
+        self.close_soon = False
+        self.closed = False
+        self.context: Context | None = None
+
+    def reply(self, reply: Reply) -> None:
+        """Put a reply behind those that wait."""
+        if reply is not NO_REPLY:
+            self.out.append(encode(reply, self.protocol))
+
+    def subscription_count(self) -> int:
+        """Return how many channels and patterns the client is subscribed to."""
+        return len(self.subscriptions or ()) + len(self.patterns or ())
+
+    def update_special(self) -> None:
+        """Recompute `special` after one of the rarer states changed."""
+        self.special = (
+            not self.authenticated
+            or self.transaction is not None
+            or self.subscription_count() > 0
+            or self.reply_mode != "on"
+            or self.monitoring
+        )

@@ -1,0 +1,203 @@
+"""The declaration of a command, and the context that its handler works in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from streamd.blocking import BLOCKED
+from streamd.client import Client
+from streamd.errors import CommandError
+from streamd.keyspace import Database, KeyValue
+from streamd.resp.types import Reply
+from streamd.state import State
+from streamd.stream.stream import Stream
+
+
+class Context:
+    """What a command handler gets: its client, its client's database, and what all clients share.
+
+    in_unit: the command runs inside EXEC (or a script): nothing may block.
+    """
+
+    __slots__ = ("client", "db", "in_unit", "state")
+
+    def __init__(self, state: State, client: Client) -> None:
+        self.state = state
+        self.client = client
+        self.db: Database = state.keyspace[0]
+        self.in_unit = False
+
+    @property
+    def now_ms(self) -> int:
+        """The Unix time of this turn in milliseconds."""
+        return self.state.time.ms
+
+    def value(self, key: bytes) -> KeyValue | None:
+        """Return the value at `key`, or None."""
+        return self.db.get(key)
+
+    def stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key`, or None. Raises: WrongType."""
+        return self.db.stream(key)
+
+    def create_stream(self, key: bytes) -> Stream:
+        """Store and return a new stream with the settings that hold now; the key must be free."""
+        config = self.state.config.values
+        stream = Stream(
+            config["stream-node-max-entries"],  # type: ignore[arg-type]
+            config["stream-idmp-duration"],  # type: ignore[arg-type]
+            config["stream-idmp-maxsize"],  # type: ignore[arg-type]
+        )
+        self.db.put(key, stream)
+        return stream
+
+    def record(self, *words: bytes) -> None:
+        """Note what was decided, as the command that repeats it, for the journal."""
+        state = self.state
+        state.dirty += 1
+        if state.records is not None:
+            state.records.append((self.db.index, list(words)))
+
+    def changed(self, key: bytes, kind: str, event: str) -> None:
+        """Tell watchers and subscribers of keyspace events that `key` changed.
+
+        kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
+        """
+        self.db.touch(key)
+        if self.state.notify_flags:
+            self.state.notify(kind, event, key, self.db.index)
+
+    def notify(self, key: bytes, kind: str, event: str) -> None:
+        """Publish a keyspace event without marking watchers."""
+        if self.state.notify_flags:
+            self.state.notify(kind, event, key, self.db.index)
+
+    def unwatch(self) -> None:
+        """Forget what the client watches."""
+        client = self.client
+        for db_index, key in client.watched:
+            watchers = self.state.keyspace[db_index].watchers
+            watchers[key].discard(client)
+            if not watchers[key]:
+                del watchers[key]
+        client.watched.clear()
+        client.touched = False
+
+    def block(
+        self, keys: Sequence[bytes], timeout_ms: int, attempt: Callable[[], Reply], on_timeout: Reply = None
+    ) -> Reply:
+        """Park the client until `attempt` gives a reply; return what the handler must return.
+
+        attempt: called, in the order clients came, whenever one of `keys` may have become useful; returns BLOCKED
+        to go on waiting. timeout_ms: 0 waits for ever. Inside a transaction nothing blocks: the time-out's
+        reply is returned at once.
+        """
+        if self.in_unit:
+            return on_timeout
+        deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
+        self.state.blocked.add(self.client, self.db, tuple(keys), deadline_ms, attempt, on_timeout)
+        return BLOCKED
+
+
+Handler = Callable[[Context, list[bytes]], Reply]
+
+
+@dataclass(slots=True)
+class Command:
+    """One command, or one subcommand of a container.
+
+    name: lower case; `xinfo|stream` for a subcommand.
+    arity: number of words with the name; negative: at least so many.
+    keys: (first, last, step) positions of the keys; (0, 0, 0) for none.
+    find_keys: for commands whose keys are not at fixed places.
+    syntax: the words behind the name in the notation of Redis's documentation.
+    calls, microseconds, rejected, failed: statistics.
+    """
+
+    name: str
+    handler: Handler
+    arity: int
+    flags: frozenset[str]
+    keys: tuple[int, int, int]
+    since: str
+    complexity: str
+    group: str
+    syntax: str
+    summary: str
+    find_keys: Callable[[list[bytes]], list[bytes]] | None = None
+    subcommands: "dict[bytes, Command]" = field(default_factory=dict)
+    calls: int = 0
+    microseconds: int = 0
+    rejected: int = 0
+    failed: int = 0
+
+    def accepts(self, words: int) -> bool:
+        """Return whether a request of so many words fits the arity."""
+        return words == self.arity if self.arity >= 0 else words >= -self.arity
+
+
+# Lower-case name -> command. Filled by importing streamd.commands.
+COMMANDS: Final[dict[bytes, Command]] = {}
+
+
+def command(
+    name: str,
+    *,
+    arity: int,
+    flags: str = "",
+    keys: tuple[int, int, int] = (0, 0, 0),
+    since: str,
+    complexity: str,
+    group: str = "stream",
+    syntax: str = "",
+    find_keys: Callable[[list[bytes]], list[bytes]] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
+
+    The summary is the first line of the handler's docstring. A container must be declared before its subcommands.
+    """
+
+    def declare(handler: Handler) -> Handler:
+        assert handler.__doc__, f"{name} has no docstring"
+        made = Command(
+            name=name.lower().replace(" ", "|"),
+            handler=handler,
+            arity=arity,
+            flags=frozenset(flags.split()),
+            keys=keys,
+            since=since,
+            complexity=complexity,
+            group=group,
+            syntax=syntax,
+            summary=handler.__doc__.strip().splitlines()[0],
+            find_keys=find_keys,
+        )
+        container, _, sub = name.lower().partition(" ")
+        if sub:
+            COMMANDS[container.encode()].subcommands[sub.encode()] = made
+        else:
+            assert name.lower().encode() not in COMMANDS, name
+            COMMANDS[name.lower().encode()] = made
+        return handler
+
+    return declare
+
+
+def container(name: str, *, since: str, group: str, help_lines: Sequence[str], arity: int = -2) -> None:
+    """Declare a command that has subcommands; its HELP answers `help_lines`."""
+
+    def no_subcommand(context: Context, args: list[bytes]) -> Reply:
+        """A container for the commands of its family."""
+        raise CommandError(f"ERR wrong number of arguments for '{name.lower()}' command")
+
+    no_subcommand.__doc__ = f"A container for {name} commands."
+    command(name, arity=arity, since=since, complexity="Depends on subcommand.", group=group)(no_subcommand)
+
+    title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    lines = [title, *help_lines, "HELP", "    Print this help."]
+
+    def show_help(context: Context, args: list[bytes]) -> Reply:
+        """Return helpful text about the subcommands."""
+        return list(lines)
+
+    command(f"{name} HELP", arity=2, flags="loading stale", since=since, complexity="O(1)", group=group)(show_help)

@@ -1,0 +1,187 @@
+"""The databases: keys, their values, when they expire and who watches or waits for them."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from streamd.clock import TurnTime
+from streamd.errors import WrongType
+from streamd.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import MutableSet
+
+# A string is bytes, a hash a dict of bytes to bytes.
+KeyValue = bytes | dict[bytes, bytes] | Stream
+
+TYPE_NAMES: dict[type, str] = {bytes: "string", dict: "hash", Stream: "stream"}
+
+
+class Watcher:
+    """Somebody who wants to know that a key changed (a client in WATCH)."""
+
+    __slots__ = ("touched",)
+
+    def __init__(self) -> None:
+        self.touched = False
+
+
+class Database:
+    """One numbered database.
+
+    values: key -> value, also of keys whose time has passed and which nobody has met since.
+    expires_ms: key -> Unix milliseconds, for the keys that have an expiry.
+    watchers: key -> the watchers to mark when it changes.
+    waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
+    on_ready(db, key): a key that somebody waits for may have become useful.
+    on_expired(db, key): a key was removed because its time had passed.
+    """
+
+    __slots__ = ("expires_ms", "index", "on_expired", "on_ready", "time", "values", "waiting", "watchers")
+
+    def __init__(self, index: int, time: TurnTime) -> None:
+        self.index = index
+        self.time = time
+        self.values: dict[bytes, KeyValue] = {}
+        self.expires_ms: dict[bytes, int] = {}
+        self.watchers: dict[bytes, MutableSet[Watcher]] = {}
+        self.waiting: dict[bytes, int] = {}
+        self.on_ready: Callable[[Database, bytes], None] = _ignore
+        self.on_expired: Callable[[Database, bytes], None] = _ignore
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def get(self, key: bytes) -> KeyValue | None:
+        """Return the value of a live key, or None; a key whose time has passed is removed."""
+        value = self.values.get(key)
+        if self.expires_ms and value is not None and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
+            self.expire(key)
+            return None
+        return value
+
+    def stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key`, or None. Raises: WrongType."""
+        value = self.get(key)
+        if value is None or type(value) is Stream:
+            return value
+        raise WrongType()
+
+    def string(self, key: bytes) -> bytes | None:
+        """Return the string at `key`, or None. Raises: WrongType."""
+        value = self.get(key)
+        if value is None or type(value) is bytes:
+            return value
+        raise WrongType()
+
+    def hash(self, key: bytes) -> dict[bytes, bytes] | None:
+        """Return the hash at `key`, or None. Raises: WrongType."""
+        value = self.get(key)
+        if value is None or type(value) is dict:
+            return value
+        raise WrongType()
+
+    def put(self, key: bytes, value: KeyValue) -> None:
+        """Store a value; its key's expiry stays. What was there is released."""
+        old = self.values.get(key)
+        if old is not None and old is not value:
+            _release(old)
+        self.values[key] = value
+        if key in self.waiting:
+            self.on_ready(self, key)
+
+    def remove(self, key: bytes) -> KeyValue | None:
+        """Take a key out with its expiry and return its value; the caller owns it."""
+        value = self.values.pop(key, None)
+        if value is not None:
+            self.expires_ms.pop(key, None)
+            if key in self.waiting:
+                self.on_ready(self, key)
+        return value
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a live key and release its value; return whether there was one."""
+        if self.get(key) is None:
+            return False
+        value = self.remove(key)
+        assert value is not None
+        _release(value)
+        return True
+
+    def expire(self, key: bytes) -> None:
+        """Remove a key whose time has passed."""
+        value = self.remove(key)
+        if value is not None:
+            _release(value)
+        self.touch(key)
+        self.on_expired(self, key)
+
+    def clear(self) -> int:
+        """Remove every key; return how many there were."""
+        count = len(self.values)
+        for key in list(self.watchers):
+            if key in self.values:
+                self.touch(key)
+        values, self.values = self.values, {}
+        self.expires_ms = {}
+        for value in values.values():
+            _release(value)
+        for key in list(self.waiting):
+            if key in values:
+                self.on_ready(self, key)
+        return count
+
+    def touch(self, key: bytes) -> None:
+        """Mark the watchers of a changed key."""
+        if self.watchers:
+            for watcher in self.watchers.get(key, ()):
+                watcher.touched = True
+
+    def signal(self, key: bytes) -> None:
+        """Say that a key may have something for those who wait for it."""
+        if key in self.waiting:
+            self.on_ready(self, key)
+
+    def keys(self) -> Iterator[bytes]:
+        """Iterate the live keys; the database must not change meanwhile."""
+        now_ms, expires_ms = self.time.ms, self.expires_ms
+        for key in self.values:
+            if key not in expires_ms or expires_ms[key] > now_ms:
+                yield key
+
+
+def _ignore(db: Database, key: bytes) -> None:
+    pass
+
+
+def _release(value: KeyValue) -> None:
+    """Tell a value that its key is gone, so that nothing else keeps its parts alive."""
+    if type(value) is Stream:
+        value.idmp.close()
+
+
+class Keyspace:
+    """All databases, and the time their keys are judged by."""
+
+    def __init__(self, databases: int, time: TurnTime) -> None:
+        self.time = time
+        self.databases = [Database(index, time) for index in range(databases)]
+
+    def __getitem__(self, index: int) -> Database:
+        return self.databases[index]
+
+    def __iter__(self) -> Iterator[Database]:
+        return iter(self.databases)
+
+    def swap(self, first: int, second: int) -> None:
+        """Exchange the contents of two databases; clients stay with the numbers they selected."""
+        one, two = self.databases[first], self.databases[second]
+        for db in (one, two):
+            for key in list(db.watchers):
+                if key in one.values or key in two.values:
+                    db.touch(key)
+        one.values, two.values = two.values, one.values
+        one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
+        for db in (one, two):
+            for key in list(db.waiting):
+                if key in db.values:
+                    db.on_ready(db, key)
