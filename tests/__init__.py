@@ -1,0 +1,1 @@
+"""The tests: unit, property, protocol, differential, crash, Spark."""

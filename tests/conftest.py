@@ -1,0 +1,22 @@
+"""Fixtures that all tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from streamd.clock import ManualClock
+from tests.session import Session
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands at 2001-09-09 01:46:40 UTC (1,000,000,000,000 ms) until it is moved."""
+    return ManualClock()
+
+
+@pytest.fixture
+def engine(clock: ManualClock) -> Iterator[Session]:
+    """A session with an empty server; a handler that fails with anything but a CommandError fails the test."""
+    session = Session(clock)
+    yield session
+    assert session.state.stats.internal_errors == 0, "a handler raised something else than a CommandError: see the log"
