@@ -25,7 +25,8 @@ class Client(Watcher):
     special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off):
         the engine then takes the careful path.
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
-    flush: sends `out`; given by the connection.
+    out_bytes: size of the large replies among them.
+    flush: sends `out`; resume: goes on with the backlog and what else was received; both given by the connection.
     close_soon: close the connection once `out` is sent.
     """
 
@@ -54,9 +55,11 @@ class Client(Watcher):
         "no_evict",
         "no_touch",
         "out",
+        "out_bytes",
         "patterns",
         "protocol",
         "reply_mode",
+        "resume",
         "special",
         "subscriptions",
         "transaction",
@@ -94,8 +97,10 @@ class Client(Watcher):
         self.waiter: Waiter | None = None
         self.backlog: deque[list[bytes]] = deque()
         self.out: list[bytes] = []
+        self.out_bytes = 0
         self.flush: Callable[[], None] = _no_flush
         self.kill: Callable[[], None] = _no_flush
+        self.resume: Callable[[], None] | None = None
         self.flush_wanted = False
         self.close_soon = False
         self.closed = False

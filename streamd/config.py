@@ -76,33 +76,84 @@ def _parse_memory(text: str) -> int:
 OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
-        Option("port", "integer", 6379, "TCP port; 0 takes a free one and prints it", 0, 65535, mutable=False, flag=True),
-        Option("bind", "text", "127.0.0.1 -::1", "addresses to listen on, blank-separated; a leading - makes one optional", mutable=False, flag=True),
+        Option(
+            "port", "integer", 6379, "TCP port; 0 takes a free one and prints it", 0, 65535, mutable=False, flag=True
+        ),
+        Option(
+            "bind",
+            "text",
+            "127.0.0.1 -::1",
+            "addresses to listen on, blank-separated; a leading - makes one optional",
+            mutable=False,
+            flag=True,
+        ),
         Option("dir", "text", "./streamd-data", "data directory", mutable=False, flag=True),
         Option("appendonly", "boolean", False, "keep a journal in the data directory, yes or no", flag=True),
         Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**31 - 1, flag=True),
         Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
-        Option("loglevel", "choice", "notice", "how much is logged", choices=("debug", "verbose", "notice", "warning", "nothing"), flag=True),
-        Option("timeout", "integer", 0, "close a client that was idle for so many seconds; 0 never", 0, 2**31 - 1, flag=True),
+        Option(
+            "loglevel",
+            "choice",
+            "notice",
+            "how much is logged",
+            choices=("debug", "verbose", "notice", "warning", "nothing"),
+            flag=True,
+        ),
+        Option(
+            "timeout",
+            "integer",
+            0,
+            "close a client that was idle for so many seconds; 0 never",
+            0,
+            2**31 - 1,
+            flag=True,
+        ),
         Option("tcp-keepalive", "integer", 300, "seconds between keep-alive probes", 0, 2**31 - 1),
         Option("tcp-backlog", "integer", 511, "connections that may wait to be accepted", 0, 2**31 - 1, mutable=False),
-        Option("stream-node-max-entries", "integer", 100, "entries in a segment, which ~ and LIMIT count by", 0, flag=True),
+        Option(
+            "stream-node-max-entries", "integer", 100, "entries in a segment, which ~ and LIMIT count by", 0, flag=True
+        ),
         Option("stream-node-max-bytes", "memory", 4096, "accepted; segments are bounded by entries alone", flag=True),
-        Option("stream-idmp-duration", "integer", 100, "seconds a new stream remembers an idempotent ID", 1, 86_400, flag=True),
-        Option("stream-idmp-maxsize", "integer", 100, "idempotent IDs a new stream remembers per producer", 1, 10_000, flag=True),
+        Option(
+            "stream-idmp-duration",
+            "integer",
+            100,
+            "seconds a new stream remembers an idempotent ID",
+            1,
+            86_400,
+            flag=True,
+        ),
+        Option(
+            "stream-idmp-maxsize",
+            "integer",
+            100,
+            "idempotent IDs a new stream remembers per producer",
+            1,
+            10_000,
+            flag=True,
+        ),
         Option("notify-keyspace-events", "text", "", "classes of keyspace events to publish", flag=True),
-        Option("slowlog-log-slower-than", "integer", 10_000, "log commands slower than so many microseconds; negative: none", -1, flag=True),
+        Option(
+            "slowlog-log-slower-than",
+            "integer",
+            10_000,
+            "log commands slower than so many microseconds; negative: none",
+            -1,
+            flag=True,
+        ),
         Option("slowlog-max-len", "integer", 128, "entries the slow log keeps", 0, flag=True),
         Option("proto-max-bulk-len", "memory", 512 * 1024 * 1024, "largest string in a request", 1024 * 1024),
-        Option("client-query-buffer-limit", "memory", 1024 * 1024 * 1024, "most input buffered for one client", 1024 * 1024),
+        Option(
+            "client-query-buffer-limit", "memory", 1024 * 1024 * 1024, "most input buffered for one client", 1024 * 1024
+        ),
         Option("hz", "integer", 10, "background runs a second", 1, 500),
         Option("maxmemory", "memory", 0, "refuse writes above so many bytes; 0 no limit", flag=True),
         Option("maxmemory-policy", "choice", "noeviction", "only noeviction", choices=("noeviction",)),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
     )
-}  # fmt: skip
+}
 
 
 class Config:

@@ -12,7 +12,7 @@ from streamd.clock import Clock
 from streamd.command import COMMANDS, Command, Context
 from streamd.config import Config
 from streamd.errors import CommandError, UnknownSubcommand, WrongArity
-from streamd.limits import SLICE_US
+from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US
 from streamd.resp.encoder import encode
 from streamd.resp.types import NO_REPLY, Reply
 from streamd.state import Record, State
@@ -48,6 +48,7 @@ class Engine:
         self.on_shutdown: Callable[[bool | None], None] = lambda save: None
         self.sleep: Callable[[float], None] = time.sleep
         self._resumed: list[Client] = []
+        self._running_backlogs = False
         self._commands = _both_cases()
 
     # -- clients --------------------------------------------------------------------------------------------------
@@ -120,12 +121,18 @@ class Engine:
                     client.backlog.extend(requests[at + 1 :])
                     break
             elif reply is not NO_REPLY:
-                append(encode(reply, client.protocol))
+                data = encode(reply, client.protocol)
+                append(data)
+                if len(data) > LARGE_REPLY_BYTES:
+                    client.out_bytes += len(data)
+                    if client.out_bytes > OUTPUT_TURN_BYTES:
+                        client.backlog.extend(requests[at + 1 :])
+                        break
             if state.blocked.ready:
                 self._serve_ready()
             if client.close_soon:
                 break
-        if self._resumed:
+        if self._resumed and not self._running_backlogs:
             self._run_backlogs()
 
     def end_turn(self) -> None:
@@ -245,13 +252,22 @@ class Engine:
         self._resumed.append(client)
 
     def _run_backlogs(self) -> None:
-        while self._resumed:
-            resumed, self._resumed = self._resumed, []
-            for client in resumed:
-                if client.backlog and client.waiter is None and not client.closed:
-                    requests = list(client.backlog)
-                    client.backlog.clear()
-                    self.run(client, requests)
+        """Go on with clients whose wait has ended; what they wake in turn joins this loop, not the stack."""
+        self._running_backlogs = True
+        try:
+            while self._resumed:
+                resumed, self._resumed = self._resumed, []
+                for client in resumed:
+                    if client.closed:
+                        continue
+                    if client.resume is not None:
+                        client.resume()
+                    elif client.backlog and client.waiter is None:
+                        requests = list(client.backlog)
+                        client.backlog.clear()
+                        self.run(client, requests)
+        finally:
+            self._running_backlogs = False
 
     # -- time -----------------------------------------------------------------------------------------------------
 
@@ -304,5 +320,5 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
 
 
 def _both_cases() -> dict[bytes, Command]:
-    """Return the commands under their lower-case and upper-case names: what clients send; others are looked up twice."""
+    """Return the commands under their names in lower and in upper case, as clients send them."""
     return {name: command for key, command in COMMANDS.items() for name in (key, key.upper())}

@@ -19,8 +19,13 @@ class RequestLimits:
 BEFORE_AUTH = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024)
 AUTHENTICATED = RequestLimits()
 
-# A client that does not read is paused at the first, and cut at the second.
+# A client that does not read is paused at OUTPUT_PAUSE_BYTES, and cut at OUTPUT_BYTES_MAX.
 OUTPUT_PAUSE_BYTES = 1 * MIB
+# A pipeline whose replies reach this is interrupted, so that they can leave.
+OUTPUT_TURN_BYTES = 1 * MIB
+LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
+# A blocked client may send so much more before it is no longer read.
+INPUT_WAITING_BYTES_MAX = 1 * MIB
 OUTPUT_BYTES_MAX = 1024 * MIB
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
@@ -30,3 +35,6 @@ ENTRY_BYTES_MAX = 1024 * MIB
 
 # One slice of background work (sweeping, rewriting, expiring): short beside a network round trip.
 SLICE_US = 1_000
+
+# A stop waits so long for replies to leave.
+STOP_S = 3.0

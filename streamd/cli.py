@@ -1,0 +1,178 @@
+"""The command line: `streamd serve` and what else one says to streamd from a shell."""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from streamd.config import OPTIONS, Config, ConfigError
+from streamd.server import AddressError, Server
+from streamd.version import REDIS_VERSION, VERSION
+
+EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
+
+EXIT_CODES = """exit codes:
+  0  stopped cleanly
+  1  a bug in streamd
+  2  usage or configuration
+  3  address: in use, or not this machine's
+  4  data directory: unreadable, unwritable or locked by another server
+  5  journal damaged
+  6  journal could not be written
+"""
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+    "nothing": logging.CRITICAL + 1,
+}
+
+
+class Failure(Exception):
+    """An end with an exit code and one line that says what is wrong and what to do."""
+
+    def __init__(self, code: int, line: str) -> None:
+        super().__init__(line)
+        self.code = code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise Failure(EXIT_USAGE, f"{message} (see {self.prog} --help)")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+        action = getattr(arguments, "action", None)
+        if action is None:
+            _parser().print_help()
+            return EXIT_USAGE
+        code: int = action(arguments)
+        return code
+    except Failure as failure:
+        print(f"streamd: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        return EXIT_OK
+    except BrokenPipeError:
+        return EXIT_OK
+    except Exception:
+        logging.getLogger("streamd").exception("a bug in streamd")
+        return EXIT_BUG
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="streamd",
+        description="Redis-protocol streams that a retrying producer cannot write to twice.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"streamd {VERSION} (Redis {REDIS_VERSION} commands)")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    serve = commands.add_parser(
+        "serve",
+        help="run a server",
+        description="Run a server that redis-cli and redis-py talk to. Options are Redis's configuration names.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for option in OPTIONS.values():
+        if option.flag:
+            default = option.format(option.default)
+            serve.add_argument(
+                f"--{option.name}",
+                metavar=option.kind.upper() if not option.choices else "|".join(option.choices),
+                help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
+            )
+    serve.set_defaults(action=_serve)
+    return parser
+
+
+def _config(arguments: argparse.Namespace) -> Config:
+    config = Config()
+    for option in OPTIONS.values():
+        given = getattr(arguments, option.name.replace("-", "_"), None)
+        if given is not None:
+            try:
+                config.values[option.name] = option.parse(given)
+            except ConfigError as error:
+                raise Failure(EXIT_USAGE, f"--{option.name} {given}: {error}")
+    if config["appendonly"]:
+        raise Failure(EXIT_USAGE, "--appendonly yes: this version has no journal yet; use --appendonly no")
+    return config
+
+
+def _check_directory(path: str) -> Path:
+    directory = Path(path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        os.listdir(directory)
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"data directory {path}: {error.strerror}; give another with --dir")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise Failure(EXIT_DIRECTORY, f"data directory {path}: not writable; give another with --dir")
+    return directory
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    config = _config(arguments)
+    directory = _check_directory(config.text("dir"))
+    logging.basicConfig(
+        level=LEVELS[config.text("loglevel")], format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    # Entries are held in objects that the collector does not track; what start-up made lives for ever. A young
+    # generation of 50,000 keeps collections off the hot path: lists of requests die by reference count.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    return _loop_runner(_run_server(config, directory))
+
+
+def _loop_runner(main: "asyncio.coroutines.Coroutine[None, None, int]") -> int:  # type: ignore[name-defined]
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return int(runner.run(main))
+
+
+async def _run_server(config: Config, directory: Path) -> int:
+    server = Server(config)
+    try:
+        await server.start()
+    except AddressError as error:
+        raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.request_stop)
+    print(_banner(server, directory), flush=True)
+    await server.stopped.wait()
+    print("streamd stopped", flush=True)
+    return EXIT_OK
+
+
+def _banner(server: Server, directory: Path) -> str:
+    host, port = server.addresses[0]
+    shown = "  ".join(f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in server.addresses)
+    return (
+        f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
+        f"  listening on      {shown}\n"
+        f"  data directory    {directory}\n"
+        f"  persistence       off: data is in memory and ends with this process\n"
+        f"  connect with      redis-cli -h {host} -p {port}\n"
+        f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
+        f"Ready to accept connections on {host}:{port}"
+    )

@@ -1,0 +1,232 @@
+"""One client's connection: bytes from a transport to the engine, replies back, and back-pressure on both ways."""
+
+import asyncio
+import logging
+from typing import Protocol, cast
+
+from streamd.client import Client
+from streamd.engine import Engine
+from streamd.limits import (
+    AUTHENTICATED,
+    BEFORE_AUTH,
+    INPUT_WAITING_BYTES_MAX,
+    OUTPUT_BYTES_MAX,
+    OUTPUT_PAUSE_BYTES,
+    OUTPUT_PUBSUB_BYTES_MAX,
+    RequestLimits,
+)
+from streamd.resp.decoder import Decoder
+from streamd.resp.encoder import encode
+from streamd.resp.fast_decoder import FastDecoder
+
+PROTECTED = (
+    "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
+    "default user. In this mode connections are only accepted from the loopback interface. If you want to connect "
+    "from external computers, either start the server with --requirepass PASSWORD, or with --protected-mode no if "
+    "the network is trusted."
+)
+
+
+class Host(Protocol):
+    """What a connection asks of the server that it belongs to."""
+
+    engine: Engine
+    connections: "set[Connection]"
+    log: logging.Logger
+
+    def end_turn(self) -> None:
+        """End the turn: let replies leave."""
+
+    def resume_soon(self, connection: "Connection") -> None:
+        """Call the connection's `resume` in a later turn."""
+
+
+class Connection(asyncio.Protocol):
+    """The thin I/O side of a client; everything it needs of the world is a transport.
+
+    Reading stops while the client does not read its replies, and while it is blocked and keeps sending.
+    """
+
+    __slots__ = ("_closing", "_decoder", "_limits", "_paused_reading", "_server", "_transport", "client")
+
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self._paused_reading = False
+        self._closing = False
+        self._limits = AUTHENTICATED
+        self.client: Client | None = None
+
+    # -- asyncio's callbacks --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=OUTPUT_PAUSE_BYTES)
+        engine = self._server.engine
+        state = engine.state
+        peer = transport.get_extra_info("peername")
+        refusal = None
+        if len(state.clients) >= state.config.integer("maxclients"):
+            refusal = "ERR max number of clients reached"
+        elif state.config["protected-mode"] and not state.config["requirepass"] and not _is_loopback(peer):
+            refusal = PROTECTED
+        if refusal is not None:
+            state.stats.rejected_connections += 1
+            self._closing = True
+            self._transport.write(f"-{refusal}\r\n".encode())
+            self._transport.close()
+            return
+        client = engine.connect(_address(peer), _address(transport.get_extra_info("sockname")))
+        client.flush = self.flush
+        client.kill = self.close
+        client.resume = self.resume
+        self.client = client
+        self._limits = RequestLimits(
+            bulk_bytes_max=state.config.integer("proto-max-bulk-len"),
+            request_bytes_max=state.config.integer("client-query-buffer-limit"),
+        )
+        self._decoder: Decoder | FastDecoder = (
+            FastDecoder(self._limits) if client.authenticated else Decoder(BEFORE_AUTH)
+        )
+        self._server.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        client = self.client
+        assert client is not None
+        client.bytes_in += len(data)
+        self._decoder.feed(data)
+        if client.waiter is not None or client.backlog:
+            self._limit_waiting_input()
+            return
+        self._take()
+        self._server.end_turn()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        if self.client is not None:
+            self._server.engine.disconnect(self.client)
+            self._server.connections.discard(self)
+
+    def pause_writing(self) -> None:
+        """The client does not read: take no more requests from it."""
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has read: go on."""
+        if self._closing or self.client is None:
+            return
+        self.resume()
+        self._server.end_turn()
+
+    # -- the way in -----------------------------------------------------------------------------------------------
+
+    def _take(self) -> None:
+        """Execute what has been received whole."""
+        client = self.client
+        assert client is not None
+        decoder = self._decoder
+        engine = self._server.engine
+        if not client.authenticated:
+            # One request at a time: the first that authenticates lifts the limits for the next.
+            while not client.authenticated and not client.close_soon:
+                request = decoder.next()
+                if request is None:
+                    break
+                engine.run(client, [request])
+            if client.authenticated and decoder.error is None:
+                decoder = self._decoder = FastDecoder(self._limits, decoder.rest())
+            elif not client.authenticated and decoder.error is None:
+                return
+        if client.authenticated and not client.close_soon:
+            requests = decoder.take()
+            if requests:
+                engine.run(client, requests)
+        if decoder.error is not None and not client.close_soon and client.waiter is None and not client.backlog:
+            client.out.append(encode(decoder.error, client.protocol))
+            client.close_soon = True
+            engine.state.wants_flush(client)
+
+    def resume(self) -> None:
+        """Go on with what the client sent while it was blocked or did not read."""
+        client = self.client
+        assert client is not None
+        if self._closing or client.waiter is not None or self._is_choked():
+            return
+        if client.backlog:
+            requests = list(client.backlog)
+            client.backlog.clear()
+            self._server.engine.run(client, requests)
+        if client.waiter is None and not client.backlog:
+            self._take()
+        if client.waiter is None and not client.backlog and self._paused_reading and not self._is_choked():
+            self._paused_reading = False
+            self._transport.resume_reading()
+
+    def _limit_waiting_input(self) -> None:
+        if self._decoder.buffered_bytes > INPUT_WAITING_BYTES_MAX:
+            self._pause_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and not self._closing:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def _is_choked(self) -> bool:
+        return self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES
+
+    # -- the way out ----------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what the turn has left in the client's output."""
+        client = self.client
+        assert client is not None
+        out = client.out
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            client.out_bytes = 0
+            self.send(data)
+        if client.close_soon:
+            self.close()
+        elif client.backlog and client.waiter is None and not self._closing and not self._is_choked():
+            self._server.resume_soon(self)
+
+    def send(self, data: bytes) -> None:
+        """Hand bytes to the transport; a client that lets too many wait is cut off."""
+        client = self.client
+        assert client is not None
+        if self._closing:
+            return
+        client.bytes_out += len(data)
+        transport = self._transport
+        transport.write(data)
+        waiting = transport.get_write_buffer_size()
+        if waiting > OUTPUT_BYTES_MAX or (waiting > OUTPUT_PUBSUB_BYTES_MAX and client.subscription_count()):
+            self._server.log.warning("client %s closed: %d bytes of output wait to be read", client.address, waiting)
+            self._closing = True
+            transport.abort()
+
+    def close(self) -> None:
+        """Close once what is written has left."""
+        if not self._closing:
+            self._closing = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever waits to be sent."""
+        self._closing = True
+        self._transport.abort()
+
+
+def _address(name: object) -> str:
+    if isinstance(name, tuple) and len(name) >= 2:
+        return f"[{name[0]}]:{name[1]}" if ":" in str(name[0]) else f"{name[0]}:{name[1]}"
+    return str(name or "")
+
+
+def _is_loopback(peer: object) -> bool:
+    if isinstance(peer, tuple) and peer:
+        host = str(peer[0])
+        return host.startswith(("127.", "::ffff:127.")) or host == "::1"
+    return True  # a Unix socket, or a test's transport

@@ -1,0 +1,169 @@
+"""The server: sockets, timers and signals around one engine."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+
+from streamd.clock import Clock, ManualClock
+from streamd.config import Config
+from streamd.connection import Connection
+from streamd.engine import Engine
+from streamd.limits import STOP_S
+
+
+class AddressError(OSError):
+    """An address that cannot be listened on; the message is one line for the user."""
+
+
+class Server:
+    """Listens, and runs the engine's turns and timers on the running loop.
+
+    start() -> serving at `addresses`; stop() -> every accepted request answered, every socket closed.
+    `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server.
+    """
+
+    def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
+        self.config = config or Config()
+        self.clock = clock or Clock()
+        self.engine = Engine(self.clock, self.config)
+        self.engine.on_shutdown = self._shutdown_requested
+        self.log = logging.getLogger("streamd")
+        self.connections: set[Connection] = set()
+        self.addresses: list[tuple[str, int]] = []
+        self._listeners: list[asyncio.Server] = []
+        self._turn_ending = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._cron: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Listen on the configured addresses. Raises: AddressError."""
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Event = asyncio.Event()
+        await self._listen()
+        self.engine.state.port = self.addresses[0][1]
+        if isinstance(self.clock, ManualClock):
+            self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
+        self._run_cron()
+
+    async def _listen(self) -> None:
+        port = self.config.integer("port")
+        for word in self.config.text("bind").split():
+            host, optional = word.removeprefix("-"), word.startswith("-")
+            host = "0.0.0.0" if host == "*" else host
+            try:
+                listener = await self._loop.create_server(
+                    lambda: Connection(self), host, port, backlog=self.config.integer("tcp-backlog")
+                )
+            except (OSError, socket.gaierror) as error:
+                if optional:
+                    continue
+                await self._close_listeners()
+                raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
+            self._listeners.append(listener)
+            for sock in listener.sockets:
+                port = sock.getsockname()[1]
+                self.addresses.append((sock.getsockname()[0], port))
+        if not self.addresses:
+            raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
+
+    # -- turns and timers -----------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """End the running turn: at once, or with a journal once for all sockets that this loop iteration has read."""
+        if self.engine.journal is None:
+            self.engine.end_turn()
+            if self.engine.state.blocked.count:
+                self._arm_timer()
+        elif not self._turn_ending:
+            self._turn_ending = True
+            self._loop.call_soon(self._end_shared_turn)
+
+    def _end_shared_turn(self) -> None:
+        self._turn_ending = False
+        self.engine.end_turn()
+        if self.engine.state.blocked.count:
+            self._arm_timer()
+
+    def resume_soon(self, connection: Connection) -> None:
+        """Go on with a connection's waiting requests in a turn of their own, after others had theirs."""
+
+        def resume() -> None:
+            if connection.client is not None and not connection.client.closed:
+                connection.resume()
+                self.end_turn()
+
+        self._loop.call_soon(resume)
+
+    def _arm_timer(self) -> None:
+        """Wake up when the next blocked client's time is up."""
+        due_ms = self.engine.state.blocked.next_deadline_ms()
+        if due_ms is None or (self._timer_ms is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._loop.call_later(max(0, due_ms - self.clock.now_ms()) / 1000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = self._timer_ms = None
+        self.engine.tick()
+        if self.engine.state.blocked.count and not isinstance(self.clock, ManualClock):
+            self._arm_timer()
+
+    def _run_cron(self) -> None:
+        more = self.engine.cron()
+        delay = 0.0 if more else 1 / self.config.integer("hz")
+        self._cron = self._loop.call_later(delay, self._run_cron)
+
+    def _clock_moved(self) -> None:
+        self.engine.tick()
+        while self.engine.cron():
+            pass
+
+    def _from_any_thread(self, action: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            pass  # the loop has ended, and with it everything that a new time could change
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _shutdown_requested(self, save: bool | None) -> None:
+        self.log.warning("User requested shutdown...")
+        self._loop.call_soon(self.request_stop)
+
+    def request_stop(self) -> None:
+        """Stop from a signal handler or a command; `stopped` is set when it is done."""
+        if not self._stopping:
+            self._stop_task = self._loop.create_task(self.stop())
+
+    async def stop(self) -> None:
+        """Stop: no new connections, what was received is answered, replies leave, sockets close."""
+        if self._stopping:
+            await self.stopped.wait()
+            return
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if self._cron is not None:
+            self._cron.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.engine.end_turn()
+        for connection in list(self.connections):
+            connection.close()
+        deadline = self._loop.time() + STOP_S
+        while self.connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.abort()
+        await self._close_listeners()
+        self.stopped.set()
+
+    async def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()

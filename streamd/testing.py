@@ -1,0 +1,123 @@
+"""A server inside the test process, with a clock that the test moves, and its pytest fixtures."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamd.clock import Clock, ManualClock
+from streamd.config import Config, Value
+from streamd.server import Server
+
+if TYPE_CHECKING:
+    import redis
+
+START_S = 10.0
+
+
+class EmbeddedServer:
+    """A streamd server on a thread of this process, in memory, on a free port of 127.0.0.1.
+
+        with EmbeddedServer() as server:
+            client = server.client()
+            client.xadd("orders", {"n": "1"}, idmp=("svc-7", "order-1"))
+            server.advance(seconds=100)          # the window has passed, and nobody waited
+
+    clock: the ManualClock that the server lives by; pass a `Clock()` for real time.
+    Options are Redis's names with underscores: `EmbeddedServer(stream_idmp_duration=5, requirepass="x")`.
+    """
+
+    def __init__(self, clock: Clock | None = None, **options: Value) -> None:
+        options = {"port": 0, "bind": "127.0.0.1", "appendonly": False, **options}
+        self.clock: Clock = clock or ManualClock(Clock().now_ms())
+        self._server = Server(Config(**options), self.clock)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="streamd", daemon=True)
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._clients: list[Any] = []
+
+    def start(self) -> "EmbeddedServer":
+        """Serve; returns when connections are accepted. Raises: AddressError."""
+        self._thread.start()
+        self._started.wait(START_S)
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop the server and close the clients that it made."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._server.request_stop)
+            self._thread.join(START_S)
+
+    @property
+    def port(self) -> int:
+        """The TCP port."""
+        return self._server.addresses[0][1]
+
+    @property
+    def url(self) -> str:
+        """`redis://127.0.0.1:PORT/0`."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def internal_errors(self) -> int:
+        """How many requests met a bug of the server; a test that cares asserts 0."""
+        return self._server.engine.state.stats.internal_errors
+
+    def client(self, **arguments: Any) -> "redis.Redis":
+        """Return a redis-py client; arguments go to `redis.Redis`. Needs redis-py."""
+        import redis
+
+        client = redis.Redis(host="127.0.0.1", port=self.port, **arguments)
+        self._clients.append(client)
+        return client
+
+    def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> None:
+        """Move the clock; returns when all that the new time demands has been done."""
+        if not isinstance(self.clock, ManualClock):
+            raise TypeError("this server runs on real time; give it a ManualClock to move it")
+        self.clock.advance(round(seconds * 1000) + milliseconds)
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(done.set)
+        done.wait(START_S)
+
+    def __enter__(self) -> "EmbeddedServer":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._server.start())
+        except BaseException as error:
+            self._failure = error
+            self._started.set()
+            return
+        self._started.set()
+        self._loop.run_until_complete(self._server.stopped.wait())
+        self._loop.close()
+
+
+@pytest.fixture
+def streamd_server() -> Iterator[EmbeddedServer]:
+    """An EmbeddedServer whose clock the test moves with `streamd_server.advance(seconds=...)`."""
+    with EmbeddedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def streamd_client(streamd_server: EmbeddedServer) -> "redis.Redis":
+    """A redis-py client of `streamd_server`, answering str."""
+    return streamd_server.client(decode_responses=True)
