@@ -48,6 +48,7 @@ class Context:
             config["stream-idmp-duration"],  # type: ignore[arg-type]
             config["stream-idmp-maxsize"],  # type: ignore[arg-type]
         )
+        stream.idmp.sweeper = self.state.sweeper
         self.db.put(key, stream)
         return stream
 

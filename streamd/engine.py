@@ -288,7 +288,7 @@ class Engine:
         """Free what has expired, for at most a slice; return whether more is due at once."""
         self._read_clock()
         deadline_us = self.clock.monotonic_us() + SLICE_US
-        more = self.state.sweeper.sweep(self.state.time.ms, lambda: time.monotonic_ns() // 1000 >= deadline_us)
+        more = self.state.sweeper.run(self.state.time.ms, lambda: time.monotonic_ns() // 1000 >= deadline_us)
         self.end_turn()
         return more
 

@@ -81,16 +81,13 @@ class Database:
         raise WrongType()
 
     def put(self, key: bytes, value: KeyValue) -> None:
-        """Store a value; its key's expiry stays. What was there is released."""
-        old = self.values.get(key)
-        if old is not None and old is not value:
-            _release(old)
+        """Store a value; its key's expiry stays."""
         self.values[key] = value
         if key in self.waiting:
             self.on_ready(self, key)
 
     def remove(self, key: bytes) -> KeyValue | None:
-        """Take a key out with its expiry and return its value; the caller owns it."""
+        """Take a key out with its expiry and return its value."""
         value = self.values.pop(key, None)
         if value is not None:
             self.expires_ms.pop(key, None)
@@ -99,19 +96,12 @@ class Database:
         return value
 
     def delete(self, key: bytes) -> bool:
-        """Remove a live key and release its value; return whether there was one."""
-        if self.get(key) is None:
-            return False
-        value = self.remove(key)
-        assert value is not None
-        _release(value)
-        return True
+        """Remove a live key; return whether there was one."""
+        return self.get(key) is not None and self.remove(key) is not None
 
     def expire(self, key: bytes) -> None:
         """Remove a key whose time has passed."""
-        value = self.remove(key)
-        if value is not None:
-            _release(value)
+        self.remove(key)
         self.touch(key)
         self.on_expired(self, key)
 
@@ -123,8 +113,6 @@ class Database:
                 self.touch(key)
         values, self.values = self.values, {}
         self.expires_ms = {}
-        for value in values.values():
-            _release(value)
         for key in list(self.waiting):
             if key in values:
                 self.on_ready(self, key)
@@ -151,12 +139,6 @@ class Database:
 
 def _ignore(db: Database, key: bytes) -> None:
     pass
-
-
-def _release(value: KeyValue) -> None:
-    """Tell a value that its key is gone, so that nothing else keeps its parts alive."""
-    if type(value) is Stream:
-        value.idmp.close()
 
 
 class Keyspace:
