@@ -1,0 +1,85 @@
+"""The processes that the demo starts, each with a log file, and their end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+class ChildFailed(Exception):
+    """A process that ended before its time, or did not do what it was waited for; the text ends with its log."""
+
+
+class Child:
+    """`python -m module arguments...` in a session of its own, so that Ctrl-C reaches the demo alone."""
+
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Do nothing while the process runs or when it has ended well.
+
+        Raises: ChildFailed.
+        """
+        if self.process.poll() not in (None, 0):
+            raise ChildFailed(f"{self.name} ended with exit code {self.process.returncode}:\n{self.last_lines()}")
+
+    @property
+    def ended(self) -> bool:
+        """Say whether the process has ended."""
+        return self.process.poll() is not None
+
+    def send_line(self) -> None:
+        """Write an empty line to the process's standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def last_lines(self, count: int = 15) -> str:
+        """Return the end of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+
+    def wait_for(self, text: str, seconds: float) -> str:
+        """Return the first line of the log that contains a text.
+
+        Raises: ChildFailed.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for line in self.log.read_text(errors="replace").splitlines(keepends=True):
+                if text in line and line.endswith("\n"):
+                    return line.rstrip()
+            if self.ended:
+                break
+            time.sleep(0.02)
+        raise ChildFailed(f"{self.name} did not say {text!r}:\n{self.last_lines()}")
+
+    def kill(self) -> None:
+        """End the process and what it started (of a Spark driver: Python, the JVM, workers) with signal 9."""
+        if not self.ended:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Ask the process to end, and kill it when it does not."""
+        if not self.ended:
+            self.process.terminate()
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()

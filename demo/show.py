@@ -1,0 +1,116 @@
+"""What the demo shows: progress while it runs, the tables at its end."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from demo.check import Comparison, Fields
+
+PLAIN_LINE_SECONDS = 4.0
+
+
+class Display:
+    """Two bars on a terminal, a line now and then elsewhere; `say()` adds a line to the story."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._started = time.monotonic()
+        self._last_line = self._started
+        self._progress = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[note]}"),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._bars: list[TaskID] = [
+            self._progress.add_task(text, total=total, note="") for text in ("producers -> orders", "Spark -> enriched")
+        ]
+
+    def __enter__(self) -> "Display":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line of the story, with the seconds since the start."""
+        self._console.print(f"{time.monotonic() - self._started:5.1f} s  {text}", highlight=False)
+
+    def update(self, orders: int, enriched: int, cuts: int, batches: int) -> None:
+        """Show how many entries both streams hold."""
+        self._progress.update(self._bars[0], completed=orders, note=f"{cuts} connections cut")
+        self._progress.update(self._bars[1], completed=enriched, note=f"{batches} batches committed")
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._last_line >= PLAIN_LINE_SECONDS:
+            self._last_line = now
+            self.say(f"orders {orders:,} of {self._total:,}, enriched {enriched:,}, {cuts} connections cut")
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """One stream at the end: `requests` XADDs were sent for it, the server recognized `duplicates` of them."""
+
+    name: str
+    writer: str
+    requests: int
+    duplicates: int
+    comparison: Comparison
+
+
+def result_table(results: Iterable[StreamResult]) -> Table:
+    """Return the table that the demo is for: a row per stream."""
+    table = Table(title="Every entry compared: ID and content")
+    table.add_column("stream")
+    table.add_column("written by")
+    for column in ("XADDs sent", "duplicates\nsuppressed", "entries", "expected", "lost", "duplicated", "altered"):
+        table.add_column(column, justify="right")
+    for result in results:
+        comparison = result.comparison
+        counts = (result.requests, result.duplicates, comparison.found, comparison.expected)
+        wrong = (len(comparison.lost), len(comparison.duplicated), len(comparison.altered))
+        cells = [f"{count:,}" for count in counts]
+        cells += [f"[{'red' if count else 'green'}]{count:,}" for count in wrong]
+        table.add_row(result.name, result.writer, *cells)
+    return table
+
+
+def aggregate_table(rows: Iterable[Fields]) -> Table:
+    """Return orders and turnover per shop, the largest first, from the entries of the second stream."""
+    orders: Counter[str] = Counter()
+    turnover: Counter[str] = Counter()
+    large: Counter[str] = Counter()
+    countries: dict[str, str] = {}
+    items: dict[str, Counter[str]] = {}
+    for row in rows:
+        shop, eur_cents = row["shop"], int(row["eur_cents"])
+        countries[shop] = row["country"]
+        orders[shop] += 1
+        turnover[shop] += eur_cents
+        large[shop] += row["size"] == "large"
+        items.setdefault(shop, Counter())[row["item"]] += eur_cents
+    table = Table(title="Turnover per shop, from the second stream")
+    for column in ("shop", "country", "orders", "large", "turnover EUR", "", "most earned with"):
+        table.add_column(column, justify="right" if column in ("orders", "large", "turnover EUR") else "left")
+    widest = max(turnover.values(), default=1)
+    for shop, eur_cents in turnover.most_common():
+        best = items[shop].most_common(1)[0][0]
+        table.add_row(
+            shop,
+            countries[shop],
+            f"{orders[shop]:,}",
+            f"{large[shop] / orders[shop]:.0%}",
+            f"{eur_cents / 100:,.2f}",
+            "█" * max(1, round(16 * eur_cents / widest)),
+            best,
+        )
+    return table
