@@ -1,0 +1,1 @@
+"""Benchmarks: streamd beside redis-server, in pairs, in one run."""

@@ -1,0 +1,157 @@
+"""`python -m bench`: run the suite and write its table.
+
+python -m bench [short|long] [--only TEXT] [--rounds N]
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.measure import Result, alternate
+from bench.servers import Target, redis_binary
+from bench.workloads import MEMORY, OVER_PLAIN, WORKLOADS, Workload
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> int:
+    """Run the suite; return the exit code: 0 also when a target was missed, which the table shows."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="streamd beside redis-server, in pairs")
+    parser.add_argument("suite", nargs="?", choices=("short", "long"), default="short")
+    parser.add_argument("--only", default="", help="run the rows whose name contains this text")
+    parser.add_argument(
+        "--rounds", type=int, default=0, help="rounds of each row (default: its own, 3 in the short suite)"
+    )
+    arguments = parser.parse_args()
+    if redis_binary("redis-benchmark") is None:
+        print("bench: redis-benchmark is not on PATH; install your system's redis-tools package", file=sys.stderr)
+        return 2
+    kinds = ["streamd", "redis-server"] if redis_binary("redis-server") else ["streamd"]
+    if len(kinds) == 1:
+        print("redis-server is not on PATH: absolute figures of streamd only")
+    rows: list[dict[str, object]] = []
+    chosen = [
+        workload
+        for workload in WORKLOADS
+        if arguments.only.lower() in workload.name.lower() and (arguments.suite == "long" or workload.short)
+    ]
+    print(
+        f"{'':48}{'ratio':>8}{'wanted':>8}{'streamd/s':>12}{'redis/s':>12}"
+        f"{'cpu us':>8}{'redis':>8}{'p99.9':>8}{'redis':>8}"
+    )
+    for options in dict.fromkeys(workload.options for workload in chosen):
+        rows += _run_group(kinds, [workload for workload in chosen if workload.options == options], options, arguments)
+    rows += _run_over_plain(arguments)
+    if arguments.suite == "long":
+        rows += _run_memory(kinds, arguments.only)
+    _write(rows, arguments.suite, partial=bool(arguments.only))
+    return 0
+
+
+def _run_group(
+    kinds: list[str], workloads: Iterable[Workload], options: tuple[str, ...], arguments: argparse.Namespace
+) -> list[dict[str, object]]:
+    rows = []
+    with ExitStack() as stack:
+        targets = [stack.enter_context(Target(kind, options)) for kind in kinds]
+        for workload in workloads:
+            rounds = arguments.rounds or (3 if arguments.suite == "short" else workload.rounds)
+            result = alternate(workload.name, targets, workload.work, rounds)
+            rows.append(_row(result, workload))
+    return rows
+
+
+def _row(result: Result, workload: Workload) -> dict[str, object]:
+    ratio = result.ratio("rate")
+    row: dict[str, object] = {
+        "name": workload.name,
+        "ratio": ratio,
+        "wanted": workload.least,
+        "cpu_ratio": result.ratio("cpu_us"),
+        "streamd_per_s": result.median("streamd", "rate"),
+        "redis_per_s": result.median("redis-server", "rate"),
+        "streamd_cpu_us": result.median("streamd", "cpu_us"),
+        "redis_cpu_us": result.median("redis-server", "cpu_us"),
+        "streamd_p999_ms": result.median("streamd", "p999_ms"),
+        "redis_p999_ms": result.median("redis-server", "p999_ms"),
+        "load": os.getloadavg()[0],
+    }
+    print(
+        f"{workload.name:48}{_ratio(ratio):>8}{workload.least:8.2f}{row['streamd_per_s']:12,.0f}{row['redis_per_s']:12,.0f}"
+        f"{row['streamd_cpu_us']:8.2f}{row['redis_cpu_us']:8.2f}{row['streamd_p999_ms']:8.2f}{row['redis_p999_ms']:8.2f}",
+        flush=True,
+    )
+    return row
+
+
+def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    rows = []
+    with Target("streamd") as target:
+        for name, work, base, most in OVER_PLAIN:
+            if arguments.only.lower() not in name.lower():
+                continue
+            rounds = arguments.rounds or (3 if arguments.suite == "short" else 7)
+            ratios = []
+            for number in range(rounds):
+                first, second = (work, base) if number % 2 == 0 else (base, work)
+                samples = {first: first(target), second: second(target)}
+                ratios.append(samples[work].cpu_us / samples[base].cpu_us)
+            ratio = sorted(ratios)[len(ratios) // 2]
+            print(f"{name + ': CPU over plain XADD':48}{ratio:8.2f}{most:8.2f}", flush=True)
+            rows.append({"name": f"{name}: CPU over plain XADD", "ratio": ratio, "wanted_at_most": most})
+    return rows
+
+
+def _run_memory(kinds: list[str], only: str) -> list[dict[str, object]]:
+    rows = []
+    for name, measure, most in MEMORY:
+        if only.lower() not in f"memory {name}".lower():
+            continue
+        each = {}
+        for kind in kinds:
+            with Target(kind) as target:
+                each[kind] = measure(target)
+        ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
+        shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
+        print(f"{'memory: ' + name:48}{_ratio(ratio):>8}{most:8.2f}  {shown}", flush=True)
+        rows.append({"name": f"memory: {name}", "ratio": ratio, "wanted_at_most": most, **each})
+    return rows
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg(),
+        "suite": suite,
+    }
+    name = f"{suite}-partial" if partial else suite
+    (RESULTS / f"{name}.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    lines = [
+        f"`make bench{'-long' if suite == 'long' else ''}`, {about['date']}, Python {about['python']}, "
+        f"{about['cpus']} cores, load {about['load'][0]:.1f}",  # type: ignore[index]
+        "",
+        "| workload | ratio to redis-server | wanted |",
+        "|---|---|---|",
+    ]
+    for row in rows:
+        wanted = f">= {row['wanted']}" if "wanted" in row else f"<= {row['wanted_at_most']}"
+        lines.append(f"| {row['name']} | {_ratio(row['ratio'])} | {wanted} |")  # type: ignore[arg-type]
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+    print(f"\nwritten: {RESULTS / (name + '.md')}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

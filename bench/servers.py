@@ -1,0 +1,107 @@
+"""The servers under test: started on free ports, asked for their CPU and memory, stopped again."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+START_S = 30.0
+
+
+class Target:
+    """One server process.
+
+    kind: "streamd" or "redis-server". options: extra flags, the same names for both.
+    """
+
+    def __init__(self, kind: str, options: Sequence[str] = ()) -> None:
+        self.kind = kind
+        self.port = free_port()
+        self._directory = tempfile.TemporaryDirectory(prefix="streamd-bench-")
+        common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._directory.name]
+        if "--appendonly" not in options:
+            common += ["--appendonly", "no"]
+        if kind == "streamd":
+            command = [sys.executable, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
+        else:
+            command = [str(redis_binary("redis-server")), *common, "--save", "", *options]
+        started = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._wait_for_pong()
+        self.start_s = time.monotonic() - started
+
+    def _wait_for_pong(self) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise SystemExit(f"bench: {self.kind} ended with exit code {self.process.returncode} at its start")
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as sock:
+                    sock.sendall(b"PING\r\n")
+                    if sock.recv(64).startswith(b"+PONG"):
+                        return
+            except OSError:
+                pass
+            time.sleep(0.01)
+        raise SystemExit(f"bench: {self.kind} did not answer PING within {START_S:.0f} s")
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=120)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def cpu_s(self) -> float:
+        """Return the CPU seconds that all threads of the server have used."""
+        total = 0
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            try:
+                total += int((task / "schedstat").read_text().split()[0])
+            except FileNotFoundError:
+                pass
+        return total / 1e9
+
+    def anonymous_bytes(self) -> int:
+        """Return Pss_Anon: the memory that is the server's alone, without files that others map as well."""
+        for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss_Anon:"):
+                return int(line.split()[1]) * 1024
+        raise SystemExit("bench: this kernel does not say Pss_Anon")
+
+    def stop(self) -> None:
+        """End the server and remove its directory."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._directory.cleanup()
+
+    def __enter__(self) -> "Target":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def free_port() -> int:
+    """Return a TCP port that is free now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def redis_binary(name: str) -> Path | None:
+    """Return where redis-server, redis-cli or redis-benchmark is, or None."""
+    found = shutil.which(name)
+    return Path(found) if found else None

@@ -1,0 +1,257 @@
+"""The workloads: what is prepared, what is run, and which ratio each should reach."""
+
+import os
+import random
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.client import ask, drain, load, request
+from bench.measure import Sample, Work, redis_benchmark, timed
+from bench.servers import Target
+
+VALUE = "x" * 64
+ENTRIES_LOADED = 100_000
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One row of the table.
+
+    figure: "rate" or "cpu_us": whose ratio to redis-server counts; least: what it should reach (at most, for cpu_us).
+    only_streamd: measured against `base`, another workload on the same streamd, where redis-server has no such thing.
+    short: part of `make bench`.
+    """
+
+    name: str
+    work: Work
+    least: float
+    figure: str = "rate"
+    base: str = ""
+    options: tuple[str, ...] = ()
+    rounds: int = 5
+    short: bool = False
+
+
+def xadd(clients: int, pipeline: int, requests: int, words: tuple[str, ...] = ("XADD", "s", "*", "f", VALUE)) -> Work:
+    """Return a workload of redis-benchmark that starts without its key."""
+
+    def work(target: Target) -> Sample:
+        with target.connect() as sock:
+            ask(sock, "DEL", words[1])
+        return redis_benchmark(target, requests, clients, pipeline, words)
+
+    return work
+
+
+def plain(clients: int, pipeline: int, requests: int, *words: str) -> Work:
+    """Return a workload of redis-benchmark that keeps what is there."""
+    return lambda target: redis_benchmark(target, requests, clients, pipeline, words)
+
+
+def idmp(automatic: bool, clients: int, pipeline: int, requests: int) -> Work:
+    """Return XADD with an iid of 12 random digits, or with one made of a value that ends in them."""
+    words: tuple[str, ...]
+    if automatic:
+        words = ("XADD", "s", "IDMPAUTO", "p", "*", "f", "x" * 52 + "__rand_int__")
+    else:
+        words = ("XADD", "s", "IDMP", "p", "__rand_int__", "*", "f", VALUE)
+    return xadd(clients, pipeline, requests, words)
+
+
+def _prepare_ranges(target: Target, entries: int) -> None:
+    """Load stream `r` with entries 1000000000000-0, 1000000000001-0, ..., once."""
+    with target.connect() as sock:
+        if ask(sock, "XLEN", "r") == entries:
+            return
+        ask(sock, "DEL", "r")
+        requests = [request("XADD", "r", f"{10**12 + n}-0", "f", VALUE) for n in range(entries)]
+        load(sock, requests)
+
+
+def ranges(count: int, entries: int, at_random: bool, requests: int) -> Work:
+    """Return XRANGE COUNT `count`, from the head or from random places, whose replies are only counted."""
+
+    def work(target: Target) -> Sample:
+        _prepare_ranges(target, entries)
+        places = random.Random(7)
+        sent = []
+        for _ in range(requests):
+            first = places.randrange(entries - count) if at_random else 0
+            sent.append(request("XRANGE", "r", f"{10**12 + first}-0", "+", "COUNT", count))
+        with target.connect() as sock:
+            sock.sendall(request("XRANGE", "r", f"{10**12}-0", "+", "COUNT", count))
+            size = _reply_size(count)
+            drain(sock, size)
+
+            def action() -> None:
+                for start in range(0, requests, 10):
+                    part = sent[start : start + 10]
+                    sock.sendall(b"".join(part))
+                    drain(sock, size * len(part))
+
+            return timed(target, requests, action)
+
+    return work
+
+
+def _reply_size(count: int) -> int:
+    entry = b"*2\r\n" + b"$15\r\n" + b"1" * 15 + b"\r\n*2\r\n$1\r\nf\r\n" + b"$64\r\n" + b"x" * 64 + b"\r\n"
+    return len(b"*%d\r\n" % count) + count * len(entry)
+
+
+def groups(clients: int, requests: int) -> Work:
+    """Return XREADGROUP COUNT 100 of a group that starts at the beginning each time."""
+
+    def work(target: Target) -> Sample:
+        _prepare_ranges(target, ENTRIES_LOADED)
+        with target.connect() as sock:
+            ask(sock, "XGROUP", "DESTROY", "r", "g")
+            ask(sock, "XGROUP", "CREATE", "r", "g", "0")
+        words = ("XREADGROUP", "GROUP", "g", "c", "COUNT", "100", "STREAMS", "r", ">")
+        return redis_benchmark(target, requests, clients, 1, words)
+
+    return work
+
+
+def acknowledge(batches: int) -> Work:
+    """Return XACK of the 100 IDs that were delivered together."""
+
+    def work(target: Target) -> Sample:
+        _prepare_ranges(target, ENTRIES_LOADED)
+        with target.connect() as sock:
+            ask(sock, "XGROUP", "DESTROY", "r", "g")
+            ask(sock, "XGROUP", "CREATE", "r", "g", "0")
+            for _ in range(batches):
+                ask(sock, "XREADGROUP", "GROUP", "g", "c", "COUNT", 100, "STREAMS", "r", ">")
+            sent = [
+                request("XACK", "r", "g", *(f"{10**12 + batch * 100 + n}-0" for n in range(100)))
+                for batch in range(batches)
+            ]
+            return timed(target, batches, lambda: load(sock, sent, reply_bytes_each=len(b":100\r\n"), batch=10))
+
+    return work
+
+
+def fan_out(readers: int, wakes: int) -> Work:
+    """Return how often a second one XADD can wake all of so many blocked XREADs."""
+
+    def work(target: Target) -> Sample:
+        socks = [target.connect() for _ in range(readers)]
+        poll = select.epoll()
+        by_fd = {sock.fileno(): sock for sock in socks}
+        for sock in socks:
+            poll.register(sock.fileno(), select.EPOLLIN)
+        elapsed, cpu = 0.0, 0.0
+        blocked = request("XREAD", "BLOCK", 0, "STREAMS", "fan", "$")
+        with target.connect() as writer:
+            ask(writer, "DEL", "fan")
+            for _ in range(wakes):
+                for sock in socks:
+                    sock.sendall(blocked)
+                while f"blocked_clients:{readers}\r".encode() not in bytes(ask(writer, "INFO", "clients")):  # type: ignore[arg-type]
+                    time.sleep(0.005)
+                cpu_before, start = target.cpu_s(), time.perf_counter()
+                ask(writer, "XADD", "fan", "*", "f", VALUE)
+                waiting = set(by_fd)
+                while waiting:
+                    for descriptor, _ in poll.poll(30):
+                        by_fd[descriptor].recv(4096)
+                        waiting.discard(descriptor)
+                elapsed += time.perf_counter() - start
+                cpu += target.cpu_s() - cpu_before
+        for sock in socks:
+            sock.close()
+        return Sample(wakes / elapsed, cpu / wakes * 1e6)
+
+    return work
+
+
+def memory(value_bytes: int, entries: int, entries_per_ms: int, json_like: bool = False) -> Callable[[Target], float]:
+    """Return bytes per entry by the growth of Pss_Anon after a warm-up load; values are random bytes, or JSON-like."""
+
+    def measure(target: Target) -> float:
+        source = random.Random(11)
+
+        def requests(key: str, count: int) -> list[bytes]:
+            made = []
+            for n in range(count):
+                value = _json(source, n) if json_like else source.randbytes(value_bytes)
+                made.append(request("XADD", key, f"{10**12 + n // entries_per_ms}-{n % entries_per_ms}", "f", value))
+            return made
+
+        with target.connect() as sock:
+            load(sock, requests("warm", 50_000))
+            time.sleep(0.3)
+            before = target.anonymous_bytes()
+            for part in range(entries // 100_000):
+                load(sock, requests(f"m{part}", 100_000))
+            time.sleep(0.3)
+            after = target.anonymous_bytes()
+            for part in range(entries // 100_000):
+                ask(sock, "DEL", f"m{part}")
+            ask(sock, "DEL", "warm")
+        return (after - before) / entries
+
+    return measure
+
+
+def _json(source: random.Random, number: int) -> bytes:
+    return (
+        f'{{"id":{number},"user":"u{source.randrange(10**6)}","action":"{source.choice(("view", "buy", "sell"))}",'
+        f'"amount":{source.randrange(10**5) / 100},"currency":"EUR","ok":true}}'
+    ).encode()
+
+
+def _many_fields(count: int) -> tuple[str, ...]:
+    words = [word for n in range(count) for word in (f"field{n}", VALUE[: 64 // count])]
+    return ("XADD", "s", "*", *words)
+
+
+EVERYSEC = ("--appendonly", "yes", "--appendfsync", "everysec")
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
+
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("XADD, 1 client", xadd(1, 1, 60_000), 0.85, short=True),
+    Workload("XADD, 50 clients", xadd(50, 1, 150_000), 0.95, short=True),
+    Workload("XADD, 50 clients, pipeline 16", xadd(50, 16, 600_000), 0.60, short=True),
+    Workload("XADD, 1 client, pipeline 100", xadd(1, 100, 400_000), 0.85, short=True),
+    Workload("XADD 3 fields, 50 clients, pipeline 16", xadd(50, 16, 400_000, _many_fields(3)), 0.55),
+    Workload("XADD 10 fields, 50 clients, pipeline 16", xadd(50, 16, 200_000, _many_fields(10)), 0.55),
+    Workload("PING, 50 clients", plain(50, 1, 150_000, "PING"), 0.60),
+    Workload("SET, 50 clients", plain(50, 1, 150_000, "SET", "k", VALUE), 0.60),
+    Workload("GET, 50 clients", plain(50, 1, 150_000, "GET", "k"), 0.60),
+    Workload("XRANGE COUNT 100, drained", ranges(100, ENTRIES_LOADED, False, 20_000), 1.7, short=True),
+    Workload("XRANGE COUNT 1000, drained", ranges(1000, ENTRIES_LOADED, False, 3_000), 5.0),
+    Workload("XRANGE COUNT 100, random places of 1,000,000", ranges(100, 1_000_000, True, 10_000), 0.9, rounds=3),
+    Workload("XREADGROUP COUNT 100, 1 client", groups(1, 900), 1.2),
+    Workload("XREADGROUP COUNT 100, 50 clients", groups(50, 900), 1.3),
+    Workload("XACK of 100 IDs", acknowledge(900), 0.7),
+    Workload("XREAD BLOCK, 1 XADD wakes 1000", fan_out(1000, 10), 0.7),
+    Workload("everysec: XADD, 1 client", xadd(1, 1, 60_000), 0.85, options=EVERYSEC),
+    Workload("everysec: XADD, 50 clients", xadd(50, 1, 150_000), 0.9, options=EVERYSEC, short=True),
+    Workload("everysec: XADD, 50 clients, pipeline 16", xadd(50, 16, 500_000), 0.9, options=EVERYSEC, short=True),
+    Workload("always: XADD, 1 client", xadd(1, 1, 4_000), 0.8, options=ALWAYS, rounds=7),
+    Workload("always: XADD, 50 clients", xadd(50, 1, 60_000), 0.8, options=ALWAYS, rounds=7),
+    Workload("always: XADD, 50 clients, pipeline 16", xadd(50, 16, 300_000), 0.8, options=ALWAYS, rounds=7),
+)
+
+# Measured on streamd alone, as server CPU over that of plain XADD in the same form.
+OVER_PLAIN: tuple[tuple[str, Work, Work, float], ...] = (
+    ("IDMP, 1 client", idmp(False, 1, 1, 40_000), xadd(1, 1, 40_000), 1.06),
+    ("IDMP, 50 clients, pipeline 16", idmp(False, 50, 16, 300_000), xadd(50, 16, 300_000), 1.45),
+    ("IDMPAUTO, 1 client", idmp(True, 1, 1, 40_000), xadd(1, 1, 40_000), 1.09),
+    ("IDMPAUTO, 50 clients, pipeline 16", idmp(True, 50, 16, 300_000), xadd(50, 16, 300_000), 1.60),
+)
+
+MEMORY: tuple[tuple[str, Callable[[Target], float], float], ...] = (
+    ("8 random bytes, one entry per ms", memory(8, 500_000, 1), 0.75),
+    ("8 random bytes, 20 entries per ms", memory(8, 500_000, 20), 0.75),
+    ("64 random bytes, one entry per ms", memory(64, 500_000, 1), 0.90),
+    ("64 random bytes, 20 entries per ms", memory(64, 500_000, 20), 0.90),
+    ("512 random bytes, one entry per ms", memory(512, 200_000, 1), 0.92),
+    ("JSON of about 90 bytes, one entry per ms", memory(0, 300_000, 1, json_like=True), 0.5),
+)
+
+CPUS = os.cpu_count() or 1
