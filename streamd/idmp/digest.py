@@ -2,12 +2,22 @@
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Final
 
-from xxhash import xxh3_128_intdigest
+from xxhash import xxh3_128, xxh3_128_digest
 
-_MASK = (1 << 64) - 1
-_length = Struct("<q").pack
-_halves = Struct("<QQ").pack
+_MASK: Final = (1 << 64) - 1
+_MASK_128: Final = (1 << 128) - 1
+_LOWEST_BITS: Final = 1 << 64 | 1
+_pack_length = Struct("<q").pack
+_LENGTHS: Final = tuple(_pack_length(length) for length in range(256))
+_unpack_high_low = Struct(">QQ").unpack
+_pack_low_high = Struct("<QQ").pack
+_int = int.from_bytes
+
+# Up to here joining a pair and hashing it at once is quicker than feeding the hash in two steps (220 against 220 ns at
+# 2 KiB, 730 against 460 at 16 KiB, and 40 against 17 us at 1 MiB).
+_JOIN_BYTES_MAX: Final = 2048
 
 
 def idmpauto_iid(fields: Sequence[bytes], start: int = 0) -> bytes:
@@ -15,19 +25,50 @@ def idmpauto_iid(fields: Sequence[bytes], start: int = 0) -> bytes:
 
     fields: `[f1, v1, f2, v2, ...]` from index `start` to the end; at least one pair.
     Pairs are a multiset: the same pair given twice makes another iid than given once.
+    Each pair is hashed to two halves (XXH3-128 of field, length of the field, value); the iid is, in 64-bit lanes,
+    low = sum of lows ^ rotl(xor of highs, 1), high = sum of highs ^ rotl(xor of lows, 1), little endian.
     Source: the formula of Redis 8.6, so both servers give an entry the same iid.
     """
+    if len(fields) - start > 2:
+        return _iid_of_pairs(fields, start)
+    # One pair, the common case, in 128-bit steps (405 ns; 500 in 64-bit lanes, half of either is the mixing). Of the
+    # digest written twice, high low high low, bits 63 to 190 are (low, high) rotated left by 1: right in all but the
+    # lowest bit of each lane, which holds the other lane's highest; that matters only if those differ.
+    field = fields[start]
+    value = fields[start + 1]
+    length = len(field)
+    if length < 256 and len(value) <= _JOIN_BYTES_MAX:
+        digest = xxh3_128_digest(field + _LENGTHS[length] + value)
+    else:
+        digest = _long_pair_digest(field, value)
+    twice = _int(digest + digest, "big")
+    if digest[0] ^ digest[8] < 128:
+        return ((twice ^ twice >> 63) & _MASK_128).to_bytes(16, "little")
+    return ((twice ^ twice >> 63 ^ _LOWEST_BITS) & _MASK_128).to_bytes(16, "little")
+
+
+def _iid_of_pairs(fields: Sequence[bytes], start: int) -> bytes:
     sum_low = sum_high = xor_low = xor_high = 0
     for i in range(start, len(fields), 2):
         field = fields[i]
-        digest = xxh3_128_intdigest(field + _length(len(field)) + fields[i + 1])
-        low = digest & _MASK
-        high = digest >> 64
+        value = fields[i + 1]
+        length = len(field)
+        if length < 256 and len(value) <= _JOIN_BYTES_MAX:
+            high, low = _unpack_high_low(xxh3_128_digest(field + _LENGTHS[length] + value))
+        else:
+            high, low = _unpack_high_low(_long_pair_digest(field, value))
         sum_low += low
         sum_high += high
         xor_low ^= low
         xor_high ^= high
-    return _halves(
-        (sum_low & _MASK) ^ ((xor_high << 1 | xor_high >> 63) & _MASK),
-        (sum_high & _MASK) ^ ((xor_low << 1 | xor_low >> 63) & _MASK),
+    return _pack_low_high(
+        (sum_low & _MASK) ^ (xor_high << 1 & _MASK | xor_high >> 63),
+        (sum_high & _MASK) ^ (xor_low << 1 & _MASK | xor_low >> 63),
     )
+
+
+def _long_pair_digest(field: bytes, value: bytes) -> bytes:
+    hasher = xxh3_128(field)
+    hasher.update(_pack_length(len(field)))
+    hasher.update(value)
+    return hasher.digest()
