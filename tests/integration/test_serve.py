@@ -1,0 +1,111 @@
+"""The server as a process: banner, signals, exit codes, and one line for each mistake."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.integration.process import ServerProcess, run_cli
+
+
+def one_line(text: str) -> str:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def test_the_banner_says_where_how_and_what(tmp_path: Path):
+    with ServerProcess(tmp_path) as server:
+        text = "\n".join(server.banner)
+        for wanted in (
+            f"127.0.0.1:{server.port}",
+            str(tmp_path),
+            "persistence",
+            "redis-cli",
+            f"kill {server.process.pid}",
+        ):
+            assert wanted in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signals):
+    server = ServerProcess(tmp_path)
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(b"PING\r\n")
+        assert sock.recv(100) == b"+PONG\r\n"
+        server.process.send_signal(number)
+        code, out, err = server.stop()
+    assert (code, out.strip(), "Traceback" in err) == (0, "streamd stopped", False)
+
+
+def test_a_client_can_shut_the_server_down(tmp_path: Path):
+    server = ServerProcess(tmp_path)
+    with socket.create_connection(("127.0.0.1", server.port)) as sock:
+        sock.sendall(b"SHUTDOWN NOSAVE\r\n")
+        assert sock.recv(100) == b""
+    assert server.process.wait(timeout=20) == 0
+    server.stop()
+
+
+def test_a_busy_port_ends_with_3_and_one_line(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run_cli("serve", "--port", port, "--dir", str(tmp_path))
+    assert done.returncode == 3
+    line = one_line(done.stderr)
+    assert port in line
+    assert "--port" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--prot", "1"], "--prot"),
+        (["--port", "many"], "--port many"),
+        (["--port", "99999"], "--port 99999"),
+        (["--appendonly", "maybe"], "--appendonly maybe"),
+        (["--loglevel", "loud"], "--loglevel loud"),
+        (["--stream-idmp-duration", "0"], "--stream-idmp-duration 0"),
+        (["--bind"], "--bind"),
+    ],
+)
+def test_a_wrong_option_ends_with_2_and_one_line_that_names_it(tmp_path: Path, words: list[str], named: str):
+    done = run_cli("serve", "--dir", str(tmp_path), *words)
+    assert done.returncode == 2
+    assert named in one_line(done.stderr)
+
+
+def test_an_unusable_directory_ends_with_4_and_one_line(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    done = run_cli("serve", "--port", "0", "--dir", str(tmp_path / "file"))
+    assert done.returncode == 4
+    assert "--dir" in one_line(done.stderr)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_directory_ends_with_4_and_one_line(tmp_path: Path):
+    tmp_path.chmod(0o500)
+    done = run_cli("serve", "--port", "0", "--dir", str(tmp_path))
+    assert done.returncode == 4
+    assert "not writable" in one_line(done.stderr)
+
+
+def test_help_explains_every_option_and_the_exit_codes():
+    text = run_cli("serve", "--help").stdout
+    for word in (
+        "--port",
+        "--bind",
+        "--dir",
+        "--appendonly",
+        "--requirepass",
+        "--maxclients",
+        "--databases",
+        "--loglevel",
+    ):
+        assert word in text
+    for code in range(7):
+        assert f"\n  {code}  " in text

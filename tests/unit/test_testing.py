@@ -1,0 +1,41 @@
+"""The embedded server: a day's window in a moment."""
+
+import redis
+
+from streamd.testing import EmbeddedServer
+
+
+def test_a_window_of_a_day_passes_without_waiting(streamd_server: EmbeddedServer, streamd_client: redis.Redis):
+    first = streamd_client.xadd("s", {"f": "v"}, idmp=("p", "order-1"))
+    streamd_client.execute_command("XCFGSET", "s", "IDMP-DURATION", 86_400)
+    first = streamd_client.xadd("s", {"f": "v"}, idmp=("p", "order-1"))
+
+    streamd_server.advance(seconds=86_399.999)
+    assert streamd_client.xadd("s", {"f": "v"}, idmp=("p", "order-1")) == first
+    streamd_server.advance(milliseconds=1)
+    assert streamd_client.xadd("s", {"f": "v"}, idmp=("p", "order-1")) != first
+
+
+def test_moving_the_clock_ends_a_blocked_read(streamd_server: EmbeddedServer):
+    client = streamd_server.client(socket_timeout=10)
+    connection = client.connection_pool.get_connection()
+    connection.send_command("XREAD", "BLOCK", "60000", "STREAMS", "s", "$")
+    other = streamd_server.client()
+    while other.info("clients")["blocked_clients"] != 1:
+        pass
+    streamd_server.advance(seconds=60)
+    assert connection.read_response() is None
+    client.connection_pool.release(connection)
+
+
+def test_options_are_redis_names_with_underscores():
+    with EmbeddedServer(stream_idmp_duration=5) as server:
+        client = server.client(decode_responses=True)
+        assert client.config_get("stream-idmp-duration") == {"stream-idmp-duration": "5"}
+
+
+def test_two_servers_live_side_by_side():
+    with EmbeddedServer() as one, EmbeddedServer() as two:
+        assert one.port != two.port
+        one.client().set("k", "1")
+        assert two.client().get("k") is None
