@@ -3,9 +3,12 @@
 import itertools
 
 import pytest
+from rich.console import Console
 
 from demo import feed
+from demo.__main__ import report
 from demo.check import compare
+from demo.show import StreamResult
 
 EXPECTED = {"a": {"f": "1"}, "b": {"f": "2"}, "c": {"f": "3"}}
 EXACT = list(EXPECTED.items())
@@ -83,3 +86,24 @@ def test_an_order_is_enriched_to_the_cent(currency, quantity, cents, eur_cents, 
 
     assert row["country"] == "Switzerland"
     assert (row["eur_cents"], row["size"]) == (eur_cents, size)
+
+
+def result(duplicates: int = 5, found: list[tuple[str, dict[str, str]]] | None = None) -> StreamResult:
+    return StreamResult("orders", "producers", 8, duplicates, compare(EXPECTED, EXACT if found is None else found))
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [
+        ([result(), result()], 0),
+        ([result(), result(duplicates=0)], 1),
+        ([result(duplicates=0), result()], 1),
+        ([result(found=EXACT[1:]), result()], 1),
+        ([result(), result(found=[*EXACT, EXACT[0]])], 1),
+        ([result(), result(found=[("a", {}), *EXACT[1:]])], 1),
+    ],
+)
+def test_the_demo_fails_when_an_entry_is_wrong_or_when_no_duplicate_was_suppressed(results, code):
+    rows = [feed.enriched(feed.as_fields(order)) for order in feed.orders(50)]
+
+    assert report(Console(quiet=True), results, rows) == code

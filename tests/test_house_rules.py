@@ -1,0 +1,146 @@
+"""The house rules that a machine can check."""
+
+import ast
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
+LINES_MAX = 500
+NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.py"}
+MAY_SLEEP = ("tests/crash/", "tests/spark/")
+# A place on one machine, a note to oneself, a number of a list that a reader cannot see.
+NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
+PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md")
+
+
+def modules() -> list[str]:
+    """Return every Python file of the project, relative to its root."""
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    return sorted(str(file.relative_to(ROOT)) for file in files)
+
+
+def prose() -> list[str]:
+    """Return every other file that a reader reads."""
+    files = (file for pattern in PROSE for file in ROOT.glob(pattern) if file.is_file())
+    return sorted(str(file.relative_to(ROOT)) for file in files)
+
+
+@cache
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def fault_in_docstring(source: str) -> str | None:
+    """Return what is wrong with a module's docstring: its first paragraph is to be one sentence."""
+    docstring = ast.get_docstring(ast.parse(source))
+    if not docstring:
+        return "has no docstring"
+    first = " ".join(docstring.split("\n\n")[0].split())
+    if not first.endswith((".", "?", ":")):
+        return "does not end its first sentence"
+    if re.search(r"[.?!] +[A-Z]", first):
+        return "says more than one sentence"
+    return None
+
+
+def calls_of_sleep(source: str) -> list[int]:
+    """Return the lines that call something named sleep; `asyncio.sleep(0)` only lets others run."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        yields = bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+        if name == "sleep" and not yields:
+            lines.append(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_module_says_in_one_sentence_what_it_is_responsible_for(name):
+    source = text_of(name)
+    if name.endswith("__init__.py") and not source.strip():
+        return
+    assert fault_in_docstring(source) is None
+
+
+def test_no_file_is_longer_than_a_reader_keeps_in_mind():
+    lengths = {name: text_of(name).count("\n") for name in modules()}
+    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_no_file_has_a_name_that_says_nothing():
+    assert [name for name in modules() if Path(name).name in NAMES_THAT_SAY_NOTHING] == []
+
+
+def test_no_test_sleeps_but_those_that_kill_processes():
+    tests = (name for name in modules() if name.startswith("tests/") and not name.startswith(MAY_SLEEP))
+    assert {name: lines for name in tests if (lines := calls_of_sleep(text_of(name)))} == {}
+
+
+def test_nothing_is_said_that_only_its_writer_understands():
+    names = [name for name in modules() + prose() if Path(name).name != Path(__file__).name]
+    found = {name: [match[0] for match in NOT_FOR_READERS.finditer(text_of(name))] for name in names}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_every_dependency_is_pinned():
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    pinned = {normal(line.split("==")[0]) for line in text_of("constraints.txt").splitlines() if "==" in line}
+    names = {normal(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in wanted}
+    assert names - pinned == {"streamd"}
+
+
+def normal(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def test_what_the_readme_says_to_make_can_be_made():
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    said = set(re.findall(r"`?make ([a-z-]+)", "\n".join(re.findall(r"```.*?```|`[^`]+`", text_of("README.md"), re.S))))
+    assert said <= targets
+    assert {"demo", "test", "serve"} <= said
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("x = 1", "has no docstring"),
+        ('"""Does this"""', "does not end its first sentence"),
+        ('"""Does this. And that."""', "says more than one sentence"),
+        ('"""Does this, in 1.5 ms.\n\nMore. And more."""', None),
+    ],
+)
+def test_the_check_of_docstrings_finds_faults(source, fault):
+    assert fault_in_docstring(source) == fault
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import time\ntime.sleep(1)", [2]),
+        ("from time import sleep\nsleep(0.1)", [2]),
+        ("await asyncio.sleep(0)", []),
+        ("client.execute_command('DEBUG', 'SLEEP', 0)", []),
+    ],
+)
+def test_the_check_of_sleeps_finds_sleeps(source, lines):
+    assert calls_of_sleep(source) == lines
+
+
+def test_the_files_that_the_documents_name_exist():
+    named = {
+        path
+        for document in ("README.md", "ARCHITECTURE.md")
+        for path in re.findall(
+            r"`((?:streamd|spark_source|pyspark_streamd|demo|bench|tests)/[\w/.]*)`", text_of(document)
+        )
+    }
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
