@@ -13,10 +13,11 @@ class RequestLimits:
     bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len
     inline_bytes_max: int = 64 * 1024  # Redis: PROTO_INLINE_MAX_SIZE, also for a header line
     request_bytes_max: int = 1024 * MIB  # Redis: client-query-buffer-limit
+    authenticated: bool = True  # which of Redis's two error texts a length over its limit is answered with
 
 
 # A client that has not said its password may send AUTH or HELLO: nothing of that is long.
-BEFORE_AUTH = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024)
+BEFORE_AUTH = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
 AUTHENTICATED = RequestLimits()
 
 # A client that does not read is paused at OUTPUT_PAUSE_BYTES, and cut at OUTPUT_BYTES_MAX.

@@ -1,0 +1,149 @@
+"""Encodes replies, in both protocol versions."""
+
+from collections.abc import Callable
+from math import isnan
+
+from streamd.errors import CommandError
+from streamd.resp.types import (
+    NO_REPLY,
+    NULL_ARRAY,
+    Pairs,
+    Push,
+    Raw,
+    Reply,
+    SetReply,
+    Verbatim,
+    _Sentinel,
+)
+
+Encoder = Callable[[Reply], bytes]
+
+_LINE_ENDS = str.maketrans("\r\n", "  ")
+
+
+def format_float(number: float) -> bytes:
+    """A float as Redis prints it: 17 significant digits, no trailing zeros; `inf`, `-inf`, `nan`."""
+    return b"nan" if isnan(number) else b"%.17g" % number
+
+
+def _line(text: str) -> bytes:
+    """Text for a line of the protocol: line ends become blanks, and bytes that were no UTF-8 what they were."""
+    return text.translate(_LINE_ENDS).encode("utf-8", "surrogateescape")
+
+
+def _bulk(data: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def _integer(number: int) -> bytes:
+    return b":%d\r\n" % number
+
+
+_STATUS = {text: b"+%b\r\n" % text.encode() for text in ("OK", "QUEUED", "PONG", "string", "none", "stream", "hash")}
+
+
+def _status(text: str) -> bytes:
+    return _STATUS.get(text) or b"+%b\r\n" % _line(text)
+
+
+def _error(error: CommandError) -> bytes:
+    return b"-%b\r\n" % _line(str(error))
+
+
+def _raw(reply: Raw) -> bytes:
+    return reply.data
+
+
+class _Encoders(dict[type, Encoder]):
+    """Which function encodes a type; a subclass is looked up once."""
+
+    def __missing__(self, kind: type) -> Encoder:
+        for base in kind.__mro__[1:]:
+            encoder = self.get(base)
+            if encoder is not None:
+                self[kind] = encoder
+                return encoder
+        raise TypeError(f"no reply: {kind.__name__}")
+
+
+def _for_both() -> _Encoders:
+    encoders = _Encoders()
+    encoders.update({bytes: _bulk, int: _integer, str: _status, CommandError: _error, Raw: _raw})
+    return encoders
+
+
+def _resp2() -> _Encoders:
+    encoders = _for_both()
+
+    def array(items: list[Reply] | tuple[Reply, ...]) -> bytes:
+        return b"*%d\r\n%b" % (len(items), b"".join([encoders[type(item)](item) for item in items]))
+
+    def flat_map(reply: dict[Reply, Reply]) -> bytes:
+        return array([word for pair in reply.items() for word in pair])
+
+    def sentinel(reply: _Sentinel) -> bytes:
+        return b"" if reply is NO_REPLY else b"*-1\r\n"
+
+    encoders.update(
+        {
+            type(None): lambda _: b"$-1\r\n",
+            list: array,
+            tuple: array,
+            dict: flat_map,
+            SetReply: lambda reply: array(reply.items),
+            Push: lambda reply: array(reply.items),
+            Pairs: lambda reply: array(reply.items),
+            float: lambda number: _bulk(format_float(number)),
+            bool: _integer,
+            Verbatim: lambda reply: _bulk(reply.data),
+            _Sentinel: sentinel,
+        }
+    )
+    return encoders
+
+
+def _resp3() -> _Encoders:
+    encoders = _for_both()
+
+    def joined(items: list[Reply] | tuple[Reply, ...]) -> bytes:
+        return b"".join([encoders[type(item)](item) for item in items])
+
+    def array(items: list[Reply] | tuple[Reply, ...]) -> bytes:
+        return b"*%d\r\n%b" % (len(items), joined(items))
+
+    def pairs(items: list[tuple[Reply, Reply]]) -> bytes:
+        return b"%%%d\r\n%b" % (len(items), b"".join([joined(pair) for pair in items]))
+
+    def sentinel(reply: _Sentinel) -> bytes:
+        return b"" if reply is NO_REPLY else b"_\r\n"
+
+    encoders.update(
+        {
+            type(None): lambda _: b"_\r\n",
+            list: array,
+            tuple: array,
+            dict: lambda reply: pairs(list(reply.items())),
+            SetReply: lambda reply: b"~%d\r\n%b" % (len(reply.items), joined(reply.items)),
+            Push: lambda reply: b">%d\r\n%b" % (len(reply.items), joined(reply.items)),
+            Pairs: lambda reply: pairs(reply.items),
+            float: lambda number: b",%b\r\n" % format_float(number),
+            bool: lambda truth: b"#t\r\n" if truth else b"#f\r\n",
+            Verbatim: lambda reply: b"=%d\r\n%b:%b\r\n" % (len(reply.data) + 4, reply.format.encode(), reply.data),
+            _Sentinel: sentinel,
+        }
+    )
+    return encoders
+
+
+_ENCODERS = (None, None, _resp2(), _resp3())
+assert NULL_ARRAY is not NO_REPLY
+
+
+def encode(reply: Reply, protocol: int) -> bytes:
+    """A reply as it is sent to a client that speaks protocol 2 or 3.
+
+    The table of what becomes what is tests/unit/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
+    """
+    encoders = _ENCODERS[protocol]
+    assert encoders is not None
+    return encoders[type(reply)](reply)
