@@ -14,7 +14,7 @@ from typing import cast
 
 import redis
 from rich.console import Console
-from spark_source.java import find_java
+from spark_source.java import NoJava, spark_environment
 
 from demo import feed
 from demo.check import compare
@@ -53,7 +53,7 @@ class Demo:
         self.producers: list[Child] = []
         self.drivers = 0
         self.deadline = time.monotonic() + RUN_SECONDS_MAX
-        self.java_home = find_java()
+        self.spark_environment = spark_environment()
         self.client: redis.Redis
         self.proxy: CuttingProxy | None = None
 
@@ -113,7 +113,7 @@ class Demo:
             "--entries-per-trigger": str(ENTRIES_PER_TRIGGER),
         }
         words = [word for pair in arguments.items() for word in pair]
-        return self._start(name, "demo.spark_job", *words, JAVA_HOME=self.java_home, SPARK_LOCAL_IP="127.0.0.1")
+        return self._start(name, "demo.spark_job", *words, **self.spark_environment)
 
     def _start_producers(self) -> None:
         feed_file = self.directory / "feed.jsonl"
@@ -244,7 +244,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("interrupted; everything that was started has ended")
         return 130
-    except (DemoFailed, ChildFailed, redis.RedisError, OSError) as error:
+    except (DemoFailed, ChildFailed, NoJava, redis.RedisError, OSError) as error:
         keep = True
         console.print(f"the demo failed: {error}", markup=False, highlight=False)
         return 1

@@ -1,7 +1,6 @@
 """The Spark job of the demo: reads a stream, enriches each entry, writes a second stream."""
 
 import argparse
-import os
 import sys
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,8 +48,7 @@ def main() -> int:
 
 
 def session() -> SparkSession:
-    """Return a session on two threads of this machine, quiet, with this interpreter for its workers."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    """Return a session on two threads of this machine, quiet."""
     return (
         SparkSession.builder.master("local[2]")
         .appName("streamd demo")
