@@ -14,7 +14,6 @@ from typing import cast
 
 import redis
 from rich.console import Console
-from spark_source.java import NoJava, spark_environment
 
 from demo import feed
 from demo.check import compare
@@ -22,6 +21,7 @@ from demo.checkpoint import Checkpoint
 from demo.processes import Child, ChildFailed
 from demo.proxy import CuttingProxy
 from demo.show import Display, StreamResult, aggregate_table, result_table
+from spark_source.java import NoJava, spark_environment
 
 ORDERS = "orders"
 ENRICHED = "orders-enriched"
