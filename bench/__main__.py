@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.long import ratio_text, run_curves, run_large, run_memory, run_special
 from bench.measure import Result, alternate
 from bench.servers import Target, redis_binary
-from bench.workloads import MEMORY, OVER_PLAIN, WORKLOADS, Workload
+from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -49,7 +50,11 @@ def main() -> int:
         rows += _run_group(kinds, [workload for workload in chosen if workload.options == options], options, arguments)
     rows += _run_over_plain(arguments)
     if arguments.suite == "long":
-        rows += _run_memory(kinds, arguments.only)
+        RESULTS.mkdir(exist_ok=True)
+        rows += run_memory(kinds, arguments.only)
+        rows += run_large(kinds, arguments.only)
+        rows += run_special(arguments.only)
+        rows += run_curves(kinds, arguments.only, RESULTS)
     _write(rows, arguments.suite, partial=bool(arguments.only))
     return 0
 
@@ -83,7 +88,7 @@ def _row(result: Result, workload: Workload) -> dict[str, object]:
         "load": os.getloadavg()[0],
     }
     print(
-        f"{workload.name:48}{_ratio(ratio):>8}{workload.least:8.2f}{row['streamd_per_s']:12,.0f}{row['redis_per_s']:12,.0f}"
+        f"{workload.name:48}{ratio_text(ratio):>8}{workload.least:8.2f}{row['streamd_per_s']:12,.0f}{row['redis_per_s']:12,.0f}"
         f"{row['streamd_cpu_us']:8.2f}{row['redis_cpu_us']:8.2f}{row['streamd_p999_ms']:8.2f}{row['redis_p999_ms']:8.2f}",
         flush=True,
     )
@@ -108,26 +113,6 @@ def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
     return rows
 
 
-def _run_memory(kinds: list[str], only: str) -> list[dict[str, object]]:
-    rows = []
-    for name, measure, most in MEMORY:
-        if only.lower() not in f"memory {name}".lower():
-            continue
-        each = {}
-        for kind in kinds:
-            with Target(kind) as target:
-                each[kind] = measure(target)
-        ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
-        shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
-        print(f"{'memory: ' + name:48}{_ratio(ratio):>8}{most:8.2f}  {shown}", flush=True)
-        rows.append({"name": f"memory: {name}", "ratio": ratio, "wanted_at_most": most, **each})
-    return rows
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
 def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
     RESULTS.mkdir(exist_ok=True)
     about = {
@@ -146,11 +131,24 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         "| workload | ratio to redis-server | wanted |",
         "|---|---|---|",
     ]
-    for row in rows:
-        wanted = f">= {row['wanted']}" if "wanted" in row else f"<= {row['wanted_at_most']}"
-        lines.append(f"| {row['name']} | {_ratio(row['ratio'])} | {wanted} |")  # type: ignore[arg-type]
+    lines += [_table_row(row) for row in rows]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
     print(f"\nwritten: {RESULTS / (name + '.md')}")
+
+
+def _table_row(row: dict[str, object]) -> str:
+    if "figure" in row:
+        figure, _, wanted = str(row["unit"]).partition(", wanted ")
+        return f"| {row['name']} | {row['figure']:.2f} {figure} | {wanted} |"
+    if "growth" in row:
+        flat = "1" if row["flat"] else ""
+        return f"| {row['name']}: CPU at the largest over the smallest | {row['growth']:.2f} | {flat} |"
+    wanted = ""
+    if "wanted" in row:
+        wanted = f">= {row['wanted']}"
+    elif "wanted_at_most" in row:
+        wanted = f"<= {row['wanted_at_most']}"
+    return f"| {row['name']} | {ratio_text(row['ratio'])} | {wanted} |"  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -31,10 +31,19 @@ class Target:
             command = [sys.executable, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
         else:
             command = [str(redis_binary("redis-server")), *common, "--save", "", *options]
+        self._command = command
+        self._start()
+
+    def _start(self) -> None:
         started = time.monotonic()
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait_for_pong()
         self.start_s = time.monotonic() - started
+
+    def restart(self) -> None:
+        """End the server and start it again on its data; `start_s` then is the time to the first PONG."""
+        self._end()
+        self._start()
 
     def _wait_for_pong(self) -> None:
         deadline = time.monotonic() + START_S
@@ -76,6 +85,10 @@ class Target:
 
     def stop(self) -> None:
         """End the server and remove its directory."""
+        self._end()
+        self._directory.cleanup()
+
+    def _end(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -83,7 +96,6 @@ class Target:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._directory.cleanup()
 
     def __enter__(self) -> "Target":
         return self

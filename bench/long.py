@@ -1,0 +1,99 @@
+"""The parts that only the long suite has: memory, large things, special measurements, growth curves."""
+
+from pathlib import Path
+
+from bench.growth import CURVES, Curve
+from bench.large import LARGE
+from bench.measure import alternate
+from bench.plots import plot
+from bench.servers import Target
+from bench.special import SPECIAL
+from bench.workloads import MEMORY
+
+Row = dict[str, object]
+
+
+def ratio_text(value: float | None) -> str:
+    """Return a ratio as the table shows it."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def run_memory(kinds: list[str], only: str) -> list[Row]:
+    """Bytes per entry on each server, fresh for every row."""
+    rows: list[Row] = []
+    for name, measure, most in MEMORY:
+        if only.lower() not in f"memory {name}".lower():
+            continue
+        each = {}
+        for kind in kinds:
+            with Target(kind) as target:
+                each[kind] = measure(target)
+        ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
+        shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
+        print(f"{'memory: ' + name:56}{ratio_text(ratio):>8}{most:8.2f}  {shown}", flush=True)
+        rows.append({"name": f"memory: {name}", "ratio": ratio, "wanted_at_most": most, **each})
+    return rows
+
+
+def run_large(kinds: list[str], only: str) -> list[Row]:
+    """Seconds of each large operation, and redis-server's over streamd's."""
+    rows: list[Row] = []
+    for scenario in LARGE:
+        if only.lower() not in f"large {scenario.__name__}".lower():
+            continue
+        times: dict[str, dict[str, float]] = {}
+        for kind in kinds:
+            with Target(kind) as target:
+                for name, seconds in scenario(target):
+                    times.setdefault(name, {})[kind] = seconds
+        for name, each in times.items():
+            ratio = each["redis-server"] / each["streamd"] if "redis-server" in each else None
+            shown = "  ".join(f"{kind} {seconds:.3f} s" for kind, seconds in each.items())
+            print(f"{name:56}{ratio_text(ratio):>8}          {shown}", flush=True)
+            rows.append({"name": name, "ratio": ratio, **each})
+    return rows
+
+
+def run_special(only: str) -> list[Row]:
+    """Figures that stand alone."""
+    rows: list[Row] = []
+    for measure in SPECIAL:
+        if only.lower() not in f"special {measure.__name__}".lower():
+            continue
+        for name, figure, unit in measure():
+            print(f"{name:56}{figure:10.3f} {unit}", flush=True)
+            rows.append({"name": name, "figure": figure, "unit": unit})
+    return rows
+
+
+def run_curves(kinds: list[str], only: str, directory: Path) -> list[Row]:
+    """Growth curves, plotted; for a flat one, the cost at the largest x over that at the smallest."""
+    rows: list[Row] = []
+    for curve in CURVES:
+        if only.lower() in f"growth {curve.name}".lower():
+            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds, directory))
+    return rows
+
+
+def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
+    targets = [Target(kind) for kind in kinds]
+    results = []
+    try:
+        for x in curve.points:
+            result = alternate(f"{curve.name}: {x}", targets, lambda target, x=x: curve.measure(target, x), 3)  # type: ignore[misc]
+            results.append(result)
+            shown = "  ".join(
+                f"{kind} {result.median(kind, 'rate'):,.0f}/s {result.median(kind, 'cpu_us'):.2f} us" for kind in kinds
+            )
+            print(f"{result.name:56}{ratio_text(result.ratio('rate')):>8}          {shown}", flush=True)
+    finally:
+        for target in targets:
+            target.stop()
+    plot(curve, results, directory)
+    growth = results[-1].median("streamd", "cpu_us") / results[0].median("streamd", "cpu_us")
+    row: Row = {"name": curve.name, "points": curve.points, "growth": growth, "flat": curve.flat}
+    for kind in kinds:
+        row[kind] = [result.median(kind, "rate") for result in results]
+    if curve.flat:
+        print(f"{curve.name + ': CPU at the largest over the smallest':56}{growth:8.2f}", flush=True)
+    return row

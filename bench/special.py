@@ -1,0 +1,138 @@
+"""Measurements that are no requests per second: start, idling, sweeping, memory of windows, two processes."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from bench.client import ask, load, request
+from bench.measure import redis_benchmark
+from bench.servers import Target
+from bench.workloads import VALUE
+
+Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
+
+
+def start_empty() -> Figures:
+    """Seconds from exec to the first PONG of an empty server, the median of five."""
+    times = []
+    for _ in range(5):
+        with Target("streamd") as target:
+            times.append(target.start_s)
+    return [("start to first PONG, empty", sorted(times)[2], "s, wanted 0.4")]
+
+
+def start_with_a_million() -> Figures:
+    """Seconds from exec to the first PONG with 1,000,000 entries in a rewritten base."""
+    options = ("--appendonly", "yes", "--appendfsync", "no")
+    with Target("streamd", options) as target:
+        with target.connect() as sock:
+            for part in range(10):
+                load(
+                    sock, [request("XADD", "s", f"{10**12 + part * 100_000 + n}-0", "f", VALUE) for n in range(100_000)]
+                )
+            ask(sock, "BGREWRITEAOF")
+            while b"aof_rewrite_in_progress:1" in bytes(ask(sock, "INFO", "persistence")):  # type: ignore[arg-type]
+                time.sleep(0.05)
+        target.restart()
+        with target.connect() as sock:
+            entries = ask(sock, "XLEN", "s")
+        assert entries == 1_000_000, entries
+        return [("start to first PONG, 1,000,000 entries", target.start_s, "s, wanted 5")]
+
+
+def idle_cpu() -> Figures:
+    """Per cent of a CPU that an idle server uses."""
+    with Target("streamd") as target:
+        time.sleep(1)
+        before = target.cpu_s()
+        time.sleep(10)
+        return [("idle CPU", (target.cpu_s() - before) * 10, "%, wanted under 0.5")]
+
+
+def sweeping() -> Figures:
+    """PING while 100,000 producers x 100 iids are freed, over PING of the same server at rest; and bytes per iid."""
+    producers, iids, duration_s = 100_000, 100, 120
+    with Target("streamd", ("--stream-idmp-duration", str(duration_s))) as target, target.connect() as sock:
+        ask(sock, "XADD", "s", "*", "f", "v")
+        load(sock, [request("XADD", "s", "MAXLEN", 0, "IDMP", f"w{n}", "i" * 16, "*", "f", "v") for n in range(50_000)])
+        before = target.anonymous_bytes()
+        started = time.monotonic()
+        for number in range(iids):
+            iid = f"{number:016d}"
+            load(
+                sock,
+                [request("XADD", "s", "MAXLEN", 0, "IDMP", f"p{n}", iid, "*", "f", "v") for n in range(producers)],
+                batch=2000,
+            )
+        each = (target.anonymous_bytes() - before) / (producers * iids)
+        tracked = ask(sock, "XINFO", "STREAM", "s")
+        print(f"   (loaded {producers * iids:,} iids in {time.monotonic() - started:.0f} s)", flush=True)
+        rest = _ping_p99_ms(sock, 2.0)
+        worst = 0.0
+        assert isinstance(tracked, list)
+        while _tracked(sock) > 0:
+            worst = max(worst, _ping_p99_ms(sock, 1.0))
+            if time.monotonic() - started > 2.5 * duration_s + 300:
+                break
+        return [
+            ("memory per tracked iid of 16 bytes, 100 per producer", each, "bytes, wanted 200"),
+            ("PING p99 at rest", rest, "ms"),
+            ("PING p99 while the sweeper frees them, worst second", worst, "ms, wanted less than 2 over rest"),
+        ]
+
+
+def _tracked(sock: object) -> int:
+    info = ask(sock, "XINFO", "STREAM", "s")  # type: ignore[arg-type]
+    assert isinstance(info, list)
+    return int(info[info.index(b"iids-tracked") + 1])
+
+
+def _ping_p99_ms(sock: object, seconds: float) -> float:
+    times, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        start = time.perf_counter()
+        ask(sock, "PING")  # type: ignore[arg-type]
+        times.append(time.perf_counter() - start)
+        time.sleep(0.0005)
+    return sorted(times)[int(len(times) * 0.99)] * 1000
+
+
+def small_producers() -> Figures:
+    """Bytes per producer that holds one iid."""
+    producers = 500_000
+    with Target("streamd", ("--stream-idmp-duration", "86400")) as target, target.connect() as sock:
+        load(sock, [request("XADD", "s", "MAXLEN", 0, "IDMP", f"w{n}", "i" * 16, "*", "f", "v") for n in range(50_000)])
+        before = target.anonymous_bytes()
+        for part in range(0, producers, 50_000):
+            sent = [
+                request("XADD", "s", "MAXLEN", 0, "IDMP", f"p{n}", "i" * 16, "*", "f", "v")
+                for n in range(part, part + 50_000)
+            ]
+            load(sock, sent, batch=2000)
+        each = (target.anonymous_bytes() - before) / producers
+    return [("memory per producer that holds one iid", each, "bytes, wanted 600")]
+
+
+def two_processes() -> Figures:
+    """Pipelined XADD of two servers with a client each, over one server with one client."""
+
+    def run(target: Target) -> float:
+        return redis_benchmark(target, 600_000, 10, 16, ("XADD", "s", "*", "f", VALUE)).rate
+
+    with Target("streamd") as one, Target("streamd") as two, ThreadPoolExecutor(2) as pool:
+        ratios = []
+        for _ in range(3):
+            alone = run(one)
+            both = sum(pool.map(run, (one, two)))
+            ratios.append(both / alone)
+    return [("two servers and two clients over one of each", sorted(ratios)[1], "x, wanted 1.7")]
+
+
+SPECIAL: tuple[Callable[[], Figures], ...] = (
+    start_empty,
+    start_with_a_million,
+    idle_cpu,
+    small_producers,
+    sweeping,
+    two_processes,
+)
