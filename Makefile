@@ -31,7 +31,7 @@ bench: set-up
 lint: set-up
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
-	@.venv/bin/lint-imports
+	@$(RUN) -c "from importlinter.cli import lint_imports_command as lint; lint()"
 
 set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh

@@ -24,7 +24,7 @@ def main(wanted: str) -> int:
     if READY.is_file() and READY.read_text() == wanted + "\n" and works(PYTHON):
         return 0
     READY.unlink(missing_ok=True)
-    print("set-up: installing into .venv (the first time about 600 MB, mostly Spark; a few minutes)", flush=True)
+    print("set-up: installing into .venv (the first time about 1 GB, mostly Spark; some minutes)", flush=True)
     if not works(PYTHON) and not create():
         print(NO_PIP.format(python=sys.executable), file=sys.stderr)
         return 1
