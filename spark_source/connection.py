@@ -1,0 +1,299 @@
+"""Connections to the server: a pool per process, never pickled, with patience for a server that is away for a while."""
+
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from spark_source.errors import StreamdError, Unreachable
+from spark_source.options import ConnectionOptions
+
+if TYPE_CHECKING:
+    import redis
+
+T = TypeVar("T")
+
+Reply: TypeAlias = "bytes | int | list[Reply] | None"
+"""A reply as RESP2 has it; errors are raised, or stand in the list of `Session.pipeline`."""
+
+Word: TypeAlias = "str | bytes | int"
+
+log = logging.getLogger("spark_source")
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+IDLE_S = 30.0  # a pooled connection older than this is tried before it is used: workers live long and sleep long
+
+_pools: dict[tuple[int, ConnectionOptions], "_Pool"] = {}
+
+
+class _Pool:
+    """The clients of one process for one server or cluster."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self.options = options
+        self.single: redis.Redis | None = None
+        self.cluster: redis.RedisCluster | None = None
+        self.commands: dict[str, bool] = {}
+        self.used_at = time.monotonic()
+
+    def client_for(self, key: str | None) -> "redis.Redis":
+        """Return the client of the node that holds `key`; connects when needed.
+
+        Raises: redis.RedisError.
+        """
+        if self.single is None and self.cluster is None:
+            self._connect()
+        if self.cluster is None:
+            assert self.single is not None
+            return self.single
+        node = self.cluster.get_node_from_key(key) if key is not None else self.cluster.get_default_node()
+        return self.cluster.get_redis_connection(node)
+
+    def forget(self) -> None:
+        """Drop every connection, and what is known about a cluster's nodes."""
+        for client in (self.single, self.cluster):
+            if client is not None:
+                try:
+                    client.close()
+                except Exception:  # it is broken already; closing it better is not possible
+                    log.debug("closing a broken client", exc_info=True)
+        self.single = self.cluster = None
+        self.commands.clear()
+
+    def _connect(self) -> None:
+        import redis
+
+        options = self.options
+        settings: dict[str, object] = {
+            "host": options.host,
+            "port": options.port,
+            "username": options.username,
+            "password": options.password,
+            "protocol": 2,
+            "socket_timeout": max(options.timeout_s, 1.0),
+            "socket_connect_timeout": min(max(options.timeout_s, 1.0), 10.0),
+        }
+        if options.ssl:
+            settings.update(ssl=True, ssl_ca_certs=options.ssl_ca)
+        single = redis.Redis(db=options.db, **settings)  # type: ignore[arg-type]
+        if options.cluster is not False and _is_cluster(single, options):
+            single.close()
+            self.cluster = redis.RedisCluster(**settings)  # type: ignore[arg-type]
+        else:
+            self.single = single
+
+
+def _is_cluster(client: "redis.Redis", options: ConnectionOptions) -> bool:
+    import redis
+
+    if options.cluster:
+        return True
+    try:
+        return bool(client.info("cluster").get("cluster_enabled", 0))
+    except redis.ResponseError:  # not allowed to ask: then it is one node until `cluster=true` says otherwise
+        return False
+
+
+class Session:
+    """One connection, for calls that belong together: WATCH, MULTI, WAIT. Replies are as RESP2 has them.
+
+    Raises (every method): redis.RedisError; a lost connection is dropped and the next session gets a new one.
+    """
+
+    def __init__(self, connection: "redis.connection.AbstractConnection") -> None:
+        self.connection = connection
+        self.closed = False
+
+    def call(self, *words: Word) -> Reply:
+        """Send one command and return its reply."""
+        with self._guard():
+            self.connection.send_command(*words)
+            return self.connection.read_response()
+
+    def send(self, *words: Word) -> None:
+        """Send one command; its reply is read by `receive` later."""
+        with self._guard():
+            self.connection.send_command(*words)
+
+    def receive(self) -> Reply:
+        with self._guard():
+            return self.connection.read_response()
+
+    def pipeline(self, commands: Sequence[Sequence[Word]]) -> "list[Reply | Exception]":
+        """Send several commands at once; an error reply stands in its place as an exception."""
+        with self._guard():
+            return self.exchange(self.connection.pack_commands(commands), len(commands))
+
+    def exchange(self, packed: Sequence[bytes], count: int) -> "list[Reply | Exception]":
+        """Send ready bytes that hold `count` commands, and return their replies."""
+        import redis
+
+        replies: list[Reply | Exception] = []
+        with self._guard():
+            self.connection.send_packed_command(packed)
+            read = self.connection.read_response
+            for _ in range(count):
+                try:
+                    replies.append(read())
+                except redis.ResponseError as error:
+                    replies.append(error)
+        return replies
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        import redis
+
+        try:
+            yield
+        except redis.ResponseError:
+            raise
+        except BaseException:  # also a task that is killed: half a reply may still be on its way
+            self.closed = True
+            self.connection.disconnect()
+            raise
+
+
+@dataclass
+class Patience:
+    """How long and how often the server was waited for."""
+
+    waited_s: float = 0.0
+    retries: int = 0
+
+
+@dataclass(frozen=True)
+class Server:
+    """The way to a server; may be pickled, since it holds only options."""
+
+    options: ConnectionOptions
+    patience: Patience = field(default_factory=Patience, compare=False)
+
+    @contextmanager
+    def session(self, key: str | None = None) -> Iterator[Session]:
+        """Lend a connection to the node that holds `key`. Raises: redis.RedisError."""
+        import redis
+
+        pool = self._pool()
+        if time.monotonic() - pool.used_at > IDLE_S and pool.single is not None:
+            pool.single.connection_pool.disconnect(inuse_connections=False)
+        pool.used_at = time.monotonic()
+        try:
+            connections = pool.client_for(key).connection_pool
+            connection = connections.get_connection()
+        except Exception as error:
+            if is_passing(error) or isinstance(error, redis.RedisError):
+                pool.forget()
+            raise
+        session = Session(connection)
+        try:
+            yield session
+        except (redis.exceptions.AskError, redis.exceptions.ClusterError):
+            connections.release(connection)
+            pool.forget()
+            raise
+        except BaseException as error:
+            if not isinstance(error, redis.ResponseError):
+                connection.disconnect()
+            connections.release(connection)
+            raise
+        else:
+            connections.release(connection)
+
+    def patiently(self, work: Callable[[Session], T], key: str | None = None, patience_s: float | None = None) -> T:
+        """Return `work(session)`, repeated with growing pauses while the server is away; for work that may run twice.
+
+        Raises: Unreachable after `timeout` (or `patience_s`); the server's own errors as StreamdError.
+        """
+        limit_s = self.options.timeout_s if patience_s is None else min(patience_s, self.options.timeout_s)
+        began = time.monotonic()
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                with self.session(key) as session:
+                    return work(session)
+            except Exception as error:
+                if not is_passing(error):
+                    raise explained(error, self.options) from None
+                waited_s = time.monotonic() - began
+                if waited_s + pause_s > limit_s:
+                    raise Unreachable(
+                        f"{self.options.endpoint} did not answer for {waited_s:.0f} s ({_first_line(error)}): "
+                        "start the server, or correct url, host, port, ssl or timeout"
+                    ) from None
+                if pause_s == FIRST_PAUSE_S:
+                    log.warning("waiting for %s: %s", self.options.endpoint, _first_line(error))
+                self.patience.retries += 1
+                pause_s = self.pause(pause_s)
+
+    def pause(self, pause_s: float) -> float:
+        """Wait about `pause_s`, count it, and return the next, longer pause."""
+        wait_s = pause_s * random.uniform(0.75, 1.25)
+        time.sleep(wait_s)
+        self.patience.waited_s += wait_s
+        return min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def has_command(self, name: str) -> bool:
+        """Return whether the server knows a command; asked once per process. Raises: as `patiently`."""
+        known = self._pool().commands
+        if name not in known:
+
+            def ask(session: Session) -> bool:
+                reply = session.call("COMMAND", "INFO", name)
+                return isinstance(reply, list) and len(reply) == 1 and bool(reply[0])
+
+            known[name] = self.patiently(ask)
+        return known[name]
+
+    def _pool(self) -> _Pool:
+        place = (os.getpid(), self.options)
+        if place not in _pools:
+            for other in [other for other in _pools if other[0] != place[0]]:
+                del _pools[other]  # a fork's copies of its parent's sockets: not ours to use
+            _pools[place] = _Pool(self.options)
+        return _pools[place]
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether trying again later may help: the server is away, loading, or moves its slots."""
+    import redis
+
+    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):
+        return False
+    if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+        return "Name or service not known" not in str(error) and "CERTIFICATE" not in str(error)
+    if isinstance(error, OSError):
+        return True
+    if isinstance(error, (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)):
+        return True
+    if isinstance(error, redis.exceptions.RedisClusterException):
+        return True
+    return isinstance(error, (redis.ReadOnlyError, redis.BusyLoadingError)) or str(error).startswith(
+        ("LOADING", "MASTERDOWN", "BUSY ")
+    )
+
+
+def explained(error: Exception, options: ConnectionOptions) -> Exception:
+    """Return an error of the server or its client as one line with what to do; others unchanged."""
+    import redis
+
+    text = _first_line(error)
+    if isinstance(error, StreamdError):
+        return error
+    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)) or "NOAUTH" in text:
+        who = f"user {options.username}" if options.username else "the default user"
+        return StreamdError(f"{options.endpoint} does not let in {who} ({text}): check username and password")
+    if isinstance(error, redis.exceptions.NoPermissionError):
+        return StreamdError(f"{options.endpoint} refuses a command ({text}): extend the user's rights")
+    if isinstance(error, redis.RedisError):
+        return StreamdError(f"{options.endpoint} answers: {text}")
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

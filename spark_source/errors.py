@@ -1,0 +1,37 @@
+"""The errors that a user of the data source sees, one line each."""
+
+
+class StreamdError(Exception):
+    """Base of all errors of the data source; the text is one line that says what is wrong and what to do."""
+
+
+class OptionError(StreamdError, ValueError):
+    """An option is missing, unknown, or has a wrong value."""
+
+
+class StreamMissing(StreamdError):
+    """A stream that must exist does not."""
+
+
+class DataLoss(StreamdError):
+    """Entries that the query had not read yet are gone."""
+
+
+class WindowTooSmall(StreamdError):
+    """The stream's window cannot hold what this query needs to be retried safely."""
+
+
+class WindowExpired(StreamdError):
+    """A half-written batch is older than the window that would recognise its rows."""
+
+
+class RowsChanged(StreamdError):
+    """A retried partition brings other rows, or another order, than the attempt before it wrote."""
+
+
+class BadRow(StreamdError):
+    """A row or an entry cannot be converted."""
+
+
+class Unreachable(StreamdError):
+    """The server did not answer for as long as `timeout` allows."""

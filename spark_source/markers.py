@@ -1,0 +1,161 @@
+"""The keys beside a stream in which a sink notes how far it is; all in the stream's slot of a cluster.
+
+{orders}:spark                      hash: <sink> -> last committed batch
+                                          <sink>:open:<batch> -> "ms|run|mode" since its first task
+                                          <sink>:done:<batch> -> ms, for named batch writes
+{orders}:spark:part:<sink>:<part>   string: "batch|rows|digest" (exactlyOnce=marker)
+{orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms
+{orders}:spark:new:<sink>:<batch>   the stream that an overwrite fills before it takes the other's place
+"""
+
+from dataclasses import dataclass
+
+from spark_source.connection import Session
+from spark_source.errors import OptionError, StreamdError, WindowExpired
+from spark_source.identity import BatchName, digest_text
+from spark_source.options import WriteOptions
+from spark_source.planner import as_dict, stream_info
+
+
+def tagged(stream: str) -> str:
+    """Return the stream's name such that names made from it fall into the same slot.
+
+    Raises: OptionError for a name whose braces make that impossible.
+    """
+    opened = stream.find("{")
+    closed = stream.find("}", opened + 1)
+    if opened >= 0 and closed > opened + 1:
+        return stream
+    if "}" in stream:
+        raise OptionError(f"stream {stream} cannot be written: use no braces in its name, or a {{tag}}")
+    return "{" + stream + "}"
+
+
+def marker_key(stream: str) -> str:
+    return tagged(stream) + ":spark"
+
+
+def part_key(stream: str, name: BatchName, partition: int) -> str:
+    return f"{marker_key(stream)}:part:{digest_text(name.sink.encode())}:{partition}"
+
+
+def stats_key(stream: str) -> str:
+    return marker_key(stream) + ":stats"
+
+
+def replacement_key(stream: str, name: BatchName) -> str:
+    return f"{marker_key(stream)}:new:{digest_text((name.sink + ' ' + name.batch).encode())}"
+
+
+def open_field(name: BatchName) -> str:
+    return f"{name.sink}:open:{name.batch}"
+
+
+def done_field(name: BatchName) -> str:
+    return name.sink if name.number is not None else f"{name.sink}:done:{name.batch}"
+
+
+def is_done(name: BatchName, value: object) -> bool:
+    """Return whether what stands in the done field says that the batch is committed."""
+    if value is None:
+        return False
+    assert isinstance(value, bytes)
+    return name.number is None or int(value) >= name.number
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a task finds its batch: already committed; or possibly half written by somebody before."""
+
+    done: bool
+    seen_before: bool
+
+
+def open_batch(
+    session: Session, stream: str, name: BatchName, run: str, attempt: int, mode: str, options: WriteOptions
+) -> Opening:
+    """Note that a batch is being written, unless it is, and return how it was found.
+
+    Raises: WindowExpired when it was half written longer ago than the window remembers; StreamdError when it was half
+        written in another mode, which would not recognise its rows.
+    """
+    key = marker_key(stream)
+    done, opened = _list(session.call("HMGET", key, done_field(name), open_field(name)))
+    if is_done(name, done):
+        return Opening(True, True)
+    seconds, micros = _list(session.call("TIME"))
+    now_ms = int(bytes(seconds)) * 1000 + int(bytes(micros)) // 1000
+    if opened is None:
+        if session.call("HSETNX", key, open_field(name), f"{now_ms}|{run}|{mode}"):
+            return Opening(False, attempt > 0)
+        opened = session.call("HGET", key, open_field(name))
+    assert isinstance(opened, bytes)
+    since_text, its_run, its_mode = opened.decode().split("|")
+    if its_mode != mode:
+        raise StreamdError(
+            f"batch {name.batch} of sink {name.sink} was half written to {stream} with exactlyOnce={its_mode}: "
+            f"set exactlyOnce={its_mode} until it is finished"
+        )
+    seen_before = its_run != run or attempt > 0
+    if mode == "idmp" and seen_before and options.on_window_expired == "fail":
+        _check_age(session, stream, name, now_ms - int(since_text))
+    return Opening(False, seen_before)
+
+
+def _check_age(session: Session, stream: str, name: BatchName, age_ms: int) -> None:
+    if stream_info(session, stream) is None:
+        return
+    window_s = as_dict(session.call("XINFO", "STREAM", stream)).get("idmp-duration")
+    if isinstance(window_s, int) and age_ms > window_s * 1000:
+        raise WindowExpired(
+            f"batch {name.batch} of sink {name.sink} was half written to {stream} {age_ms / 1000:.0f} s ago, the "
+            f"window remembers {window_s} s: duplicates are possible, set onWindowExpired=continue to accept them"
+        )
+
+
+def commit_batch(session: Session, stream: str, name: BatchName, now: str, counted: dict[str, int]) -> None:
+    """Note that a batch is committed, with what it counted; once, however often it is called.
+
+    Raises: redis.RedisError.
+    """
+    key, stats = marker_key(stream), stats_key(stream)
+    if is_done(name, session.call("HGET", key, done_field(name))):
+        return
+    fields = [f"{name.sink}:{what}" for what in counted]
+    before = _list(session.call("HMGET", stats, *fields)) if fields else []
+    commands: list[list[str | bytes | int]] = [
+        ["MULTI"],
+        ["HSET", key, done_field(name), name.batch if name.number is not None else now],
+        ["HDEL", key, open_field(name)],
+    ]
+    if fields:
+        words: list[str | bytes | int] = ["HSET", stats]
+        for field, old, more in zip(fields, before, counted.values(), strict=True):
+            words += [field, int(old or 0) + more]
+        commands.append(words)
+    transact(session, commands)
+
+
+def transact(session: Session, commands: list[list[str | bytes | int]]) -> bool:
+    """Send a transaction that begins with MULTI; EXEC is added. Return False when a watched key was in the way.
+
+    Raises: redis.RedisError, the first error of its commands.
+    """
+    replies = session.pipeline([*commands, ["EXEC"]])
+    for reply in replies:
+        if isinstance(reply, Exception) and not str(reply).startswith("Transaction discarded"):
+            raise reply
+    done = replies[-1]
+    if isinstance(done, Exception):
+        raise done
+    if done is None:
+        return False
+    for reply in _list(done):
+        if isinstance(reply, Exception):
+            raise reply
+    return True
+
+
+def _list(reply: object) -> list:
+    assert isinstance(reply, list), reply
+    return reply

@@ -1,0 +1,98 @@
+"""The offset of a query: for each stream how far it is read, and the split points of the range that ends there.
+
+As JSON, in Spark's checkpoint:
+
+    {"orders": {"id": "1700000000000-3", "n": 1042, "from": "0-0",
+                "cuts": [["1699999999000-0", 512], ["1700000000000-3", 530]]}}
+
+`id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
+that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
+it covers and how many entries it held when it was planned. `lost`, where present, says how many entries of the range
+were known to be gone (failOnDataLoss=false).
+
+Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
+query reads the same ranges, even from a stream that has been trimmed since, and even in its first batch, whose start
+Spark does not write down (`latest` would be another place by then).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_source import ids
+from spark_source.errors import StreamdError
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How far one stream is read."""
+
+    id: str
+    n: int | None
+    cuts: tuple[tuple[str, int], ...] = ()
+    from_id: str | None = None
+    lost: int = 0
+
+    def as_json(self) -> dict[str, object]:
+        made: dict[str, object] = {"id": self.id, "n": self.n}
+        if self.from_id is not None:
+            made["from"] = self.from_id
+            made["cuts"] = [list(cut) for cut in self.cuts]
+        if self.lost:
+            made["lost"] = self.lost
+        return made
+
+
+@dataclass(frozen=True)
+class Range:
+    """A part of a stream: the entries behind `start`, up to and including `end`, `count` of them when planned."""
+
+    stream: str
+    start: str
+    end: str
+    count: int
+
+
+EARLIEST = Mark(ids.SMALLEST, 0)
+
+Offset = dict[str, Mark]
+
+
+def parse_offset(raw: Mapping[str, object]) -> Offset:
+    """Return the marks of an offset as Spark hands it over.
+
+    Raises: StreamdError when the checkpoint holds offsets of something else.
+    """
+    return {stream: _parse_mark(stream, mark) for stream, mark in raw.items()}
+
+
+def _parse_mark(stream: str, raw: object) -> Mark:
+    try:
+        assert isinstance(raw, dict)
+        ids.parse(raw["id"])
+        count = raw["n"]
+        cuts = tuple((str(end), int(entries)) for end, entries in raw.get("cuts", []))
+        return Mark(raw["id"], None if count is None else int(count), cuts, raw.get("from"), int(raw.get("lost", 0)))
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+        shown = json.dumps(raw)[:80]
+        raise StreamdError(
+            f"the checkpoint's offset for {stream} is not one of this source ({shown}): use another checkpointLocation"
+        ) from None
+
+
+def offset_json(offset: Offset) -> dict[str, dict[str, object]]:
+    """Return an offset as Spark wants it: what `json.dumps` can write."""
+    return {stream: mark.as_json() for stream, mark in offset.items()}
+
+
+def ranges(start: Offset, end: Offset) -> list[Range]:
+    """Return the parts between two offsets: a pure function of the two."""
+    found = []
+    for stream, mark in end.items():
+        if start.get(stream) == mark or mark.from_id is None:
+            continue  # nothing new; its cuts belong to the range before
+        begin = mark.from_id
+        for last, count in mark.cuts:
+            found.append(Range(stream, begin, last, count))
+            begin = last
+    return found

@@ -1,0 +1,94 @@
+"""Reading one planned range on an executor: pages of entries become record batches, and nothing vanishes in silence."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from spark_source import ids
+from spark_source.arrow import MappedConverter, Page, RawConverter
+from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
+from spark_source.errors import DataLoss, StreamMissing
+from spark_source.offsets import Range
+from spark_source.planner import stream_info
+
+FIRST_PAGE = 500  # entries; the first page tells how large entries are
+PAGE_BYTES = 4 << 20  # what a page should hold: large enough for Arrow, small enough for a worker's memory
+
+log = logging.getLogger("spark_source")
+
+
+def read_range(
+    server: Server, part: Range, converter: RawConverter | MappedConverter, page_size: int, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the entries of a range as record batches, in order.
+
+    A lost connection is made again and reading goes on behind the last entry, at most `retries` times in a row.
+
+    Raises: DataLoss when entries that were there at planning are not there any more, unless only single deletions can
+        be the reason; StreamdError when the server refuses.
+    """
+    position, got = part.start, 0
+    failures, pause_s = 0, FIRST_PAUSE_S
+    size = min(FIRST_PAGE, page_size)
+    while True:
+        try:
+            with server.session(part.stream) as session:
+                _ask(session, part, position, size)
+                while True:
+                    asked = size
+                    page = session.receive()
+                    assert isinstance(page, list)
+                    failures, pause_s = 0, FIRST_PAUSE_S
+                    done = len(page) < asked
+                    if page:
+                        got += len(page)
+                        position = page[-1][0].decode()  # type: ignore[index,union-attr]
+                    if not done:  # the server works on the next page while this one is converted
+                        size = _next_size(page, page_size)  # type: ignore[arg-type]
+                        _ask(session, part, position, size)
+                    try:
+                        if page:
+                            yield converter.convert(part.stream, page)  # type: ignore[arg-type]
+                    except BaseException:
+                        if not done:
+                            session.connection.disconnect()  # a reply nobody reads is on its way
+                        raise
+                    if done:
+                        break
+                if got < part.count:
+                    _judge(session, part, got, fail_on_data_loss)
+                return
+        except Exception as error:
+            if not is_passing(error) or failures >= server.options.retries:
+                raise explained(error, server.options) from None
+            failures += 1
+            log.warning("reading %s again behind %s: %s", part.stream, position, error)
+            pause_s = server.pause(pause_s)
+
+
+def _ask(session: Session, part: Range, position: str, size: int) -> None:
+    session.send("XRANGE", part.stream, "(" + position, part.end, "COUNT", size)
+
+
+def _next_size(page: Page, page_size: int) -> int:
+    held = sum(len(value) for entry in page[:50] for value in entry[1]) / min(len(page), 50) + 32
+    return max(1, min(page_size, int(PAGE_BYTES / held)))
+
+
+def _judge(session: Session, part: Range, got: int, fail: bool) -> None:
+    """Decide what it means that a range came back short."""
+    info = stream_info(session, part.stream)
+    missing = part.count - got
+    where = f"stream {part.stream} from {part.start} to {part.end}: {missing} of {part.count} entries are gone"
+    if info is None:
+        text = f"{where}, the stream was deleted"
+    elif info.first is not None and ids.parse(info.first) <= ids.parse(part.start):
+        return  # its head was not trimmed up to here: single entries were deleted, which is somebody's wish
+    else:
+        text = f"{where}, its first entry is now {info.first or 'none'}"
+    if fail:
+        raise (DataLoss if info else StreamMissing)(
+            f"{text}: keep more of the stream (MAXLEN, MINID), or set failOnDataLoss=false to go on without them"
+        )
+    log.warning("%s (failOnDataLoss=false)", text)

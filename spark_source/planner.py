@@ -1,0 +1,315 @@
+"""Planning on the driver: what a stream holds, what is lost, and where a range is cut into even parts."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_source import ids
+from spark_source.connection import Reply, Server, Session
+from spark_source.errors import StreamdError
+from spark_source.offsets import Mark
+
+WALK_ENTRIES = 5_000  # entries that one script or page may walk: some 15 ms of the server's time
+FINE_PARTS = 16  # pieces per part of a walk; they are put together evenly when the total is known
+REPLY_IDS = 1_000  # split points asked for at once
+
+Cuts = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """What XINFO STREAM says; `added` and `max_deleted` are None before Redis 7.0, `first` for an empty stream."""
+
+    length: int
+    last: str
+    added: int | None
+    first: str | None
+    max_deleted: str | None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What is gone that had not been read: at most `entries` of it (None: nobody knows); `restart` when the stream
+    is another one than before."""
+
+    text: str
+    entries: int | None
+    restart: bool
+
+
+def stream_info(session: Session, stream: str) -> StreamInfo | None:
+    """Return what the server says about a stream, None when there is no such key.
+
+    Raises: StreamdError for a key of another type; redis.RedisError.
+    """
+    import redis
+
+    try:
+        reply = session.call("XINFO", "STREAM", stream)
+    except redis.ResponseError as error:
+        if "no such key" in str(error):
+            return None
+        if str(error).startswith("WRONGTYPE") or "wrong kind of value" in str(error):
+            raise StreamdError(f"key {stream} holds no stream: give another one in option stream") from None
+        raise
+    found = as_dict(reply)
+    first = found.get("first-entry")
+    added = found.get("entries-added")
+    deleted = found.get("max-deleted-entry-id")
+    return StreamInfo(
+        length=_int(found["length"]),
+        last=_text(found["last-generated-id"]),
+        added=None if added is None else _int(added),
+        first=_text(first[0]) if isinstance(first, list) and first else None,
+        max_deleted=None if deleted is None else _text(deleted),
+    )
+
+
+def as_dict(reply: Reply) -> dict[str, Reply]:
+    """Return a flat reply of names and values as a dict."""
+    assert isinstance(reply, list)
+    return {_text(name): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
+
+
+def find_loss(stream: str, mark: Mark, info: StreamInfo | None) -> Loss | None:
+    """Return what is lost behind `mark`, None when all is there.
+
+    An entry that was deleted one by one (XDEL) is somebody's wish and no loss; what was trimmed before it was read
+    is, and so is a stream that was deleted or made anew.
+    """
+    known = mark.n is not None
+    if info is None:
+        if not mark.n:
+            return None  # it never held anything that we knew of
+        return Loss(f"stream {stream} is gone; it was read up to {mark.id}", None, True)
+    if ids.parse(info.last) < ids.parse(mark.id) and mark.n:
+        return Loss(
+            f"stream {stream} was made anew: it was read up to {mark.id}, but its last entry ID is {info.last}",
+            None,
+            True,
+        )
+    if info.added is None:
+        return None
+    if known and info.added < (mark.n or 0):
+        return Loss(
+            f"stream {stream} was made anew: {mark.n} entries had been added up to offset {mark.id}, "
+            f"but it has been given only {info.added}",
+            None,
+            True,
+        )
+    head_is_past = info.first is None or ids.parse(info.first) > ids.parse(mark.id)
+    if not known or not head_is_past:
+        return None
+    lost = info.added - (mark.n or 0) - info.length
+    if lost < 0:
+        return Loss(
+            f"stream {stream} was made anew: behind offset {mark.id} it holds more entries than were added", None, True
+        )
+    if lost:
+        now = f"its first entry is now {info.first}" if info.first else "it is empty now"
+        return Loss(
+            f"stream {stream} was trimmed past offset {mark.id}: {now}, up to {lost} entries are gone", lost, False
+        )
+    return None
+
+
+class Splitter(Protocol):
+    """A way to cut a range into parts."""
+
+    def cut(self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes") -> Cuts:
+        """Return the parts of the entries behind `start` up to `end`, at most `take` entries, counted exactly.
+
+        `expected` is about how many there are. The last part ends at `end` unless `take` ended it.
+        """
+
+
+@dataclass(frozen=True)
+class PartSizes:
+    """How many entries a part should hold."""
+
+    entries: int
+    parts_min: int
+
+    def parts(self, total: int) -> int:
+        """Return into how many parts `total` entries go."""
+        return max(1, min(total, max(self.parts_min, math.ceil(total / self.entries))))
+
+
+def choose_splitter(server: Server) -> Splitter:
+    """Return the best way this server offers: XSPLIT, a script, or reading pages."""
+    if server.has_command("XSPLIT"):
+        return NativeSplitter(server)
+    return WalkSplitter(server, scripted=server.has_command("EVAL"))
+
+
+class NativeSplitter:
+    """Cuts by XSPLIT, which costs the server next to nothing."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def cut(self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes) -> Cuts:
+        def plan(session: Session) -> Cuts:
+            return self._cut(session, stream, start, end, take, expected, sizes)
+
+        return self.server.patiently(plan, stream)
+
+    def _cut(
+        self, session: Session, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes
+    ) -> Cuts:
+        total = None
+        if take is not None:
+            beyond = self._entry_behind(session, stream, start, end, take, expected)
+            if beyond is not None:
+                end, total = ids.before(beyond), take
+        if total is None:
+            total = self._count(session, stream, start, end, max(expected, 1))
+        if not total:
+            return ()
+        size = math.ceil(total / sizes.parts(total))
+        firsts = self._split(session, stream, "(" + start, end, size)
+        cuts = [(ids.before(first), size) for first in firsts]
+        return (*cuts, (end, total - size * len(firsts)))
+
+    @staticmethod
+    def _split(session: Session, stream: str, start: str, end: str, count: int) -> list[str]:
+        reply = session.call("XSPLIT", stream, start, end, count)
+        assert isinstance(reply, list)
+        return [_text(entry_id) for entry_id in reply]
+
+    def _entry_behind(
+        self, session: Session, stream: str, start: str, end: str, take: int, expected: int
+    ) -> str | None:
+        """Return the ID of the entry that follows the first `take`, None when there are not more.
+
+        Asked in coarse steps first: a small `take` of a huge backlog must not make a huge reply.
+        """
+        step = max(take, expected // REPLY_IDS)
+        while True:
+            firsts = self._split(session, stream, "(" + start, end, step)
+            if step == take:
+                return firsts[0] if firsts else None
+            if firsts:
+                end = firsts[0]
+            step = max(take, step // REPLY_IDS)
+
+    def _count(self, session: Session, stream: str, start: str, end: str, expected: int) -> int:
+        """Return how many entries a range holds, in two steps of about sqrt(n) IDs each."""
+        step = max(1, math.isqrt(expected), expected // REPLY_IDS)
+        firsts = self._split(session, stream, "(" + start, end, step)
+        behind = firsts[-1] if firsts else self._first(session, stream, "(" + start, end)
+        if behind is None:
+            return 0
+        rest = step
+        counted = step * len(firsts) + 1
+        while rest > 1:
+            rest = max(1, rest // REPLY_IDS)
+            steps = self._split(session, stream, behind, end, rest)
+            counted += rest * len(steps)
+            behind = steps[-1] if steps else behind
+        return counted
+
+    @staticmethod
+    def _first(session: Session, stream: str, start: str, end: str) -> str | None:
+        reply = session.call("XRANGE", stream, start, end, "COUNT", 1)
+        return _text(reply[0][0]) if isinstance(reply, list) and reply and isinstance(reply[0], list) else None
+
+
+WALK = """
+local start, found, walked = ARGV[1], {}, 0
+while walked < tonumber(ARGV[4]) do
+  local page = redis.call('XRANGE', KEYS[1], start, ARGV[2], 'COUNT', math.min(ARGV[3], ARGV[4] - walked))
+  if #page == 0 then break end
+  local last = page[#page][1]
+  found[#found + 1] = {last, #page}
+  walked = walked + #page
+  start = '(' .. last
+end
+return found
+"""
+
+
+class WalkSplitter:
+    """Cuts by walking the range: in a script on the server, or page by page where there is no scripting."""
+
+    def __init__(self, server: Server, scripted: bool) -> None:
+        self.server = server
+        self.scripted = scripted
+
+    def cut(self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes) -> Cuts:
+        total = expected if take is None else min(take, expected)
+        fine = max(1, min(WALK_ENTRIES, total // (sizes.parts(max(total, 1)) * FINE_PARTS)))
+        pieces = list(self._walk(stream, start, end, fine, take))
+        total = sum(count for _, count in pieces)
+        if not total:
+            return ()
+        cuts = list(_joined(pieces, total, sizes.parts(total)))
+        if take is None or total < take:
+            cuts[-1] = (end, cuts[-1][1])
+        return tuple(cuts)
+
+    def _walk(self, stream: str, start: str, end: str, fine: int, take: int | None) -> Iterator[tuple[str, int]]:
+        left = take
+        while left is None or left > 0:
+            budget = WALK_ENTRIES if left is None else min(WALK_ENTRIES, left)
+            pieces = self._step(stream, "(" + start, end, fine, budget)
+            yield from pieces
+            walked = sum(count for _, count in pieces)
+            if walked < budget:
+                return
+            start = pieces[-1][0]
+            left = None if left is None else left - walked
+
+    def _step(self, stream: str, start: str, end: str, fine: int, budget: int) -> list[tuple[str, int]]:
+        import redis
+
+        if self.scripted:
+            try:
+                found = self.server.patiently(
+                    lambda session: session.call("EVAL", WALK, 1, stream, start, end, fine, budget), stream
+                )
+                assert isinstance(found, list)
+                return [(_text(piece[0]), _int(piece[1])) for piece in found if isinstance(piece, list)]
+            except (StreamdError, redis.ResponseError) as error:
+                if "permission" not in str(error) and "unknown command" not in str(error):
+                    raise
+                self.scripted = False
+        page = self.server.patiently(
+            lambda session: session.call("XRANGE", stream, start, end, "COUNT", budget), stream
+        )
+        assert isinstance(page, list)
+        names = [_text(entry[0]) for entry in page if isinstance(entry, list)]
+        return [(piece[-1], len(piece)) for piece in (names[i : i + fine] for i in range(0, len(names), fine))]
+
+
+def _joined(pieces: list[tuple[str, int]], total: int, parts: int) -> Iterator[tuple[str, int]]:
+    """Put fine pieces together to `parts` even ones; each ends where it is nearest to its fair share."""
+    made = held = number = 0
+    for i, (last, count) in enumerate(pieces):
+        made += count
+        held += count
+        is_last = i + 1 == len(pieces)
+        following = 0 if is_last else pieces[i + 1][1]
+        if is_last or (number + 1 < parts and made + following / 2 > total * (number + 1) / parts):
+            yield last, held
+            held = 0
+            number += 1
+
+
+def share(limit: int, backlogs: dict[str, int]) -> dict[str, int]:
+    """Return how many entries each stream may bring: in proportion to its backlog, at least one."""
+    total = sum(backlogs.values())
+    if total <= limit:
+        return dict(backlogs)
+    return {stream: max(1, backlog * limit // total) for stream, backlog in backlogs.items() if backlog}
+
+
+def _text(value: Reply) -> str:
+    assert isinstance(value, (bytes, str)), value
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _int(value: Reply) -> int:
+    assert isinstance(value, int), value
+    return value

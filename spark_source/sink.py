@@ -1,0 +1,401 @@
+"""Writing the rows of one task to the server, so that writing them again adds nothing."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import repeat
+
+import pyarrow as pa
+
+from spark_source import ids
+from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
+from spark_source.encode import RowEncoder, Rows
+from spark_source.errors import RowsChanged, StreamdError
+from spark_source.identity import (
+    BUFFER_BYTES,
+    BUFFER_ROWS,
+    BatchName,
+    Identity,
+    bucket_count,
+    digest_text,
+)
+from spark_source.markers import Opening, marker_key, open_batch, part_key
+from spark_source.options import WriteOptions
+from spark_source.planner import as_dict
+from spark_source.window import ensure_window
+
+log = logging.getLogger("spark_source")
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which attempt of which part of a write this is, and how it is to be done."""
+
+    name: BatchName
+    partition: int
+    attempt: int
+    run: str
+    mode: str
+    wait_for: str
+    prepared: frozenset[str]
+    """Streams whose window the driver has set; others are seen to when the first row for them comes."""
+
+
+@dataclass
+class Outcome:
+    """What a task did: rows given to each stream, and what it took."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    duplicates: int = 0
+    retries: int = 0
+    waited_ms: int = 0
+
+
+class TaskWriter:
+    """Writes the rows of one task. The modes differ in how a row is recognised; see `Identity` and `_PartWriter`."""
+
+    def __init__(self, server: Server, options: WriteOptions, encoder: RowEncoder, task: Task) -> None:
+        self.server = server
+        self.options = options
+        self.encoder = encoder
+        self.task = task
+        self.outcome = Outcome()
+        self.streams: dict[str, _StreamWriter] = {}
+        self.buckets = 1
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
+        """Write all rows and return what was done, once the server holds them as durably as asked for.
+
+        Raises: StreamdError; the task is then tried again by Spark.
+        """
+        encoded: Iterator[Rows] = (rows for batch in batches for rows in self.encoder.encode(batch))
+        if self.task.mode == "idmp" and self.options.identity == "content":
+            encoded = self._counted_first(encoded)
+        for rows in encoded:
+            self._write_rows(rows)
+        for writer in self.streams.values():
+            writer.finish()
+        self.outcome.retries += self.server.patience.retries
+        self.outcome.waited_ms += round(self.server.patience.waited_s * 1000)
+        return self.outcome
+
+    def _counted_first(self, encoded: Iterator[Rows]) -> Iterator[Rows]:
+        """Hold rows back until their number is known, or is more than the buffer takes: it decides over the buckets.
+
+        Both limits go by the rows themselves, not by how Spark packs them, so that every attempt decides alike. A
+        failure further up in the query also comes to light before the first row is written.
+        """
+        held: list[Rows] = []
+        count = size = 0
+        overflow = False
+        for rows in encoded:
+            held.append(rows)
+            count += len(rows)
+            size += _payload_bytes(rows.payloads)
+            if count > BUFFER_ROWS or size > BUFFER_BYTES:
+                overflow = True
+                break
+        self.buckets = bucket_count(count, self.options.window_size, overflow)
+        held.reverse()
+        while held:
+            yield held.pop()
+        yield from encoded
+
+    def _write_rows(self, rows: Rows) -> None:
+        step = self.options.pipeline
+        for start in range(0, len(rows), step):
+            payloads = rows.payloads.slice(start, step).to_pylist()
+            words = rows.words[start : start + step] if isinstance(rows.words, list) else rows.words
+            keys = rows.keys.slice(start, step).to_pylist() if rows.keys is not None else None
+            if rows.targets is None:
+                assert self.encoder.stream is not None
+                self._stream(self.encoder.stream).write(payloads, words, keys)
+                continue
+            places: dict[str, list[int]] = {}
+            for i, target in enumerate(rows.targets[start : start + step]):
+                places.setdefault(target, []).append(i)
+            for target, mine in places.items():
+                self._stream(target).write(
+                    [payloads[i] for i in mine],
+                    [words[i] for i in mine] if isinstance(words, list) else words,
+                    [keys[i] for i in mine] if keys is not None else None,
+                )
+
+    def _stream(self, stream: str) -> "_StreamWriter":
+        writer = self.streams.get(stream)
+        if writer is None:
+            kind = _PartWriter if self.task.mode == "marker" else _NamingWriter
+            writer = self.streams[stream] = kind(self, stream)
+        return writer
+
+
+def _payload_bytes(payloads: pa.Array) -> int:
+    offsets = payloads.buffers()[1]
+    view = memoryview(offsets).cast("i")
+    return view[payloads.offset + len(payloads)] - view[payloads.offset]
+
+
+class _StreamWriter:
+    """Writes a task's rows to one stream; knows whether the batch is committed there already."""
+
+    def __init__(self, task_writer: TaskWriter, stream: str) -> None:
+        self.server = task_writer.server
+        self.options = task_writer.options
+        self.task = task_writer.task
+        self.outcome = task_writer.outcome
+        self.stream = stream
+        self.wrote = False
+        self.outcome.rows.setdefault(stream, 0)
+        if self.task.mode == "idmp" and stream not in self.task.prepared:
+            ensure_window(self.server, stream, self.options)
+        self.opening = self._open()
+        trimming: list[bytes] = []
+        if self.options.max_len is not None:
+            trimming = [b"MAXLEN", b"~", b"%d" % self.options.max_len]
+        self.head = [b"XADD", stream.encode(), *trimming]
+
+    def _open(self) -> Opening:
+        if not self.task.name.named or self.task.mode == "none":
+            return Opening(False, self.task.attempt > 0)
+        task = self.task
+        return self.server.patiently(
+            lambda session: open_batch(
+                session, self.stream, task.name, task.run, task.attempt, task.mode, self.options
+            ),
+            self.stream,
+        )
+
+    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
+        """Write rows, at most `pipeline` of them; nothing when the batch is committed."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Wait until what was written is as durable as asked for.
+
+        Raises: StreamdError when it is not within `timeout`.
+        """
+        if not self.wrote or not self.task.wait_for:
+            return
+        limit_ms = max(1, round(self.server.options.timeout_s * 800))
+
+        def wait(session: Session) -> None:
+            # WAIT and WAITAOF speak of this connection's last write, so it makes one: it may be a new connection.
+            session.call("HSET", marker_key(self.stream), "waited", self.task.partition)
+            if self.task.wait_for == "WAITAOF":
+                reply = session.call("WAITAOF", 1, 0, limit_ms)
+                enough = isinstance(reply, list) and isinstance(reply[0], int) and reply[0] >= 1
+            else:
+                wanted = int(self.options.durability.partition(":")[2])
+                count = session.call("WAIT", wanted, limit_ms)
+                enough = isinstance(count, int) and count >= wanted
+            if not enough:
+                raise StreamdError(
+                    f"durability={self.options.durability} was not reached for stream {self.stream} within "
+                    f"{limit_ms / 1000:.0f} s: check the server's disk and replicas, or raise timeout"
+                )
+
+        self.server.patiently(wait, self.stream)
+
+
+class _NamingWriter(_StreamWriter):
+    """Writes with IDMP, each row under its own name; or, in mode none, without any."""
+
+    def __init__(self, task_writer: TaskWriter, stream: str) -> None:
+        super().__init__(task_writer, stream)
+        task = self.task
+        self.identity: Identity | None = None
+        if task.mode == "idmp":
+            options = self.options
+            self.identity = Identity(options.identity, task.name, task.partition, options.scope, options.window_size)
+            if options.identity == "content":
+                self.identity.buckets = task_writer.buckets
+        self.heads: dict[tuple[int, int], bytes] = {}
+        self.suspect = self.opening.seen_before and task.mode == "idmp"
+        self.newest: tuple[int, int] | None = None
+
+    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
+        if self.opening.done:
+            return
+        sizes = repeat(words, len(payloads)) if isinstance(words, int) else words
+        heads, made = self.heads, []
+        if self.identity is None:
+            for payload, size in zip(payloads, sizes, strict=False):
+                head = heads.get((size, 0)) or self._make_head(size, 0)
+                made.append(b"%b$1\r\n*\r\n%b" % (head, payload))
+        else:
+            named = self.identity.name_rows(payloads, keys)
+            for payload, size, (bucket, iid) in zip(payloads, sizes, named, strict=False):
+                head = heads.get((size, bucket)) or self._make_head(size, bucket)
+                made.append(b"%b$%d\r\n%b\r\n$1\r\n*\r\n%b" % (head, len(iid), iid, payload))
+        self._deliver(b"".join(made), len(made))
+        self.outcome.rows[self.stream] += len(made)
+
+    def _make_head(self, size: int, bucket: int) -> bytes:
+        """Return the bytes of a command up to the iid."""
+        given = list(self.head)
+        more = 1
+        if self.identity is not None:
+            given += [b"IDMP", self.identity.producer_id(bucket)]
+            more = 2
+        made = b"*%d\r\n" % (len(given) + more + size) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in given)
+        if len(self.heads) < 100_000:
+            self.heads[size, bucket] = made
+        return made
+
+    def _deliver(self, packed: bytes, count: int) -> None:
+        """Send commands until they are answered: with names, sending them again is safe."""
+        failures, pause_s = 0, FIRST_PAUSE_S
+        while True:
+            try:
+                with self.server.session(self.stream) as session:
+                    if self.suspect and self.newest is None:
+                        self.newest = self._last_id(session)
+                    replies = session.exchange([packed], count)
+                for reply in replies:
+                    if isinstance(reply, Exception):
+                        raise reply
+                break
+            except Exception as error:
+                if not is_passing(error) or self.identity is None or failures >= self.server.options.retries:
+                    raise explained(error, self.server.options) from None
+                failures += 1
+                self.outcome.retries += 1
+                self.suspect, self.newest = True, None
+                log.warning("writing to %s again: %s", self.stream, error)
+                pause_s = self.server.pause(pause_s)
+        self.wrote = True
+        if self.suspect:
+            self._count_duplicates(replies)
+
+    def _last_id(self, session: Session) -> tuple[int, int]:
+        """Return the greatest ID given so far: a reply that is not greater is that of a row written before."""
+        return ids.parse(as_dict(session.call("XINFO", "STREAM", self.stream))["last-generated-id"])  # type: ignore[arg-type]
+
+    def _count_duplicates(self, replies: list) -> None:
+        newest = self.newest or (0, 0)
+        for reply in replies:
+            given = ids.parse(reply)
+            if given > newest:
+                newest = given
+            else:
+                self.outcome.duplicates += 1
+        self.newest = newest
+
+
+class _PartWriter(_StreamWriter):
+    """Writes rows by position, each chunk together with a note of how many rows the part has and their digest.
+
+    Works on any server with transactions, and remembers without a limit of time. A retry passes over the rows that are
+    noted; if they are not the same rows in the same order, their digest tells, and the task fails loudly.
+    """
+
+    def __init__(self, task_writer: TaskWriter, stream: str) -> None:
+        super().__init__(task_writer, stream)
+        self.key = part_key(stream, self.task.name, self.task.partition)
+        name = self.task.name
+        self.batch = name.batch if name.number is not None else digest_text(name.batch.encode())
+        self.position = 0
+        self.digest = blake2b(digest_size=15)
+        self.noted = 0
+        self.noted_digest = ""
+        if not self.opening.done:
+            self.server.patiently(self._look, stream)
+
+    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
+        if self.opening.done:
+            return
+        sizes = [words] * len(payloads) if isinstance(words, int) else words
+        while payloads:
+            over = self.noted - self.position
+            if over > 0:
+                self._pass_over(payloads[:over])
+                payloads, sizes = payloads[over:], sizes[over:]
+            elif self._append(payloads, sizes):
+                return
+
+    def finish(self) -> None:
+        if not self.opening.done and self.position < self.noted:
+            raise self._changed(f"{self.noted} rows were written, now there are only {self.position}")
+        super().finish()
+
+    def _pass_over(self, payloads: list[bytes]) -> None:
+        for payload in payloads:
+            self.digest.update(payload)
+        self.position += len(payloads)
+        self.outcome.duplicates += len(payloads)
+        self.outcome.rows[self.stream] += len(payloads)
+        if self.position == self.noted and self.digest.hexdigest() != self.noted_digest:
+            raise self._changed("they are not the rows written before, or come in another order")
+
+    def _changed(self, what: str) -> RowsChanged:
+        return RowsChanged(
+            f"batch {self.task.name.batch}, partition {self.task.partition}, stream {self.stream}: {what}; "
+            "exactlyOnce=marker needs the same rows in the same order: use a server with IDMP, or sort the rows"
+        )
+
+    def _append(self, payloads: list[bytes], sizes: list[int]) -> bool:
+        """Add rows and the note in one transaction. Return False when another attempt was faster; what it noted is
+        then known. Raises: StreamdError."""
+        digest = self.digest.copy()
+        for payload in payloads:
+            digest.update(payload)
+        count = self.position + len(payloads)
+        note = f"{self.batch}|{count}|{digest.hexdigest()}"
+        head = b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in self.head)
+        words = len(self.head) + 1
+        packed = b"".join(
+            b"*%d\r\n%b$1\r\n*\r\n%b" % (words + size, head, payload)
+            for payload, size in zip(payloads, sizes, strict=True)
+        )
+        done = self.server.patiently(lambda session: self._transact(session, packed, len(payloads), note), self.stream)
+        if done:
+            self.position = self.noted = count
+            self.digest = digest
+            self.wrote = True
+            self.outcome.rows[self.stream] += len(payloads)
+        return done
+
+    def _transact(self, session: Session, packed: bytes, count: int, note: str) -> bool:
+        session.call("WATCH", self.key)
+        try:
+            before = self.noted, self.noted_digest
+            self._look(session)
+            if self.noted != self.position or (self.noted and (self.noted, self.noted_digest) != before):
+                if self.noted < self.position:
+                    raise self._changed("the note of what was written is gone")
+                return False  # also after a lost reply: then the note is ours, and its rows are passed over
+            connection = session.connection
+            packed_all = [
+                *connection.pack_command("MULTI"),
+                packed,
+                *connection.pack_command("SET", self.key, note),
+                *connection.pack_command("EXEC"),
+            ]
+            replies = session.exchange(packed_all, count + 3)
+        finally:
+            if not session.closed:
+                session.call("UNWATCH")
+        for reply in replies[:-1]:
+            if isinstance(reply, Exception):
+                raise reply
+        last = replies[-1]
+        if isinstance(last, Exception):
+            raise last
+        if last is None:
+            self._look(session)
+            return False
+        for reply in last if isinstance(last, list) else []:
+            if isinstance(reply, Exception):
+                raise reply
+        self.noted_digest = note.rpartition("|")[2]
+        return True
+
+    def _look(self, session: Session) -> None:
+        """Read what the part's note says of this batch."""
+        note = session.call("GET", self.key)
+        self.noted, self.noted_digest = 0, ""
+        if isinstance(note, bytes):
+            batch, count, digest = note.decode().split("|")
+            if batch == self.batch:
+                self.noted, self.noted_digest = int(count), digest

@@ -1,0 +1,54 @@
+"""The entry point that Spark sees: `format("streamd")`."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from spark_source.options import parse_options
+
+if TYPE_CHECKING:
+    from spark_source.reader import StreamdReader
+    from spark_source.stream_reader import StreamdStreamReader
+    from spark_source.writer import StreamdBatchWriter, StreamdStreamWriter
+
+
+class StreamdSource(DataSource):
+    """Streams of a Redis-protocol server as a Spark source and sink, batch and streaming.
+
+    Raises (everywhere): OptionError, one line that names the option, its value and what is allowed.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.parsed = parse_options(options)
+        self.options = {}  # they may hold a password, and this object is shown in plans
+
+    @classmethod
+    def name(cls) -> str:
+        return "streamd"
+
+    def schema(self) -> StructType:
+        from spark_source.schema import raw_schema
+
+        return raw_schema(self.parsed.read.text, self.parsed.read.fields)
+
+    def reader(self, schema: StructType) -> "StreamdReader":
+        from spark_source.reader import FilteringReader, StreamdReader
+
+        return (FilteringReader if self.parsed.read.filter_pushdown else StreamdReader)(self.parsed, schema)
+
+    def streamReader(self, schema: StructType) -> "StreamdStreamReader":
+        from spark_source.stream_reader import StreamdStreamReader
+
+        return StreamdStreamReader(self.parsed, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> "StreamdBatchWriter":
+        from spark_source.writer import StreamdBatchWriter
+
+        return StreamdBatchWriter(self.parsed, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamdStreamWriter":
+        from spark_source.writer import StreamdStreamWriter
+
+        return StreamdStreamWriter(self.parsed, schema, overwrite)

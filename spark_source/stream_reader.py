@@ -1,0 +1,286 @@
+"""The streaming reader: plans micro-batches beside the driver, and reads their ranges on executors."""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_source import ids
+from spark_source.connection import Session
+from spark_source.errors import DataLoss, OptionError
+from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
+from spark_source.options import Options
+from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
+from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before Spark 4.2: no admission control, the reader keeps its limits by itself
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for Spark's own."""
+
+    ReadLimit = ReadAllAvailable = ReadMaxRows = ReadMaxBytes = None  # type: ignore[assignment,misc]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_MAX_ENTRIES = 100_000  # the first batch of an unlimited query would hold the whole stream
+SAMPLE_ENTRIES = 50  # read to learn how large entries are, for maxBytesPerTrigger
+
+log = logging.getLogger("spark_source")
+
+
+class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads micro-batches. Lives as long as the query, in one process beside the driver."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        for name, value in (("endingOffsets", options.read.ending), ("endingTimestamp", options.read.ending_ms)):
+            if value is not None:
+                raise OptionError(f"{name} is for batch reads: leave it out of a streaming query, which has no end")
+        self.first: Offset | None = None
+        self.target: dict[str, str] | None = None
+        self.infos: dict[str, StreamInfo | None] = {}
+        self.matched: list[str] = []
+        self.matched_at: float | None = None
+        self.served_at = time.monotonic()
+        self.warned: set[str] = set()
+        self.splitter: Splitter | None = None
+        self.previous: dict[str, Any] | None = None
+
+    # --- Spark's interface -------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query starts; asked for several times, so the first answer is kept."""
+        if self.first is None:
+            options = self.read_options
+            names = self._names()
+            refuse_unread(options.starting, names, "startingOffsets")
+            infos = self._look(names)
+            self.first = {name: self._first_mark(name, infos[name]) for name in names}
+        return offset_json(self.first)
+
+    def getDefaultReadLimit(self) -> "ReadLimit":
+        if self.read_options.max_bytes is not None:
+            return ReadMaxBytes(self.read_options.max_bytes)
+        return ReadMaxRows(self.read_options.max_entries or DEFAULT_MAX_ENTRIES)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        infos = self._look(self._names())
+        self.target = {name: info.last for name, info in infos.items() if info is not None}
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None) -> dict[str, Any]:
+        """Return the end of the next micro-batch, with its split points; `start` itself when nothing is new.
+
+        Raises: DataLoss, StreamdError.
+        """
+        if start is None:  # before Spark 4.2 nobody says where the query is
+            if self.previous is None:
+                return self._everything()
+            start = self.previous
+        begin = parse_offset(start)
+        marks, waiting = self._backlog(begin)
+        planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
+        if not planned:
+            return start
+        self.served_at = time.monotonic()
+        self.previous = offset_json({name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()})
+        return self.previous
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Return how far the streams themselves are: the query's lag, in Spark's progress."""
+        return {name: {"id": info.last, "n": info.added} for name, info in self.infos.items() if info is not None}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        begin, marks = parse_offset(start), parse_offset(end)
+        for name, mark in marks.items():
+            before = begin.get(name, EARLIEST)
+            if mark.from_id is None and before.id != mark.id:  # made by `_everything`
+                marks[name] = self._cut_late(name, before, mark)
+        return [InputPartition(part) for part in ranges(begin, marks)]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return self.read_part(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Trim what is read and written, with trimOnCommit=true. Lags one batch behind, may come twice."""
+        if self.read_options.trim_on_commit:
+            for name, mark in parse_offset(end).items():
+                self._trim(name, mark.id)
+
+    def stop(self) -> None:
+        """Nothing: Spark kills this process."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Executors read only; what was learnt while planning stays here."""
+        state = dict(self.__dict__)
+        state.update(first=None, infos={}, splitter=None, target=None)
+        return state
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        pattern = self.read_options.pattern
+        if pattern is None:
+            return list(self.read_options.streams)
+        now = time.monotonic()
+        if self.matched_at is None or now - self.matched_at >= self.read_options.pattern_interval_s:
+            self.matched = self.server.patiently(lambda session: find_streams(session, pattern))
+            self.matched_at = now
+        return self.matched
+
+    def _look(self, names: list[str]) -> dict[str, StreamInfo | None]:
+        self.infos = {}
+        for name in names:
+            info = self.server.patiently(lambda session, name=name: stream_info(session, name), name)  # type: ignore[misc]
+            self.infos[name] = info
+            if info is None and name not in self.warned:
+                log.warning("stream %s does not exist yet: waiting for it", name)
+                self.warned.add(name)
+        return self.infos
+
+    def _first_mark(self, name: str, info: StreamInfo | None) -> Mark:
+        options = self.read_options
+        position = first_position(options.starting, options.starting_ms, name, "latest", info)
+        if info is None or info.added is None:
+            return Mark(position, 0 if position == ids.SMALLEST else None)
+        if position == ids.SMALLEST:
+            return Mark(position, info.added - info.length)
+        return Mark(position, info.added if position == info.last else None)
+
+    # --- planning ----------------------------------------------------------------------------------------------------
+
+    def _backlog(self, begin: Offset) -> tuple[Offset, dict[str, int]]:
+        """Return where each stream is read up to, and how many entries wait behind (about)."""
+        names = self._names()
+        if self.read_options.pattern is not None:
+            names = sorted({*names, *begin})
+        if self.target is not None:
+            names = [name for name in names if name in self.target or name in begin]
+        infos = self._look(names)
+        marks: Offset = {}
+        waiting: dict[str, int] = {}
+        for name in names:
+            info = infos[name]
+            mark = self._after_loss(name, begin.get(name, EARLIEST), info, name in begin)
+            marks[name] = mark
+            if info is not None and ids.parse(self._end(name, info)) > ids.parse(mark.id):
+                known = info.added is not None and mark.n is not None
+                backlog = info.added - mark.n if known else info.length  # type: ignore[operator]
+                waiting[name] = max(1, min(backlog, info.length))
+        return marks, waiting
+
+    def _end(self, name: str, info: StreamInfo) -> str:
+        """Return the last ID that may be read: the stream's, or the one that AvailableNow found at its start."""
+        return info.last if self.target is None else min(self.target.get(name, ids.SMALLEST), info.last, key=ids.parse)
+
+    def _after_loss(self, name: str, mark: Mark, info: StreamInfo | None, known: bool) -> Mark:
+        """Return the mark to go on from: the same, unless entries are lost and that is allowed.
+
+        Raises: DataLoss.
+        """
+        gone = info.added - info.length if info is not None and info.added is not None else None
+        if not known:
+            return Mark(ids.SMALLEST, gone)
+        loss = find_loss(name, mark, info)
+        if loss is None:
+            return Mark(mark.id, mark.n)
+        if self.read_options.fail_on_data_loss:
+            raise DataLoss(f"{loss.text}: restore them, start from another offset, or set failOnDataLoss=false")
+        if loss.text not in self.warned:
+            log.warning("%s (failOnDataLoss=false)", loss.text)
+            self.warned.add(loss.text)
+        if loss.restart:
+            return Mark(ids.SMALLEST, gone or 0, lost=loss.entries or 0)
+        return Mark(mark.id, gone, lost=loss.entries or 0)
+
+    def _is_worth_it(self, waiting: dict[str, int]) -> bool:
+        options = self.read_options
+        if not waiting:
+            return False
+        if options.min_entries is None or self.target is not None or sum(waiting.values()) >= options.min_entries:
+            return True
+        return time.monotonic() - self.served_at >= options.max_delay_s
+
+    def _plan(self, marks: Offset, waiting: dict[str, int], limit: "ReadLimit | None") -> Offset:
+        cap = self._cap(waiting, marks, limit)
+        shares = share(cap, waiting) if cap is not None else {}
+        planned: Offset = {}
+        for name, backlog in waiting.items():
+            planned[name] = self._plan_stream(name, marks[name], backlog, shares.get(name))
+        return planned
+
+    def _cap(self, waiting: dict[str, int], marks: Offset, limit: "ReadLimit | None") -> int | None:
+        """Return how many entries the batch may hold, None for all."""
+        if ReadLimit is None:
+            return self.read_options.max_entries or DEFAULT_MAX_ENTRIES
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows
+        if isinstance(limit, ReadMaxBytes):
+            name = max(waiting, key=lambda name: waiting[name])
+            return max(1, int(limit.max_bytes / self._entry_bytes(name, marks[name].id)))
+        return None
+
+    def _entry_bytes(self, name: str, position: str) -> float:
+        page = self.server.patiently(
+            lambda session: session.call("XRANGE", name, "(" + position, "+", "COUNT", SAMPLE_ENTRIES), name
+        )
+        assert isinstance(page, list)
+        held = sum(len(value) for entry in page for value in entry[1])  # type: ignore[index,arg-type,union-attr,misc]
+        return max(1.0, held / max(1, len(page)))
+
+    def _plan_stream(self, name: str, mark: Mark, backlog: int, take: int | None) -> Mark:
+        info = self.infos[name]
+        assert info is not None
+        end = self._end(name, info)
+        sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
+        head_is_past = info.first is not None and ids.parse(info.first) > ids.parse(mark.id)
+        cuts: tuple[tuple[str, int], ...]
+        is_all = head_is_past and end == info.last and (take is None or take >= info.length)
+        if is_all and sizes.parts(info.length) == 1:
+            cuts = ((end, info.length),)  # all that it holds: no need to count
+        else:
+            if self.splitter is None:
+                self.splitter = choose_splitter(self.server)
+            cuts = self.splitter.cut(name, mark.id, end, take, backlog, sizes)
+        last = cuts[-1][0] if cuts else end
+        if last == info.last:
+            count = info.added
+        else:
+            count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
+        return Mark(last, count, cuts, from_id=mark.id, lost=mark.lost)
+
+    def _everything(self) -> dict[str, Any]:
+        """Return an end without split points: Spark before 4.2 does not say where a restarted query stands."""
+        infos = self._look(self._names())
+        end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
+        self.previous = offset_json(end)
+        return self.previous
+
+    def _cut_late(self, name: str, before: Mark, mark: Mark) -> Mark:
+        info = self.server.patiently(lambda session: stream_info(session, name), name)
+        self.infos[name] = info
+        after = self._after_loss(name, before, info, known=True)
+        sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
+        expected = info.length if info is not None else 0
+        cuts = choose_splitter(self.server).cut(name, after.id, mark.id, None, expected, sizes)
+        return Mark(mark.id, mark.n, cuts, from_id=after.id)
+
+    def _trim(self, name: str, last: str) -> None:
+        ms, seq = ids.parse(last)
+        behind = f"{ms}-{seq + 1}" if seq < ids.SEQ_MAX else f"{ms + 1}-0"
+
+        def trim(session: Session) -> object:
+            return session.call("XTRIM", name, "MINID", "~", behind)
+
+        self.server.patiently(trim, name)
