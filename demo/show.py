@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -23,8 +23,8 @@ class Display:
         self._started = time.monotonic()
         self._last_line = self._started
         self._progress = Progress(
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=28),
+            TextColumn("{task.description:<19}"),
+            BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("[dim]{task.fields[note]}"),
             console=console,
@@ -44,16 +44,16 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line of the story, with the seconds since the start."""
-        self._console.print(f"{time.monotonic() - self._started:5.1f} s  {text}", highlight=False)
+        self._console.print(f"{time.monotonic() - self._started:5.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def update(self, orders: int, enriched: int, cuts: int, batches: int) -> None:
         """Show how many entries both streams hold."""
-        self._progress.update(self._bars[0], completed=orders, note=f"{cuts} connections cut")
-        self._progress.update(self._bars[1], completed=enriched, note=f"{batches} batches committed")
+        self._progress.update(self._bars[0], completed=orders, note=f"cut connections: {cuts}")
+        self._progress.update(self._bars[1], completed=enriched, note=f"batches: {batches}")
         now = time.monotonic()
         if not self._console.is_terminal and now - self._last_line >= PLAIN_LINE_SECONDS:
             self._last_line = now
-            self.say(f"orders {orders:,} of {self._total:,}, enriched {enriched:,}, {cuts} connections cut")
+            self.say(f"orders {orders:,} of {self._total:,}, enriched {enriched:,}, cut connections {cuts}")
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,26 @@ class StreamResult:
     comparison: Comparison
 
 
-def result_table(results: Iterable[StreamResult]) -> Table:
-    """Return the table that the demo is for: a row per stream."""
+def result_table(results: Sequence[StreamResult]) -> Table:
+    """Return the table that the demo is for: a column per stream, narrow enough for 80 characters."""
     table = Table(title="Every entry compared: ID and content")
-    table.add_column("stream")
-    table.add_column("written by")
-    for column in ("XADDs sent", "duplicates\nsuppressed", "entries", "expected", "lost", "duplicated", "altered"):
-        table.add_column(column, justify="right")
+    table.add_column("")
     for result in results:
-        comparison = result.comparison
-        counts = (result.requests, result.duplicates, comparison.found, comparison.expected)
-        wrong = (len(comparison.lost), len(comparison.duplicated), len(comparison.altered))
-        cells = [f"{count:,}" for count in counts]
-        cells += [f"[{'red' if count else 'green'}]{count:,}" for count in wrong]
-        table.add_row(result.name, result.writer, *cells)
+        table.add_column(result.name, justify="right", min_width=16)
+    table.add_row("written by", *(result.writer for result in results))
+    table.add_row("XADDs sent", *(f"{result.requests:,}" for result in results))
+    table.add_row("duplicates suppressed", *(f"{result.duplicates:,}" for result in results), style="bold")
+    comparisons = [result.comparison for result in results]
+    table.add_row("entries expected", *(f"{one.expected:,}" for one in comparisons))
+    table.add_row("entries found", *(f"{one.found:,}" for one in comparisons), end_section=True)
+    table.add_row("lost", *(_wrong(one.lost) for one in comparisons), style="bold")
+    table.add_row("duplicated", *(_wrong(one.duplicated) for one in comparisons), style="bold")
+    table.add_row("altered", *(_wrong(one.altered) for one in comparisons))
     return table
+
+
+def _wrong(keys: list[str]) -> str:
+    return f"[{'red' if keys else 'green'}]{len(keys):,}"
 
 
 def aggregate_table(rows: Iterable[Fields]) -> Table:
@@ -90,27 +95,18 @@ def aggregate_table(rows: Iterable[Fields]) -> Table:
     turnover: Counter[str] = Counter()
     large: Counter[str] = Counter()
     countries: dict[str, str] = {}
-    items: dict[str, Counter[str]] = {}
     for row in rows:
         shop, eur_cents = row["shop"], int(row["eur_cents"])
         countries[shop] = row["country"]
         orders[shop] += 1
         turnover[shop] += eur_cents
         large[shop] += row["size"] == "large"
-        items.setdefault(shop, Counter())[row["item"]] += eur_cents
     table = Table(title="Turnover per shop, from the second stream")
-    for column in ("shop", "country", "orders", "large", "turnover EUR", "", "most earned with"):
-        table.add_column(column, justify="right" if column in ("orders", "large", "turnover EUR") else "left")
+    for column in ("shop", "country", "orders", "large", "EUR", ""):
+        table.add_column(column, justify="right" if column in ("orders", "large", "EUR") else "left")
     widest = max(turnover.values(), default=1)
     for shop, eur_cents in turnover.most_common():
-        best = items[shop].most_common(1)[0][0]
-        table.add_row(
-            shop,
-            countries[shop],
-            f"{orders[shop]:,}",
-            f"{large[shop] / orders[shop]:.0%}",
-            f"{eur_cents / 100:,.2f}",
-            "█" * max(1, round(16 * eur_cents / widest)),
-            best,
-        )
+        bar = "█" * max(1, round(16 * eur_cents / widest))
+        share = f"{large[shop] / orders[shop]:.0%}"
+        table.add_row(shop, countries[shop], f"{orders[shop]:,}", share, f"{eur_cents / 100:,.2f}", bar)
     return table
