@@ -1,5 +1,7 @@
 """When the memory of expired iids is freed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from weakref import ref
 
@@ -8,38 +10,76 @@ from sortedcontainers import SortedList
 from streamd.idmp.table import IdmpTable
 
 
+class _Place(ref[IdmpTable]):
+    """Where a table stands in the sweeper's order; does not keep the table alive."""
+
+    __slots__ = ("due_ms", "serial")
+    due_ms: int
+    serial: int
+
+
 class Sweeper:
     """The tables of a server, in the order in which they have something to free.
 
-    Holds no table alive: one that died with its key is passed over.
+    Shape: order holds (due in Unix ms, serial) of every table that has iids, once; places maps serial -> the table,
+    weakly. A table knows its place, a key's name is never needed, and a table that died with its key is passed over.
     """
 
     def __init__(self) -> None:
-        self._order: SortedList[tuple[int, int]] = SortedList()  # (due in Unix ms, serial)
-        self._tables: dict[int, ref[IdmpTable]] = {}
+        self._order: SortedList[tuple[int, int]] = SortedList()
+        self._places: dict[int, _Place] = {}
+        self._dead: list[_Place] = []
         self._serial = 0
 
-    def enroll(self, table: IdmpTable, due_ms: int) -> None:
-        """Look at `table` when the clock reaches `due_ms`."""
-        self._serial += 1
-        self._tables[self._serial] = ref(table)
-        self._order.add((due_ms, self._serial))
+    def __len__(self) -> int:
+        """Return how many tables are to be looked at."""
+        return len(self._order)
 
     @property
     def next_due_ms(self) -> int | None:
         """When `run` will find something to do (Unix ms), or None if there is nothing."""
+        if self._dead:
+            return 0
         return self._order[0][0] if self._order else None
 
+    def enroll(self, table: IdmpTable, due_ms: int) -> None:
+        """Look at `table` when the clock reaches `due_ms`, or earlier if so enrolled before."""
+        place = table.place
+        if isinstance(place, _Place) and self._places.get(place.serial) is place:
+            if place.due_ms <= due_ms:
+                return
+            self._remove(place)
+        self._serial += 1
+        place = _Place(table, self._dead.append)
+        place.due_ms = due_ms
+        place.serial = self._serial
+        table.place = place
+        self._places[place.serial] = place
+        self._order.add((due_ms, place.serial))
+
     def run(self, now_ms: int, should_stop: Callable[[], bool]) -> bool:
-        """Free what has expired until `should_stop` says so; return whether something is left to do now."""
+        """Free what has expired until `should_stop` says so; return whether something is left to do now.
+
+        Called about once a second, and soon again while the answer is True; one call does at least one step.
+        """
+        while self._dead:
+            self._remove(self._dead.pop())
+            if should_stop():
+                return True
         order = self._order
         while order and order[0][0] <= now_ms:
-            _, serial = order.pop(0)
-            table = self._tables.pop(serial)()
+            place = self._places[order[0][1]]
+            self._remove(place)
+            table = place()
             if table is not None:
+                table.place = None
                 due_ms = table.expire(now_ms, should_stop)
                 if due_ms is not None:
                     self.enroll(table, due_ms)
             if should_stop():
                 break
         return bool(order) and order[0][0] <= now_ms
+
+    def _remove(self, place: _Place) -> None:
+        if self._places.pop(place.serial, None) is not None:
+            self._order.remove((place.due_ms, place.serial))

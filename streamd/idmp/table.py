@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from itertools import islice
+from sys import getsizeof
+from typing import Final, Protocol
+
+from streamd.idmp import packed
+from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.schedule import Schedule
+
+# Up to here a producer's window is always packed: a dict and a deque for a few iids are mostly air.
+PACKED_ALWAYS_MAX: Final = 16
+# So many producers of a table may have the quick form beyond that; at 100 iids each they take 20 MB. Where there are
+# more, the packed form is about as quick, because it touches half as many cache lines.
+INDEXED_WINDOWS_MAX: Final = 1_000
+# An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
+REPACK_MAX: Final = 8
+
+# One visit of the sweeper frees at most so many iids of an indexed window, about 15 us.
+_DROPPED_PER_VISIT_MAX: Final = 100
+_MEMORY_SAMPLE: Final = 100
+
+_NO_PACKED: Final[dict[bytes, bytearray]] = {}
+_NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
 
 
-class Schedule(Protocol):
-    """Who wants to know when a table has something to free (the sweeper)."""
+class Sweeping(Protocol):
+    """Who looks after tables that have something to free: the sweeper."""
 
     def enroll(self, table: IdmpTable, due_ms: int) -> None:
-        """Call `table.expire` when the clock reaches `due_ms`."""
-
-
-class _Producer:
-    """The iids of one producer.
-
-    Shape: entries maps iid -> entry ID; order holds the same iids, oldest first. (A plain dict finds its oldest key
-    in O(n) once keys were deleted: 1.8 us at 10,000 iids instead of 0.1.)
-    """
-
-    __slots__ = ("entries", "order")
-
-    def __init__(self) -> None:
-        self.entries: dict[bytes, int] = {}
-        self.order: deque[bytes] = deque()
-
-    def expire(self, until_ms: int, limit: int) -> int:
-        """Drop up to `limit` iids of entries up to `until_ms`, from the head to the first that stays; return how many."""
-        freed = 0
-        while self.order and freed < limit and self.entries[self.order[0]] >> 64 <= until_ms:
-            del self.entries[self.order.popleft()]
-            freed += 1
-        return freed
+        """Call `table.expire` when the clock reaches `due_ms`, or earlier if so enrolled before."""
 
 
 def _never() -> bool:
@@ -45,92 +43,111 @@ class IdmpTable:
 
     An iid is remembered until `duration_s` has passed since its entry ID's milliseconds, or until `maxsize` newer iids
     of the same producer pushed it out, whichever comes first. Removing the *entry* does not forget its iid.
+
+    The clock decides at look-up; `expire` only frees memory, and when it runs makes no difference to any answer (while
+    the clock does not go back): it takes a producer's expired iids from the oldest to the first that stays, so what is
+    in memory is always the whole list less a first part that has expired. An iid of that part has no answer to give,
+    and pushes nothing out, since it is older than all that could be pushed out.
+
+    Shape: packed and indexed map pid -> the producer's window, in one of two forms; schedule says when to look at whom.
+    A table that no producer wrote to shares its empty dicts with all others.
     """
 
     __slots__ = (
         "__weakref__",
-        "_due",
-        "_producers",
+        "_indexed",
+        "_packed",
+        "_schedule",
         "_sweeper",
         "duration_s",
         "iids_added",
         "iids_duplicates",
         "iids_tracked",
         "maxsize",
+        "place",
     )
 
-    def __init__(self, duration_s: int, maxsize: int, sweeper: Schedule | None = None) -> None:
+    def __init__(self, duration_s: int, maxsize: int, sweeper: Sweeping | None = None) -> None:
         self.duration_s = duration_s
         self.maxsize = maxsize
-        self.iids_added = 0
-        self.iids_duplicates = 0
-        self.iids_tracked = 0
-        self._producers: dict[bytes, _Producer] | None = None
-        self._due: dict[int, list[bytes]] | None = None
+        self.iids_added = 0  # recorded, ever
+        self.iids_duplicates = 0  # duplicates, ever; whoever answers one counts it
+        self.iids_tracked = 0  # in memory, expired ones that were not freed yet included
+        self.place: object = None  # the sweeper's own note
+        self._packed = _NO_PACKED
+        self._indexed = _NO_INDEXED
+        self._schedule: Schedule | None = None
         self._sweeper = sweeper
 
     @property
     def pids_tracked(self) -> int:
         """The number of producers in memory."""
-        return len(self._producers) if self._producers else 0
+        return len(self._packed) + len(self._indexed)
 
     @property
-    def sweeper(self) -> Schedule | None:
-        """Who is told when there is something to free."""
+    def sweeper(self) -> Sweeping | None:
+        """Who frees what has expired."""
         return self._sweeper
 
     @sweeper.setter
-    def sweeper(self, sweeper: Schedule | None) -> None:
+    def sweeper(self, sweeper: Sweeping | None) -> None:
         self._sweeper = sweeper
-        if self._due and sweeper is not None:
-            sweeper.enroll(self, min(self._due) * 1000)
+        if self._schedule is not None and sweeper is not None:
+            sweeper.enroll(self, self._schedule.seconds[0] * 1000)
 
     def lookup(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
         """Return the ID of the entry that (pid, iid) made, or None if that is not remembered (any more)."""
-        producers = self._producers
-        if producers is None:
-            return None
-        producer = producers.get(pid)
-        if producer is None:
-            return None
-        entry_id = producer.entries.get(iid)
-        if entry_id is None:
-            return None
+        indexed = self._indexed.get(pid)
+        if indexed is not None:
+            entry_id = indexed.entries.get(iid)
+            if entry_id is None:
+                return None
+        else:
+            window = self._packed.get(pid)
+            if window is None:
+                return None
+            slot = packed.find(window, iid)
+            if slot < 0:
+                return None
+            entry_id = packed.entry_id(window, slot)
         until_ms = now_ms - self.duration_s * 1000
         if entry_id >> 64 > until_ms:
             return entry_id
-        # It will be recorded again in a moment: by then its expired elders, and mostly itself, are out of the way.
-        self.iids_tracked -= producer.expire(until_ms, self.maxsize)
+        # It will be recorded again in a moment. By then its expired elders are gone, and with IDs in order it is too:
+        # to take it out from the middle costs more.
+        if indexed is not None:
+            self.iids_tracked -= indexed.drop_expired(until_ms, self.maxsize)
+        else:
+            self.iids_tracked -= packed.drop_expired(self._packed[pid], until_ms)
         return None
 
     def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
         """Remember (pid, iid) as the youngest of its producer, and forget the producer's oldest if it has too many.
 
-        Asks no clock and no look-up, so that loading a journal takes the same way.
+        pid, iid: not empty. Asks no clock and does not care what was remembered: loading a journal takes the same way.
+        An iid that is still in memory (because it expired) stands once, as the youngest.
         """
-        producers = self._producers
-        if producers is None:
-            producers = self._producers = {}
-        producer = producers.get(pid)
-        if producer is None:
-            producer = producers[pid] = _Producer()
-            self._schedule(pid, entry_id)
         self.iids_added += 1
-        entries = producer.entries
+        indexed = self._indexed.get(pid)
+        if indexed is None:
+            self._record_packed(pid, iid, entry_id)
+            return
+        entries = indexed.entries
+        order = indexed.order
         if iid in entries:
-            producer.order.remove(iid)
+            order.remove(iid)
+            self.iids_tracked -= 1
+        entries[iid] = entry_id
+        order.append(iid)
+        if len(order) > self.maxsize:
+            del entries[order.popleft()]
         else:
             self.iids_tracked += 1
-        entries[iid] = entry_id
-        producer.order.append(iid)
-        if len(entries) > self.maxsize:
-            del entries[producer.order.popleft()]
-            self.iids_tracked -= 1
 
     def record_once(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> bool:
         """Remember (pid, iid) unless it is remembered already; return whether it stands for `entry_id` now.
 
-        Source: XIDMPRECORD of Redis 8.6.2: known with the same ID is fine and counts nothing.
+        Source: XIDMPRECORD of Redis 8.6.2, where known with the same ID is fine and counts nothing.
         """
         known = self.lookup(pid, iid, now_ms)
         if known is None:
@@ -140,94 +157,192 @@ class IdmpTable:
 
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> bool:
         """Set what is given (XCFGSET); return whether that changed anything, in which case all iids are forgotten."""
-        duration_s = self.duration_s if duration_s is None else duration_s
-        maxsize = self.maxsize if maxsize is None else maxsize
-        if duration_s == self.duration_s and maxsize == self.maxsize:
+        if duration_s in (None, self.duration_s) and maxsize in (None, self.maxsize):
             return False
         self.reconfigure(duration_s, maxsize)
         return True
 
     def reconfigure(self, duration_s: int | None = None, maxsize: int | None = None) -> None:
         """Set what is given (XIDMP CFGSET), and forget all iids even if it was so before."""
-        self.duration_s = self.duration_s if duration_s is None else duration_s
-        self.maxsize = self.maxsize if maxsize is None else maxsize
+        if duration_s is not None:
+            self.duration_s = duration_s
+        if maxsize is not None:
+            self.maxsize = maxsize
         self.clear()
 
     def clear(self) -> None:
         """Forget all iids; settings, iids_added and iids_duplicates stay."""
-        self._producers = None
-        self._due = None
+        self._packed = _NO_PACKED
+        self._indexed = _NO_INDEXED
+        self._schedule = None
         self.iids_tracked = 0
 
+    def release(self, should_stop: Callable[[], bool]) -> bool:
+        """Free a part of a table that nobody uses any more, until `should_stop` says so; return whether all is freed.
+
+        (Dropping 100,000 producers of 100 iids at once stops the server for a while.)
+        """
+        self._schedule = None
+        while self._indexed or self._packed:
+            for _ in range(min(len(self._packed), 20)):
+                self._packed.popitem()
+            if self._indexed:
+                self._indexed.popitem()
+            if should_stop():
+                break
+        return not self._indexed and not self._packed
+
     def copy(self) -> IdmpTable:
-        """Return a table of its own with the same iids, settings and counters."""
+        """Return a table of its own with the same iids, settings, counters and sweeper."""
         twin = IdmpTable(self.duration_s, self.maxsize)
-        for pid, iid, entry_id in self:
-            twin.record(pid, iid, entry_id)
         twin.iids_added = self.iids_added
         twin.iids_duplicates = self.iids_duplicates
+        twin.iids_tracked = self.iids_tracked
+        if self._schedule is not None:
+            twin._packed = {pid: window.copy() for pid, window in self._packed.items()}
+            twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
+            twin._schedule = self._schedule.copy()
         twin.sweeper = self._sweeper
         return twin
 
     def pids(self) -> list[bytes]:
-        """Return the producers that have iids in memory."""
-        return list(self._producers) if self._producers else []
+        """Return the producers in memory."""
+        return [*self._packed, *self._indexed]
 
     def iids(self, pid: bytes) -> list[tuple[bytes, int]]:
-        """Return (iid, entry ID) of one producer, oldest first; empty if it is gone."""
-        producer = self._producers.get(pid) if self._producers else None
-        return [] if producer is None else [(iid, producer.entries[iid]) for iid in producer.order]
+        """Return (iid, entry ID) of one producer, oldest first; empty if it is not there (any more)."""
+        window = self._packed.get(pid)
+        if window is not None:
+            return packed.items(window)
+        indexed = self._indexed.get(pid)
+        return [] if indexed is None else indexed.items()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Yield (pid, iid, entry ID), each producer's oldest first: recorded in this order they make the same table.
 
-        The table may change between two steps: what a step finds of a producer is then as of that step.
+        The table may change between two steps. Producers are those of the first step, and each one's iids those of the
+        step that came to it.
         """
         for pid in self.pids():
             for iid, entry_id in self.iids(pid):
                 yield pid, iid, entry_id
 
-    def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
-        """Free what has expired; return when there will be more (Unix ms), or None if never.
+    def memory_bytes(self) -> int:
+        """Return about how much memory the table takes, from a sample of its producers."""
+        total = getsizeof(self)
+        if self._packed:
+            sample = list(islice(self._packed.items(), _MEMORY_SAMPLE))
+            size = sum(getsizeof(pid) + getsizeof(window) + 8 for pid, window in sample)
+            total += getsizeof(self._packed) + size * len(self._packed) // len(sample)
+        if self._indexed:
+            windows = list(islice(self._indexed.items(), _MEMORY_SAMPLE))
+            size = 0
+            for pid, indexed in windows:
+                size += getsizeof(pid) + getsizeof(indexed) + getsizeof(indexed.entries) + getsizeof(indexed.order) + 8
+                iids = list(islice(indexed.entries.items(), _MEMORY_SAMPLE))
+                each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)
+                size += each * len(indexed.entries) // max(len(iids), 1)
+            total += getsizeof(self._indexed) + size * len(self._indexed) // len(windows)
+        return total
 
-        `should_stop` is asked after every few iids. When it stops the work, the answer is a time not after `now_ms`.
+    def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
+        """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.
+
+        `should_stop` is asked after every producer. When it stops the work, the answer is a time not after `now_ms`.
         """
-        due = self._due
+        schedule = self._schedule
         until_ms = now_ms - self.duration_s * 1000
-        while due:
-            second = min(due)
+        while schedule is not None:
+            second = schedule.seconds[0]
             if second * 1000 > now_ms:
                 return second * 1000
-            pids = due.pop(second)
+            pids = schedule.pids[second]
             while pids:
-                pid = pids.pop()
-                assert self._producers is not None
-                producer = self._producers[pid]
-                freed = producer.expire(until_ms, 100)
-                self.iids_tracked -= freed
-                if freed == 100:
-                    pids.append(pid)
-                elif not producer.order:
-                    del self._producers[pid]
-                else:
-                    again = (producer.entries[producer.order[0]] >> 64) // 1000 + self.duration_s
-                    due.setdefault(max(again, second + 1), []).append(pid)
+                self._visit(pids.pop(), until_ms, second, schedule)
                 if should_stop() and pids:
-                    due[second] = pids
                     return second * 1000
-        self._producers = None
-        self._due = None
+            schedule.drop_first()
+            if not schedule.seconds:
+                assert not self._packed
+                assert not self._indexed
+                assert not self.iids_tracked
+                self.clear()
+                schedule = None
         return None
 
-    def _schedule(self, pid: bytes, entry_id: int) -> None:
-        second = (entry_id >> 64) // 1000 + self.duration_s
-        due = self._due
-        if due is None:
-            due = self._due = {}
-        pids = due.get(second)
-        if pids is not None:
-            pids.append(pid)
+    def _visit(self, pid: bytes, until_ms: int, second: int, schedule: Schedule) -> None:
+        """Free the expired iids of one producer, and put it back on the schedule, or remove it if no iid is left."""
+        window = self._packed.get(pid)
+        if window is not None:
+            self.iids_tracked -= packed.drop_expired(window, until_ms)
+            if not packed.count(window):
+                del self._packed[pid]
+                return
+            oldest_ms = packed.oldest_ms(window)
+        else:
+            indexed = self._indexed[pid]
+            dropped = indexed.drop_expired(until_ms, _DROPPED_PER_VISIT_MAX)
+            self.iids_tracked -= dropped
+            if dropped == _DROPPED_PER_VISIT_MAX:
+                schedule.pids[second].append(pid)
+                return
+            if not indexed.order:
+                del self._indexed[pid]
+                return
+            oldest_ms = indexed.entries[indexed.order[0]] >> 64
+            if len(indexed.order) <= REPACK_MAX:
+                self._pack(pid, indexed)
+        # Within its own second a producer may come too early: then it is next looked at when that second is over.
+        schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
+
+    def _record_packed(self, pid: bytes, iid: bytes, entry_id: int) -> None:
+        window = self._packed.get(pid)
+        if window is None:
+            window = self._add_producer(pid, entry_id)
+        else:
+            slot = packed.find(window, iid)
+            if slot >= 0:
+                packed.remove(window, slot)
+                self.iids_tracked -= 1
+        size = packed.count(window)
+        if (
+            len(iid) <= packed.IID_BYTES_MAX
+            and (size < packed.IIDS_MAX or size == self.maxsize)
+            and (size < PACKED_ALWAYS_MAX or len(self._indexed) >= INDEXED_WINDOWS_MAX)
+        ):
+            if not packed.append(window, iid, entry_id, self.maxsize):
+                self.iids_tracked += 1
             return
-        due[second] = [pid]
-        if self._sweeper is not None and len(due) == 1:
+        del self._packed[pid]
+        if self._indexed is _NO_INDEXED:
+            self._indexed = {}
+        indexed = self._indexed[pid] = IndexedWindow(packed.items(window))
+        indexed.entries[iid] = entry_id
+        indexed.order.append(iid)
+        if size < self.maxsize:
+            self.iids_tracked += 1
+        else:
+            del indexed.entries[indexed.order.popleft()]
+
+    def _add_producer(self, pid: bytes, entry_id: int) -> bytearray:
+        if self._packed is _NO_PACKED:
+            self._packed = {}
+        window = self._packed[pid] = packed.empty()
+        schedule = self._schedule
+        if schedule is None:
+            schedule = self._schedule = Schedule()
+        second = (entry_id >> 64) // 1000 + self.duration_s
+        schedule.add(second, pid)
+        if schedule.seconds[0] == second and len(schedule.pids[second]) == 1 and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
+        return window
+
+    def _pack(self, pid: bytes, indexed: IndexedWindow) -> None:
+        if any(len(iid) > packed.IID_BYTES_MAX for iid in indexed.order):
+            return
+        if self._packed is _NO_PACKED:
+            self._packed = {}
+        window = self._packed[pid] = packed.empty()
+        for iid, entry_id in indexed.items():
+            packed.append(window, iid, entry_id, self.maxsize)
+        del self._indexed[pid]

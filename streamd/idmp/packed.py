@@ -1,0 +1,170 @@
+"""The window of one producer as a single bytearray, which is small rather than quick.
+
+Shape, with counts in bytes:
+
+    head 1 | count 1 | capacity 1 | stride 1 | tags: capacity x 1 | slots: capacity x stride
+
+A slot is: entry ID 16 (big endian) | length of the iid 1 | iid, up to stride - 17. Its tag is a byte of the iid's hash,
+so that one search through the tags, at the speed of memchr, rules out all slots but one in 256. Slots 0 to count - 1
+are in use; the oldest is at `head`, which leaves 0 only when the window is full at the producer's maxsize: from there
+on the youngest overwrites the oldest, round and round.
+
+Measured (16-byte iids): 112 bytes for a window of one iid, 34 per iid at 100, where a dict with a deque takes 1,216 and
+170 to 210; and nothing here is an object that the garbage collector tracks.
+"""
+
+from struct import Struct
+from typing import Final
+
+_HEAD: Final = 0
+_COUNT: Final = 1
+_CAPACITY: Final = 2
+_STRIDE: Final = 3
+_TAGS: Final = 4
+_ID_BYTES: Final = 16
+_SLOT_HEADER_BYTES: Final = _ID_BYTES + 1
+
+IIDS_MAX: Final = 255  # the counts are bytes; a longer list of tags would also give a false hit at most look-ups
+IID_BYTES_MAX: Final = 64  # every slot is as wide as the longest iid; beyond, an object for each iid costs little
+
+_LENGTH: Final = tuple(bytes((length,)) for length in range(IID_BYTES_MAX + 1))
+_MILLISECONDS: Final = {
+    stride: Struct(f">Q{stride - 8}x") for stride in range(_SLOT_HEADER_BYTES, _SLOT_HEADER_BYTES + IID_BYTES_MAX + 1)
+}  # by stride: the first 8 bytes of slots in a row
+_int = int.from_bytes
+
+
+def empty() -> bytearray:
+    """Return a window without iids."""
+    return bytearray((0, 0, 0, _SLOT_HEADER_BYTES))
+
+
+def count(window: bytearray) -> int:
+    """Return how many iids the window holds."""
+    return window[_COUNT]
+
+
+def find(window: bytearray, iid: bytes) -> int:
+    """Return the slot of an iid, or -1."""
+    tag = hash(iid) & 255
+    end = _TAGS + window[_COUNT]
+    at = window.find(tag, _TAGS, end)
+    if at < 0:
+        return -1
+    length = len(iid)
+    stride = window[_STRIDE]
+    first = _TAGS + window[_CAPACITY] + _ID_BYTES - _TAGS * stride
+    while at >= 0:
+        start = first + at * stride
+        if window[start] == length and window.startswith(iid, start + 1):
+            return at - _TAGS
+        at = window.find(tag, at + 1, end)
+    return -1
+
+
+def entry_id(window: bytearray, slot: int) -> int:
+    """Return the entry ID in a slot."""
+    start = _TAGS + window[_CAPACITY] + slot * window[_STRIDE]
+    return _int(window[start : start + _ID_BYTES], "big")
+
+
+def oldest_ms(window: bytearray) -> int:
+    """Return the milliseconds of the oldest entry ID; the window is not empty."""
+    start = _TAGS + window[_CAPACITY] + window[_HEAD] * window[_STRIDE]
+    return _int(window[start : start + 8], "big")
+
+
+def append(window: bytearray, iid: bytes, entry_id: int, maxsize: int) -> bool:
+    """Add an iid that the window does not hold as the youngest; return whether the oldest had to go.
+
+    iid: at most IID_BYTES_MAX bytes. maxsize: the same at every call; at most IIDS_MAX iids are ever in the window.
+    """
+    length = len(iid)
+    capacity = window[_CAPACITY]
+    slot = window[_COUNT]
+    if length > window[_STRIDE] - _SLOT_HEADER_BYTES:
+        _widen(window, length + _SLOT_HEADER_BYTES)
+        capacity = window[_CAPACITY]
+    full = slot >= maxsize
+    if full:
+        slot = window[_HEAD]
+        window[_HEAD] = slot + 1 if slot + 1 < capacity else 0
+    else:
+        if slot == capacity:
+            # A quarter more, so that a window costs few bytes too many, and an iid is moved four times on average.
+            capacity = min(capacity + (capacity >> 2) + 1, maxsize, IIDS_MAX)
+            _rebuild(window, *_in_order(window), capacity, window[_STRIDE])
+        window[_COUNT] = slot + 1
+    window[_TAGS + slot] = hash(iid) & 255
+    start = _TAGS + capacity + slot * window[_STRIDE]
+    window[start : start + _SLOT_HEADER_BYTES + length] = entry_id.to_bytes(_ID_BYTES, "big") + _LENGTH[length] + iid
+    return full
+
+
+def remove(window: bytearray, slot: int) -> None:
+    """Take the iid in a slot out, wherever it stands in the order."""
+    stride = window[_STRIDE]
+    place = (slot - window[_HEAD]) % window[_COUNT]
+    tags, slots = _in_order(window)
+    del tags[place]
+    del slots[place * stride : (place + 1) * stride]
+    _rebuild(window, tags, slots, len(tags), stride)
+
+
+def drop_expired(window: bytearray, until_ms: int) -> int:
+    """Drop the iids of entries up to `until_ms`, from the oldest to the first that stays; return how many."""
+    if not window[_COUNT] or oldest_ms(window) > until_ms:
+        return 0
+    stride = window[_STRIDE]
+    tags, slots = _in_order(window)
+    dropped = 0
+    for (ms,) in _MILLISECONDS[stride].iter_unpack(slots):
+        if ms > until_ms:
+            break
+        dropped += 1
+    del tags[:dropped]
+    del slots[: dropped * stride]
+    _rebuild(window, tags, slots, len(tags), stride)
+    return dropped
+
+
+def items(window: bytearray) -> list[tuple[bytes, int]]:
+    """Return (iid, entry ID) of all, oldest first."""
+    stride = window[_STRIDE]
+    slots = bytes(_in_order(window)[1])
+    return [
+        (
+            slots[start + _SLOT_HEADER_BYTES : start + _SLOT_HEADER_BYTES + slots[start + _ID_BYTES]],
+            _int(slots[start : start + _ID_BYTES], "big"),
+        )
+        for start in range(0, len(slots), stride)
+    ]
+
+
+def _in_order(window: bytearray) -> tuple[bytearray, bytearray]:
+    """Return copies of tags and slots, oldest first."""
+    head = window[_HEAD]
+    stride = window[_STRIDE]
+    tags_end = _TAGS + window[_COUNT]
+    slots_start = _TAGS + window[_CAPACITY]
+    slots_end = slots_start + window[_COUNT] * stride
+    if not head:
+        return window[_TAGS:tags_end], window[slots_start:slots_end]
+    middle = slots_start + head * stride
+    return (
+        window[_TAGS + head : tags_end] + window[_TAGS : _TAGS + head],
+        window[middle:slots_end] + window[slots_start:middle],
+    )
+
+
+def _rebuild(window: bytearray, tags: bytearray, slots: bytearray, capacity: int, stride: int) -> None:
+    spare = capacity - len(tags)
+    header = bytes((0, len(tags), capacity, stride))
+    window[:] = b"".join((header, tags, bytes(spare), slots, bytes(spare * stride)))
+
+
+def _widen(window: bytearray, stride: int) -> None:
+    old = window[_STRIDE]
+    tags, slots = _in_order(window)
+    wider = bytearray().join(slots[start : start + old].ljust(stride, b"\0") for start in range(0, len(slots), old))
+    _rebuild(window, tags, wider, window[_CAPACITY], stride)

@@ -1,0 +1,39 @@
+"""Which producers of a table are to be looked at, and when."""
+
+from heapq import heappop, heappush
+
+
+class Schedule:
+    """The producers of a table by the second in which their oldest iid expires.
+
+    Shape: pids maps a due second -> producers; seconds is a heap of the same seconds. Every tracked producer stands in
+    it exactly once. Its oldest iid may have been pushed out since: then it is looked at early, and put in again.
+
+    Buckets and not one sorted list of (due, pid): a place costs 8 bytes and 0.1 us instead of 112 bytes and 2 us.
+    """
+
+    __slots__ = ("pids", "seconds")
+
+    def __init__(self) -> None:
+        self.pids: dict[int, list[bytes]] = {}
+        self.seconds: list[int] = []
+
+    def add(self, second: int, pid: bytes) -> None:
+        """Look at a producer at `second`."""
+        pids = self.pids.get(second)
+        if pids is None:
+            self.pids[second] = [pid]
+            heappush(self.seconds, second)
+        else:
+            pids.append(pid)
+
+    def drop_first(self) -> None:
+        """Forget the earliest second."""
+        del self.pids[heappop(self.seconds)]
+
+    def copy(self) -> "Schedule":
+        """Return a schedule of its own with the same places."""
+        twin = Schedule()
+        twin.pids = {second: pids.copy() for second, pids in self.pids.items()}
+        twin.seconds = self.seconds.copy()
+        return twin

@@ -1,0 +1,317 @@
+"""The window of a stream against a list that anybody can check, over all short histories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from streamd.idmp import packed, table
+from streamd.idmp.table import IdmpTable
+
+START_MS = 1_000_000
+
+
+@dataclass
+class ObviousTable:
+    """Every iid that was recorded, in order, less those that newer ones pushed out. Nothing is ever swept."""
+
+    duration_s: int
+    maxsize: int
+    recorded: list[tuple[bytes, bytes, int]] = field(default_factory=list)
+    added: int = 0
+
+    def lookup(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
+        for a_pid, an_iid, entry_id in self.recorded:
+            if (a_pid, an_iid) == (pid, iid) and not self.expired(entry_id, now_ms):
+                return entry_id
+        return None
+
+    def expired(self, entry_id: int, now_ms: int) -> bool:
+        return entry_id // 2**64 <= now_ms - self.duration_s * 1000
+
+    def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
+        self.added += 1
+        self.recorded = [one for one in self.recorded if one[:2] != (pid, iid)]
+        self.recorded.append((pid, iid, entry_id))
+        if len(self.of(pid)) > self.maxsize:
+            self.recorded.remove(self.of(pid)[0])
+
+    def of(self, pid: bytes) -> list[tuple[bytes, bytes, int]]:
+        return [one for one in self.recorded if one[0] == pid]
+
+    def copy(self) -> ObviousTable:
+        return ObviousTable(self.duration_s, self.maxsize, self.recorded.copy(), self.added)
+
+
+def sweep(subject: IdmpTable, now_ms: int) -> None:
+    """Free all that is due, in the smallest slices possible."""
+    while (due_ms := subject.expire(now_ms, lambda: True)) is not None and due_ms <= now_ms:
+        pass
+
+
+def insides(subject: IdmpTable) -> tuple[object, ...]:
+    schedule = subject._schedule
+    return (
+        subject.iids_tracked,
+        tuple((pid, bytes(window)) for pid, window in subject._packed.items()),
+        tuple((pid, tuple(window.items())) for pid, window in subject._indexed.items()),
+        schedule and tuple((second, tuple(pids)) for second, pids in sorted(schedule.pids.items())),
+    )
+
+
+def check_against(model: ObviousTable, subject: IdmpTable, now_ms: int, names: list[tuple[bytes, bytes]]) -> None:
+    """Check all that can be seen of the subject; its look-ups drop what expired, so a copy is asked."""
+    held = list(subject)
+    assert subject.iids_tracked == len(held)
+    assert subject.iids_added == model.added
+    pids = subject.pids()
+    assert subject.pids_tracked == len(pids) == len(set(pids))
+    if subject._schedule is not None:  # everybody is to be looked at again, once
+        schedule = subject._schedule
+        assert sorted(pid for bucket in schedule.pids.values() for pid in bucket) == sorted(pids)
+        assert sorted(schedule.seconds) == sorted(schedule.pids)
+    else:
+        assert pids == []
+    for pid in {pid for pid, _ in names}:
+        recorded = model.of(pid)
+        mine = [one for one in held if one[0] == pid]
+        missing = recorded[: len(recorded) - len(mine)]
+        assert missing + mine == recorded
+        assert all(model.expired(entry_id, now_ms) for _, _, entry_id in missing)
+    for pid, iid in names:
+        assert subject.copy().lookup(pid, iid, now_ms) == model.lookup(pid, iid, now_ms)
+
+
+FORMS = {  # the longest window that is packed whatever happens, indexed windows per table, the longest that is repacked
+    "packed": (99, 0, 0),
+    "indexed": (0, 99, 0),
+    "either": (1, 99, 1),
+    "one indexed": (1, 1, 1),
+}
+
+
+@pytest.fixture(params=FORMS)
+def form(request, monkeypatch):
+    packed_always, indexed_windows, repack = FORMS[request.param]
+    monkeypatch.setattr(table, "PACKED_ALWAYS_MAX", packed_always)
+    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", indexed_windows)
+    monkeypatch.setattr(table, "REPACK_MAX", repack)
+    return request.param
+
+
+def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) -> int:
+    """Walk all histories of `depth` steps, those that led to the same insides only once; return how many insides."""
+    start = (ObviousTable(1, maxsize), IdmpTable(1, maxsize), IdmpTable(1, maxsize), START_MS)
+    level = [start]
+    total = 0
+    for _ in range(depth):
+        found = {}
+        for model, swept, unswept, now_ms in level:
+            known = 1 + max((names.index(one[:2]) for one in model.recorded), default=-1)
+            steps = [("tick", 400, 0), ("tick", 1000, 0), ("sweep", 0, 0)]
+            # An iid that was not used yet is like any other that was not.
+            for i in range(min(known + 1, len(names))):
+                steps += [("add", i, 0), ("once", i, 700), ("record", i, 0)]
+            for what, number, age_ms in steps:
+                now = now_ms + (number if what == "tick" else 0)
+                before = model.copy()
+                state = (before, swept.copy(), unswept.copy())
+                entry_id = now - age_ms << 64 | number + 1
+                pid, iid = names[number] if what != "tick" else names[0]
+                if what == "sweep":
+                    sweep(state[1], now)
+                elif what == "add":
+                    known_id = model.lookup(pid, iid, now)
+                    for subject in state[1:]:
+                        assert subject.lookup(pid, iid, now) == known_id
+                    if known_id is None:
+                        for subject in state:
+                            subject.record(pid, iid, entry_id)
+                elif what == "once":
+                    known_id = model.lookup(pid, iid, now)
+                    if known_id is None:
+                        before.record(pid, iid, entry_id)
+                    for subject in state[1:]:
+                        assert subject.record_once(pid, iid, entry_id, now) == (known_id in (None, entry_id))
+                elif what == "record":
+                    for subject in state:
+                        subject.record(pid, iid, entry_id)
+                key = now, tuple(before.recorded), insides(state[1]), insides(state[2])
+                if key not in found:
+                    check_against(before, state[1], now, names)
+                    check_against(before, state[2], now, names)
+                    found[key] = (*state, now)
+        level = list(found.values())
+        total += len(level)
+    return total
+
+
+@pytest.mark.parametrize("maxsize", [1, 2, 3])
+def test_every_short_history_of_one_producer_gives_the_answers_of_a_list_swept_or_not(form, maxsize):
+    names = [(b"p", b"a"), (b"p", b"bb"), (b"p", b"c"), (b"p", b"d")][: maxsize + 1]
+    assert every_history(maxsize, names, depth=6 if maxsize < 3 else 5) > 1000
+
+
+def test_every_short_history_of_two_producers_gives_the_answers_of_a_list_swept_or_not(form):
+    names = [(b"p", b"a"), (b"q", b"a"), (b"p", b"bb")]
+    assert every_history(1, names, depth=5) > 1000
+
+
+@pytest.mark.parametrize(("age_ms", "entry_id"), [(0, 5 << 64 | 7), (99_999, 5 << 64 | 7), (100_000, None)])
+def test_an_iid_is_forgotten_exactly_at_the_end_of_its_window(form, age_ms, entry_id):
+    subject = IdmpTable(100, 100)
+    subject.record(b"p", b"a", 5 << 64 | 7)
+    assert subject.lookup(b"p", b"a", 5 + age_ms) == entry_id
+
+
+def test_the_newest_of_maxsize_iids_are_remembered_in_every_form_and_length(form):
+    for maxsize in (1, 2, 15, 16, 17, 100, 254, 255, 256, 300):
+        subject = IdmpTable(100, maxsize)
+        for i in range(maxsize + 30):
+            subject.record(b"p", b"iid-%d" % i, i)
+            assert subject.lookup(b"p", b"iid-%d" % i, 0) == i
+        held = [(b"p", b"iid-%d" % i, i) for i in range(30, maxsize + 30)]
+        assert list(subject) == held
+        assert subject.lookup(b"p", b"iid-29", 0) is None
+        assert subject.lookup(b"p", b"iid-30", 0) == 30
+
+
+def test_iids_that_share_a_tag_are_told_apart(monkeypatch):
+    monkeypatch.setattr(packed, "hash", lambda iid: 7, raising=False)
+    window = packed.empty()
+    for i in range(20):
+        packed.append(window, b"%d" % i, i, 10)
+    assert [packed.find(window, b"%d" % i) >= 0 for i in range(21)] == [False] * 10 + [True] * 10 + [False]
+    assert packed.find(window, b"1") == -1  # the beginning of others
+    packed.remove(window, packed.find(window, b"15"))
+    assert packed.items(window) == [(b"%d" % i, i) for i in range(10, 20) if i != 15]
+
+
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 255, 256, 65_536])
+def test_iids_of_any_length_are_remembered_beside_short_ones(form, length):
+    subject = IdmpTable(100, 3)
+    names = [b"s", b"x" * length, b"t", b"y" * length, b"y" * (length - 1) + b"z"]
+    for entry_id, iid in enumerate(names):
+        subject.record(b"p", iid, entry_id)
+    assert list(subject) == [(b"p", iid, entry_id) for entry_id, iid in enumerate(names)][-3:]
+    assert [subject.lookup(b"p", iid, 0) for iid in names] == [None, None, 2, 3, 4]
+    assert subject.memory_bytes() > length
+
+
+def test_the_greatest_entry_id_comes_back_whole(form):
+    subject = IdmpTable(86_400, 10)
+    subject.record(b"p", b"a", 2**128 - 1)
+    subject.record(b"p", b"b", 1)
+    assert list(subject) == [(b"p", b"a", 2**128 - 1), (b"p", b"b", 1)]
+    assert subject.lookup(b"p", b"a", START_MS) == 2**128 - 1
+
+
+def filled(producers: int = 3, iids: int = 20) -> IdmpTable:
+    subject = IdmpTable(100, 50)
+    numbers = count()
+    for pid in range(producers):
+        for iid in range(iids):
+            subject.record(b"p%d" % pid, b"i%d" % iid, START_MS + next(numbers) << 64)
+    subject.iids_duplicates = 9
+    return subject
+
+
+@pytest.mark.parametrize("settings", [{"duration_s": 99}, {"maxsize": 51}, {"duration_s": 100, "maxsize": 49}])
+def test_a_changed_setting_forgets_all_iids_and_keeps_the_counters(settings):
+    subject = filled()
+    assert subject.configure(**settings)
+    now_set = {"duration_s": subject.duration_s, "maxsize": subject.maxsize}
+    assert now_set == {"duration_s": 100, "maxsize": 50} | settings
+    assert (subject.pids_tracked, subject.iids_tracked, subject.iids_added, subject.iids_duplicates) == (0, 0, 60, 9)
+    assert list(subject) == []
+    assert subject.lookup(b"p0", b"i0", START_MS) is None
+
+
+def test_identical_settings_change_nothing_in_one_command_and_forget_all_in_the_other():
+    subject = filled()
+    assert not subject.configure(duration_s=100, maxsize=50)
+    assert not subject.configure(maxsize=50)
+    assert subject.iids_tracked == 60
+    subject.reconfigure(duration_s=100)
+    assert (subject.iids_tracked, subject.duration_s, subject.maxsize) == (0, 100, 50)
+
+
+def test_a_copy_is_equal_and_of_its_own(form):
+    subject = filled()
+    twin = subject.copy()
+    assert list(twin) == list(subject)
+    assert (twin.duration_s, twin.maxsize, twin.iids_added, twin.iids_duplicates) == (100, 50, 60, 9)
+    before = list(subject)
+    sweep(twin, START_MS + 200_000)
+    for i in range(100):
+        twin.record(b"p1", b"new%d" % i, 1)
+    assert list(subject) == before
+    assert subject.lookup(b"p1", b"i3", START_MS) is not None
+    subject.clear()
+    assert twin.iids_tracked == 50
+
+
+def test_an_export_recorded_again_makes_the_same_table(form):
+    subject = filled()
+    for i in range(70):
+        subject.record(b"p2", b"more%d" % i, START_MS << 64)
+    twin = IdmpTable(100, 50)
+    for pid, iid, entry_id in subject:
+        twin.record(pid, iid, entry_id)
+    assert sorted(twin) == sorted(subject)
+    assert all(twin.iids(pid) == subject.iids(pid) for pid in subject.pids())
+
+
+def test_a_table_may_change_while_it_is_exported(form):
+    subject = filled()
+    export = iter(subject)
+    first = next(export)
+    subject.record(b"p1", b"late", START_MS << 64)
+    subject.record(b"p9", b"late", START_MS << 64)
+    sweep(subject, START_MS + 1_000_000)
+    assert first in {(b"p0", b"i0", START_MS << 64), (b"p1", b"i0", START_MS + 20 << 64)}
+    assert all(pid in (b"p0", b"p1", b"p2") for pid, _, _ in export)
+
+
+def test_an_unused_table_takes_next_to_nothing():
+    subject = IdmpTable(100, 100)
+    assert subject.lookup(b"p", b"a", START_MS) is None
+    assert (subject.pids_tracked, subject.iids_tracked, list(subject)) == (0, 0, [])
+    assert subject.memory_bytes() < 150
+    other = IdmpTable(100, 100)
+    subject.record(b"p", b"a", START_MS << 64)
+    assert other.lookup(b"p", b"a", START_MS) is None
+
+
+def test_a_table_is_as_small_after_its_last_iid_as_before_its_first(form):
+    subject = IdmpTable(1, 100)
+    small = subject.memory_bytes()
+    for i in range(30):
+        subject.record(b"p", b"%d" % i, START_MS << 64)
+    assert subject.memory_bytes() > small
+    sweep(subject, START_MS + 1000)
+    assert subject.memory_bytes() == small
+    assert subject.pids_tracked == 0
+
+
+def test_a_released_table_is_freed_in_slices(form):
+    subject = filled(producers=100, iids=1)
+    steps = 1
+    while not subject.release(lambda: True):
+        steps += 1
+    assert steps >= 5
+    assert subject.pids_tracked == 0
+
+
+def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkeypatch):
+    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", 2)
+    subject = IdmpTable(1, 100)
+    for pid in (b"p", b"q", b"r"):
+        for i in range(30):
+            subject.record(pid, b"%d" % i, START_MS + 100 * i << 64)
+    assert sorted(subject._indexed) == [b"p", b"q"]
+    sweep(subject, START_MS + 1000 + 100 * 23)
+    assert sorted(subject._indexed) == []
+    assert [iid for _, iid, _ in subject] == [b"%d" % i for i in range(24, 30)] * 3
