@@ -22,8 +22,8 @@ def make_id(ms: int, seq: int) -> int:
 def parse_id(text: bytes, missing_seq: int = 0) -> int:
     """Return the entry ID that `text` says, `ms-seq`, or `ms` alone, which stands for `ms-missing_seq`.
 
-    Digits only: Redis reads each part with strtoull and so lets a blank or `+` in front of one pass; here they are refused.
-    Leading zeros are fine, as in Redis.
+    Digits only: Redis reads each part with strtoull and so lets a blank or `+` in front of one pass; here they are
+    refused. Leading zeros are fine, as in Redis.
 
     Raises: InvalidStreamId.
     """
@@ -46,9 +46,9 @@ def parse_id(text: bytes, missing_seq: int = 0) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Return `(entry ID, whether its seq is to be chosen)` of the ID that XADD is given; `ms-*` leaves the seq to the server.
+    """Return `(entry ID, whether its seq is to be chosen)` of the ID that XADD is given.
 
-    `*` alone is no ID: XADD looks for it first. With a seq to be chosen, the ID is `ms-0`.
+    `ms-*` leaves the seq to the server; the ID is `ms-0` then. `*` alone is no ID: XADD looks for it first.
 
     Raises: InvalidStreamId.
     """

@@ -1,192 +1,444 @@
 """The entries of one stream, in the order of their IDs."""
 
-from bisect import bisect_left, bisect_right
+import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from streamd.stream.entry_id import ID_MAX, format_id
+from streamd.stream.entry_id import ID_MAX
+from streamd.stream.segment import Segment
+from streamd.stream.segment_cache import CACHE
+from streamd.stream.segment_list import SegmentList
+from streamd.stream.tail import Tail
 
-
-class _Node:
-    __slots__ = ("fields", "ids", "last_id", "used")
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.fields: list[list[bytes]] = []
-        self.used = 0
-        self.last_id = 0
+# A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own: sealing 10,000 entries takes 2 ms.
+_NODE_ENTRIES_MAX = 10_000
+# A Log, its two lists and their first places.
+_EMPTY_BYTES = 350
 
 
 class Log:
-    """The entries of one stream, in the order of their IDs (an entry: an ID and a flat list of fields and values).
+    """The entries of one stream, in the order of their IDs.
 
-    Shape: nodes of at most `node_max_entries` entries, deleted ones included, as trimming with `~` counts them.
+    An entry is its ID and a flat list of fields and values. Entries are appended at the tail; a tail that is full is
+    sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
+    `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
+
+    Shape: _ids, _texts: the tail's IDs, and all its fields and values one behind the other: no object per entry,
+    nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ,
+    _widths has them all, and _width is 0.
+    _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
+    _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0. _sealed: None until a tail was
+    sealed.
     """
 
-    __slots__ = ("_nodes", "node_max_entries")
+    __slots__ = ("_gone", "_gone_id", "_ids", "_node_max", "_room", "_sealed", "_texts", "_width", "_widths")
 
     def __init__(self, node_max_entries: int = 100) -> None:
-        self.node_max_entries = node_max_entries
-        self._nodes: list[_Node] = []
-
-    def __len__(self) -> int:
-        return sum(len(node.ids) for node in self._nodes)
-
-    def append(self, entry_id: int, fields: list[bytes]) -> None:
-        """Add an entry; its ID must be greater than every ID before, its fields belong to the log from here on."""
-        if not self._nodes or (self.node_max_entries and self._nodes[-1].used >= self.node_max_entries):
-            self._nodes.append(_Node())
-        node = self._nodes[-1]
-        node.ids.append(entry_id)
-        node.fields.append(fields)
-        node.used += 1
-        node.last_id = entry_id
-
-    def append_many(self, ids: Sequence[int], width: int, flat: Sequence[bytes]) -> None:
-        """Add a run of entries that have `width` fields and values each; `flat` holds them one entry behind the other."""
-        for index, entry_id in enumerate(ids):
-            self.append(entry_id, list(flat[index * width : (index + 1) * width]))
+        self._ids: list[int] = []
+        self._texts: list[bytes] = []
+        self._width = 0
+        self._widths: list[int] | None = None
+        self._room = 0
+        self._gone = 0
+        self._gone_id = 0
+        self._node_max = node_max_entries
+        self._sealed: SegmentList | None = None
 
     @property
-    def first_id(self) -> int | None:
-        """The ID of the first entry; None when there is none."""
-        return next((entry_id for node in self._nodes for entry_id in node.ids), None)
+    def node_max_entries(self) -> int:
+        """How many entries a node takes (0: as many as a node may have); a change goes for the next entry appended."""
+        return self._node_max
+
+    @node_max_entries.setter
+    def node_max_entries(self, entries: int) -> None:
+        self._node_max = entries
+        if self._ids or self._gone:
+            self._room = self._capacity - self._gone
 
     @property
-    def last_id(self) -> int | None:
-        """The ID of the last entry; None when there is none."""
-        return next((entry_id for node in reversed(self._nodes) for entry_id in reversed(node.ids)), None)
+    def _capacity(self) -> int:
+        return min(self._node_max or _NODE_ENTRIES_MAX, _NODE_ENTRIES_MAX)
 
-    @property
-    def segments(self) -> int:
-        """How many nodes the log has."""
-        return len(self._nodes)
+    # Writing.
 
-    @property
-    def memory_bytes(self) -> int:
-        """An estimate of the memory that the log takes."""
-        return 500 + sum(200 + sum(map(len, fields)) for node in self._nodes for fields in node.fields)
+    def append(self, entry_id: int, fields: Sequence[bytes]) -> None:
+        """Add an entry; its ID must be greater than every ID before."""
+        ids = self._ids
+        if len(ids) >= self._room:
+            ids = self._roll()
+        # Two lists take the parts: 130 ns, and nothing is looked at before the tail is sealed.
+        if len(fields) != self._width:
+            self._differ(len(fields), 1)
+        ids.append(entry_id)
+        self._texts.extend(fields)
 
-    def get(self, entry_id: int) -> list[bytes] | None:
-        """Return the fields of an entry, a new list; None when there is no such entry."""
-        return next((fields for _, fields in self.iterate(entry_id, entry_id)), None)
+    def append_many(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
+        """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""
+        done = 0
+        while done < len(ids):
+            if len(self._ids) >= self._room:
+                self._roll()
+            capacity = self._capacity
+            if len(ids) - done >= capacity and not (self._ids or self._gone):
+                upto = done + capacity
+                sealed = self._sealed_for_writing()
+                like = sealed.segments[-1] if sealed else None
+                sealed.append(Segment(ids[done:upto], texts[done * width : upto * width], width, None, like))
+                self._room = 0
+            else:
+                upto = min(len(ids), done + self._room - len(self._ids))
+                if width != self._width:
+                    self._differ(width, upto - done)
+                self._ids.extend(ids[done:upto])
+                self._texts.extend(texts[done * width : upto * width])
+            done = upto
 
-    def __contains__(self, entry_id: int) -> bool:
-        return self.get(entry_id) is not None
+    def _differ(self, width: int, entries: int) -> None:
+        """Note how many texts the next entries of the tail have, because it is not what `_width` says."""
+        if not self._ids:
+            self._width = width
+            self._widths = None
+            return
+        if self._widths is None:
+            self._widths = [self._width] * len(self._ids)
+            self._width = 0
+        self._widths += [width] * entries
+
+    def _roll(self) -> list[int]:
+        """Make room for an entry: seal a full tail, begin a new one; return its IDs' list."""
+        ids = self._ids
+        if ids:
+            sealed = self._sealed_for_writing()
+            segment = Segment(ids, self._texts, self._width, self._widths, sealed.segments[-1] if sealed else None)
+            segment.used += self._gone
+            segment.last_id = max(segment.last_id, self._gone_id)
+            sealed.append(segment)
+            self._ids = ids = []
+            self._texts = []
+        elif not self._gone and self._sealed and self._sealed.segments[-1].used < self._capacity:
+            return self._reopen()
+        self._gone = self._gone_id = 0
+        self._room = self._capacity
+        return ids
+
+    def _reopen(self) -> list[int]:
+        """Make the last segment the tail again, because the tail is deleted and nodes take more entries now."""
+        assert self._sealed is not None
+        segment = self._sealed.segments[-1]
+        ids: list[int] = []
+        fields: list[list[bytes]] = []
+        for low, high in segment.runs(0, segment.count):
+            ids += segment.ids(low, high)
+            fields += segment.entries(low, high)
+        self._sealed.remove(len(self._sealed.segments) - 1)
+        self._gone = segment.used - len(ids)
+        self._gone_id = segment.last_id
+        self._room = self._capacity - self._gone
+        for entry_id, entry_fields in zip(ids, fields, strict=True):
+            if len(entry_fields) != self._width:
+                self._differ(len(entry_fields), 1)
+            self._ids.append(entry_id)
+            self._texts += entry_fields
+        return self._ids
+
+    def _sealed_for_writing(self) -> SegmentList:
+        if self._sealed is None:
+            self._sealed = SegmentList()
+        return self._sealed
+
+    # Deleting.
 
     def delete(self, entry_id: int) -> bool:
         """Delete an entry; return whether it was there."""
-        for index, node in enumerate(self._nodes):
-            if entry_id in node.ids:
-                position = node.ids.index(entry_id)
-                del node.ids[position], node.fields[position]
-                if not node.ids:
-                    del self._nodes[index]
-                return True
-        return False
+        ids = self._ids
+        if ids and entry_id >= ids[0]:
+            position = bisect_left(ids, entry_id)
+            if position == len(ids) or ids[position] != entry_id:
+                return False
+            self._cut_tail(position, position + 1)
+            if not ids:
+                self._drop_tail()
+            return True
+        sealed = self._sealed
+        if sealed is None or (index := sealed.index(entry_id)) < sealed.head:
+            return False
+        position = sealed.segments[index].find(entry_id)
+        if position < 0:
+            return False
+        sealed.delete(index, position, position + 1)
+        sealed.shrink(index)
+        return True
 
     def trim_to_length(self, maxlen: int, approximate: bool = False, limit: int = 0) -> int:
         """Delete the first entries until `maxlen` are left; return how many were deleted.
 
-        With `approximate` whole nodes alone go, and no more entries than `limit` (0: any number).
+        With `approximate` only whole nodes go: never so many that less than `maxlen` are left. With a `limit` (0 is
+        none) a node that would bring their entries above it, and what is behind, is left alone.
         """
-        removed, length = 0, len(self)
-        while self._nodes and length > maxlen:
-            node = self._nodes[0]
-            entries = len(node.ids)
-            if limit and removed + entries > limit:
-                break
+        before = length = len(self)
+        sealed = self._sealed
+        while sealed and length > maxlen:
+            segment = sealed.segments[sealed.head]
+            entries = segment.live_count
+            if limit and before - length + entries > limit:
+                return before - length
             if length - entries >= maxlen:
-                del self._nodes[0]
-                removed += entries
+                sealed.remove(sealed.head)
                 length -= entries
                 continue
             if not approximate:
-                removed += length - maxlen
-                del node.ids[: length - maxlen], node.fields[: length - maxlen]
-            break
-        return removed
+                sealed.delete(sealed.head, 0, segment.nth_position(length - maxlen))
+                length = maxlen
+            return before - length
+        entries = len(self._ids)
+        if length <= maxlen or (limit and before - length + entries > limit):
+            return before - length
+        if length - entries >= maxlen:
+            self._drop_tail()
+            length -= entries
+        elif not approximate:
+            self._cut_tail(0, length - maxlen)
+            length = maxlen
+        return before - length
 
     def trim_before(self, min_id: int, approximate: bool = False, limit: int = 0) -> int:
-        """Delete the entries with an ID less than `min_id`; return how many were deleted. The rest is as in trim_to_length."""
+        """Delete the entries whose ID is less than `min_id`; return how many were deleted.
+
+        `approximate` and `limit` are as in `trim_to_length`.
+        """
         removed = 0
-        while self._nodes:
-            node = self._nodes[0]
-            entries = len(node.ids)
-            if limit and removed + entries > limit:
-                break
-            if node.last_id < min_id:
-                del self._nodes[0]
-                removed += entries
+        sealed = self._sealed
+        while sealed:
+            segment = sealed.segments[sealed.head]
+            if limit and removed + segment.live_count > limit:
+                return removed
+            if segment.last_id < min_id:
+                removed += segment.live_count
+                sealed.remove(sealed.head)
                 continue
-            if not approximate:
-                cut = bisect_left(node.ids, min_id)
-                removed += cut
-                del node.ids[:cut], node.fields[:cut]
-            break
+            if not approximate and (position := segment.position(min_id)):
+                removed += sealed.delete(sealed.head, 0, position)
+                if not segment.live_count:
+                    sealed.remove(sealed.head)
+            return removed
+        ids = self._ids
+        if not ids or (limit and removed + len(ids) > limit):
+            return removed
+        if max(ids[-1], self._gone_id) < min_id:
+            removed += len(ids)
+            self._drop_tail()
+        elif not approximate and (position := bisect_left(ids, min_id)):
+            removed += position
+            self._cut_tail(0, position)
         return removed
 
+    def _cut_tail(self, low: int, high: int) -> None:
+        width, widths = self._width, self._widths
+        if widths is None:
+            del self._texts[low * width : high * width]
+        else:
+            before = sum(widths[:low])
+            del self._texts[before : before + sum(widths[low:high])]
+            del widths[low:high]
+        self._gone += high - low
+        self._gone_id = max(self._gone_id, self._ids[high - 1])
+        self._room -= high - low
+        del self._ids[low:high]
+        CACHE.forget_tail(self._ids)
+
+    def _drop_tail(self) -> None:
+        CACHE.forget_tail(self._ids)
+        self._ids.clear()
+        self._texts.clear()
+        self._width = self._gone = self._gone_id = self._room = 0
+        self._widths = None
+
+    # Reading.
+
+    def __len__(self) -> int:
+        return len(self._ids) if self._sealed is None else self._sealed.live_count + len(self._ids)
+
+    @property
+    def first_id(self) -> int | None:
+        """The ID of the first entry; None when there is none."""
+        return next((source.ids(low, low + 1)[0] for source, low, _ in self._runs(0, ID_MAX)), None)
+
+    @property
+    def last_id(self) -> int | None:
+        """The ID of the last entry; None when there is none."""
+        if self._ids:
+            return self._ids[-1]
+        return next((source.ids(high - 1, high)[0] for source, _, high in self._runs(0, ID_MAX, True)), None)
+
+    @property
+    def segments(self) -> int:
+        """How many nodes there are."""
+        return (0 if self._sealed is None else len(self._sealed)) + (1 if self._ids or self._gone else 0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate of the memory that the log takes, in bytes; O(1)."""
+        size = _EMPTY_BYTES + (0 if self._sealed is None else self._sealed.memory_bytes)
+        texts = self._texts
+        if texts:
+            some = texts[:16]
+            size += (48 + 9) * len(self._ids) + (40 + 9 + sum(map(len, some)) // len(some)) * len(texts)
+        return size
+
+    def get(self, entry_id: int) -> list[bytes] | None:
+        """Return the fields and values of an entry, a new list; None when there is no such entry."""
+        for source, low, high in self._runs(entry_id, entry_id):
+            return source.entries(low, high)[0]
+        return None
+
+    def __contains__(self, entry_id: int) -> bool:
+        return any(True for _ in self._runs(entry_id, entry_id))
+
     def iterate(self, start: int = 0, end: int = ID_MAX, reverse: bool = False) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield `(ID, fields)` of the entries from `start` to `end`, both included; `fields` is a new list."""
-        ids = [entry_id for node in self._nodes for entry_id in node.ids]
-        fields = [fields for node in self._nodes for fields in node.fields]
-        picked = range(bisect_left(ids, start), bisect_right(ids, end))
-        for index in reversed(picked) if reverse else picked:
-            yield ids[index], list(fields[index])
+        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, the last one first if `reverse`.
+
+        `fields` is a new list. The log may change in between: entries that are not yielded yet may come as they were.
+        """
+        while start <= end and (batch := self._batch(start, end, reverse)):
+            yield from batch
+            if reverse:
+                end = batch[-1][0] - 1
+            else:
+                start = batch[-1][0] + 1
+
+    def read_batch(self, start: int) -> list[tuple[int, list[bytes]]]:
+        """Return some entries, `(ID, fields)`, first the one that has ID `start` or the next; [] at the end of the log.
+
+        This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
+        """
+        return self._batch(start, ID_MAX, False)
+
+    def _batch(self, start: int, end: int, reverse: bool) -> list[tuple[int, list[bytes]]]:
+        """Return the first entries, those that one node has."""
+        batch: list[tuple[int, list[bytes]]] = []
+        node = None
+        for source, low, high in self._runs(start, end, reverse):
+            if node is not None and node is not source:
+                break
+            node = source
+            run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
+            batch += run[::-1] if reverse else run
+        return batch
 
     def encode_range(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> tuple[int, bytes]:
-        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, the last ones first if `reverse`.
+        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
 
-        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header around them.
+        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header
+        around them; the last entry is the first one if `reverse`.
         """
-        parts: list[bytes] = []
-        entries = 0
-        for entry_id, fields in self.iterate(start, end, reverse):
-            if count is not None and entries >= count:
-                break
-            entries += 1
-            name = format_id(entry_id)
-            parts.append(b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(name), name, len(fields)))
-            parts += [b"$%d\r\n%b\r\n" % (len(text), text) for text in fields]
+        entries, parts = self.encode_parts(start, end, count, reverse)
         return entries, b"".join(parts)
 
+    def encode_parts(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False
+    ) -> tuple[int, list[bytes]]:
+        """Return what `encode_range` does, the RESP in parts still to be joined."""
+        left = sys.maxsize if count is None else count
+        entries = 0
+        parts: list[bytes] = []
+        if left <= 0:
+            return entries, parts
+        for source, low, high in self._runs(start, end, reverse):
+            if high - low > left:
+                if reverse:
+                    low = high - left
+                else:
+                    high = low + left
+            parts.append(source.read(low, high, reverse))
+            entries += high - low
+            left -= high - low
+            if not left:
+                break
+        return entries, parts
+
     def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
-        """Return the IDs of the entries that `encode_range` would encode."""
-        found = [entry_id for entry_id, _ in self.iterate(start, end, reverse)]
-        return found if count is None else found[: max(count, 0)]
+        """Return the IDs of the entries that `encode_range` encodes."""
+        left = sys.maxsize if count is None else count
+        found: list[int] = []
+        if left <= 0:
+            return found
+        for source, low, high in self._runs(start, end, reverse):
+            run = source.ids(low, high)
+            found += run[::-1] if reverse else run
+            if len(found) >= left:
+                del found[left:]
+                break
+        return found
+
+    def _runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
+        """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""
+        if start > end:
+            return
+        tail = None
+        ids = self._ids
+        if ids and end >= ids[0] and start <= ids[-1]:
+            tail = Tail(ids, self._texts, self._width, self._widths)
+            run = tail, tail.position(start), tail.position(end + 1)
+            if run[1] == run[2]:
+                tail = None
+        if tail and reverse:
+            yield run
+        sealed = self._sealed
+        if sealed and not (ids and start >= ids[0]):
+            segments = sealed.segments
+            first = max(sealed.index(start), sealed.head)
+            last = sealed.index(end)
+            for index in range(last, first - 1, -1) if reverse else range(first, last + 1):
+                segment = segments[index]
+                lowest = segment.position(start) if index == first else 0
+                highest = segment.position(end + 1) if index == last else segment.count
+                for low, high in segment.runs(lowest, highest, reverse):
+                    yield segment, low, high
+        if tail and not reverse:
+            yield run
+
+    # Counting.
 
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from `start` to `end`, both included."""
-        return len(self.ids(start, end))
+        return max(self.rank(end + 1) - self.rank(start), 0)
 
     def rank(self, entry_id: int) -> int:
         """Return how many entries have an ID less than `entry_id`."""
-        return self.count_range(0, entry_id - 1) if entry_id else 0
+        ids = self._ids
+        sealed = self._sealed
+        if sealed is None:
+            return bisect_left(ids, entry_id)
+        if ids and entry_id >= ids[0]:
+            return sealed.live_count + bisect_left(ids, entry_id)
+        index = sealed.index(entry_id)
+        if index < sealed.head:
+            return 0
+        segment = sealed.segments[index]
+        return sealed.count_before(index) + segment.count_live(0, segment.position(entry_id))
 
     def split(self, start: int, end: int, count: int) -> list[int]:
-        """Return where to cut the range from `start` to `end` into parts of `count` entries.
+        """Return where to cut the range from `start` to `end` into parts of `count` entries (1 or more).
 
-        These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the first
-        entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list. `count` is 1 or more.
+        These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the
+        first entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list.
         """
-        return self.ids(start, end)[count::count]
-
-    def read_batch(self, start: int) -> list[tuple[int, list[bytes]]]:
-        """Return some entries, `(ID, fields)`, the first one that has ID `start` or more at their head; [] at the end of the log.
-
-        This walks a log that changes in between: go on at the last ID of the batch plus one.
-        """
-        batch = []
-        for entry in self.iterate(start):
-            batch.append(entry)
-            if len(batch) == 100:
-                break
-        return batch
+        first = self.rank(start)
+        ranks = range(first + count, self.rank(end + 1), count)
+        sealed = self._sealed
+        if sealed is None:
+            return [self._ids[rank] for rank in ranks]
+        in_tail = max(-(-(sealed.live_count - ranks.start) // count), 0)
+        found = sealed.ids_at(ranks[:in_tail]) if in_tail else []
+        return found + [self._ids[rank - sealed.live_count] for rank in ranks[in_tail:]]
 
     def copy(self) -> "Log":
         """Return a log with the same entries that can be changed apart from this one."""
-        other = Log(self.node_max_entries)
-        for node in self._nodes:
-            twin = _Node()
-            twin.ids, twin.fields, twin.used, twin.last_id = list(node.ids), list(node.fields), node.used, node.last_id
-            other._nodes.append(twin)
+        other = object.__new__(Log)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._ids = list(self._ids)
+        other._texts = list(self._texts)
+        other._widths = None if self._widths is None else list(self._widths)
+        other._sealed = None if self._sealed is None else self._sealed.copy()
         return other

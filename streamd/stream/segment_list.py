@@ -1,0 +1,101 @@
+"""The sealed segments of one log, in order."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate, islice
+from operator import attrgetter
+
+from streamd.stream.segment import Segment
+
+_live_count = attrgetter("live_count")
+
+
+class SegmentList:
+    """The sealed segments of one log, in order; they are looked up by ID, and dropped at the front at no cost.
+
+    Shape: `segments` from `head` on (in front of it stand dropped ones, cut off when they are half of the list), and
+    the same for `first_ids`, where a segment begins at the latest. live_count: how many entries are not deleted in all.
+    """
+
+    __slots__ = ("first_ids", "head", "live_count", "memory_bytes", "segments")
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.first_ids: list[int] = []
+        self.head = 0
+        self.live_count = 0
+        self.memory_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.segments) - self.head
+
+    def append(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self.first_ids.append(segment.first_id)
+        self.live_count += segment.live_count
+        self.memory_bytes += segment.memory_bytes
+
+    def index(self, entry_id: int) -> int:
+        """Return the index of the segment that an entry is in if it is in any.
+
+        It is less than `head` if it is in none.
+        """
+        return bisect_right(self.first_ids, entry_id, self.head) - 1
+
+    def remove(self, index: int) -> None:
+        """Take a segment out."""
+        segment = self.segments[index]
+        self.live_count -= segment.live_count
+        self.memory_bytes -= segment.memory_bytes
+        if index != self.head:
+            del self.segments[index], self.first_ids[index]
+            return
+        self.segments[index] = None  # type: ignore[call-overload]
+        self.head += 1
+        if self.head >= 32 and 2 * self.head >= len(self.segments):
+            del self.segments[: self.head], self.first_ids[: self.head]
+            self.head = 0
+
+    def delete(self, index: int, low: int, high: int) -> int:
+        """Delete the entries of a segment at positions from `low` to before `high`; return how many there were."""
+        removed = self.segments[index].delete(low, high)
+        self.live_count -= removed
+        return removed
+
+    def shrink(self, index: int) -> None:
+        """Remove a segment that is empty, and rewrite one that is mostly dead; to be called after deletions."""
+        segment = self.segments[index]
+        if not segment.live_count:
+            self.remove(index)
+        elif segment.count >= 16 and 2 * segment.live_count < segment.count:
+            self.memory_bytes -= segment.memory_bytes
+            self.segments[index] = segment.rewritten()
+            self.memory_bytes += self.segments[index].memory_bytes
+
+    def count_before(self, index: int) -> int:
+        """Return how many entries are in the segments in front of one, deleted ones aside."""
+        segments, head = self.segments, self.head
+        if index - head <= len(segments) - index:
+            return sum(map(_live_count, islice(segments, head, index)))
+        return self.live_count - sum(map(_live_count, islice(segments, index, None)))
+
+    def ids_at(self, ranks: Iterable[int]) -> list[int]:
+        """Return the IDs of entries by their number (from 0, ascending, deleted ones aside)."""
+        segments, head = self.segments, self.head
+        before = list(accumulate(map(_live_count, islice(segments, head, None)), initial=0))
+        ids = []
+        index = 0
+        for rank in ranks:
+            index = bisect_right(before, rank, index) - 1
+            segment = segments[head + index]
+            position = segment.nth_position(rank - before[index])
+            ids.append(segment.ids(position, position + 1)[0])
+        return ids
+
+    def copy(self) -> "SegmentList":
+        other = SegmentList()
+        other.segments = [segment.copy() for segment in islice(self.segments, self.head, None)]
+        other.first_ids = self.first_ids[self.head :]
+        other.live_count = self.live_count
+        other.memory_bytes = self.memory_bytes
+        return other

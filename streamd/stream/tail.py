@@ -1,0 +1,67 @@
+"""The entries of a log that are not sealed yet, as they are read."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from streamd.stream.entry_encoder import encode_mixed_fields, encode_same_fields, split_fields, split_ids
+from streamd.stream.segment_cache import CACHE
+
+
+class Tail:
+    """The unsealed entries, to be read as a segment is (made for one reading; the lists are the log's own)."""
+
+    __slots__ = ("count", "entry_ids", "texts", "width", "widths")
+
+    def __init__(self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None) -> None:
+        self.count = len(ids)
+        self.entry_ids = ids
+        self.texts = texts
+        self.width = width
+        self.widths = widths
+
+    def position(self, entry_id: int) -> int:
+        return bisect_left(self.entry_ids, entry_id)
+
+    def runs(self, low: int, high: int, reverse: bool = False) -> Iterator[tuple[int, int]]:
+        if low < high:
+            yield low, high
+
+    def ids(self, low: int, high: int) -> Sequence[int]:
+        return self.entry_ids[low:high]
+
+    def entries(self, low: int, high: int) -> list[list[bytes]]:
+        texts = self.texts
+        if self.widths is None:
+            width = self.width
+            return [texts[start : start + width] for start in range(low * width, high * width, width)]
+        entries = []
+        start = sum(self.widths[:low])
+        for width in self.widths[low:high]:
+            entries.append(texts[start : start + width])
+            start += width
+        return entries
+
+    def read(self, low: int, high: int, reverse: bool = False) -> bytes:
+        encoded = CACHE.tail(self.entry_ids, low, high, reverse)
+        if encoded is None:
+            encoded = self.encode(low, high, reverse)
+            CACHE.keep_tail(self.entry_ids, low, high, reverse, encoded)
+        return encoded
+
+    def encode(self, low: int, high: int, reverse: bool) -> bytes:
+        ids = split_ids(self.entry_ids[low:high])
+        width = self.width
+        if self.widths is None:
+            texts = self.texts[low * width : high * width]
+            widths = [width] * (high - low)
+            fields, values, lengths = split_fields(texts, width, high - low)
+            if fields is not None:
+                one = lengths[: len(fields)]
+                alike = lengths == one * (high - low)
+                return encode_same_fields(ids, fields, values, tuple(one) if alike else lengths, reverse)
+        else:
+            before = sum(self.widths[:low])
+            widths = self.widths[low:high]
+            texts = self.texts[before : before + sum(widths)]
+            lengths = list(map(len, texts))
+        return encode_mixed_fields(ids, widths, texts, lengths, reverse)
