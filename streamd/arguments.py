@@ -1,6 +1,6 @@
 """A cursor over a request's words that parses them with Redis's error texts."""
 
-from streamd.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.errors import CommandError, NoSuchDatabase, NotAnInteger, OutOfRange, SyntaxError_
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -15,6 +15,16 @@ def parse_integer(word: bytes) -> int:
     number = int(word)
     if not INT64_MIN <= number <= INT64_MAX:
         raise NotAnInteger()
+    return number
+
+
+def parse_database(word: bytes, databases: int) -> int:
+    """Return the number of a database. Raises: NotAnInteger, OutOfRange, NoSuchDatabase."""
+    number = parse_integer(word)
+    if not -(2**31) <= number < 2**31:
+        raise OutOfRange()
+    if not 0 <= number < databases:
+        raise NoSuchDatabase()
     return number
 
 

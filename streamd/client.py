@@ -22,7 +22,8 @@ class Client(Watcher):
 
     out: encoded replies that the end of the turn sends.
     transaction: the requests queued since MULTI, or None outside of a transaction.
-    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off):
+    supervised: somebody monitors all commands, or clients are paused.
+    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off, supervised):
         the engine then takes the careful path.
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
     out_bytes: size of the large replies among them.
@@ -62,6 +63,7 @@ class Client(Watcher):
         "resume",
         "special",
         "subscriptions",
+        "supervised",
         "transaction",
         "transaction_broken",
         "waiter",
@@ -88,12 +90,13 @@ class Client(Watcher):
         self.no_touch = False
         self.monitoring = False
         self.reply_mode = "on"
-        self.subscriptions: set[bytes] | None = None
-        self.patterns: set[bytes] | None = None
+        self.subscriptions: dict[bytes, None] | None = None
+        self.patterns: dict[bytes, None] | None = None
         self.transaction: list[list[bytes]] | None = None
         self.transaction_broken = False
         self.watched: set[tuple[int, bytes]] = set()
         self.special = False
+        self.supervised = False
         self.waiter: Waiter | None = None
         self.backlog: deque[list[bytes]] = deque()
         self.out: list[bytes] = []
@@ -122,5 +125,5 @@ class Client(Watcher):
             or self.transaction is not None
             or self.subscription_count() > 0
             or self.reply_mode != "on"
-            or self.monitoring
+            or self.supervised
         )

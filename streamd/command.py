@@ -84,6 +84,14 @@ class Context:
         client.watched.clear()
         client.touched = False
 
+    def discard_transaction(self) -> None:
+        """End a transaction: nothing is queued and nothing watched any more."""
+        client = self.client
+        client.transaction = None
+        client.transaction_broken = False
+        self.unwatch()
+        client.update_special()
+
     def block(
         self, keys: Sequence[bytes], timeout_ms: int, attempt: Callable[[], Reply], on_timeout: Reply = None
     ) -> Reply:
@@ -111,8 +119,12 @@ class Command:
     arity: number of words with the name; negative: at least so many.
     keys: (first, last, step) positions of the keys; (0, 0, 0) for none.
     find_keys: for commands whose keys are not at fixed places.
+    access: what happens to the keys, in the words of COMMAND INFO: `RW access update`; with `;` one part for each key,
+        otherwise one for all.
+    acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
+    tips: hints for clients, separated by blanks.
     syntax: the words behind the name in the notation of Redis's documentation.
-    calls, microseconds, rejected, failed: statistics.
+    calls, nanoseconds, rejected, failed: statistics.
     """
 
     name: str
@@ -126,9 +138,12 @@ class Command:
     syntax: str
     summary: str
     find_keys: Callable[[list[bytes]], list[bytes]] | None = None
+    access: str = ""
+    acl: str | None = None
+    tips: str = ""
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
-    microseconds: int = 0
+    nanoseconds: int = 0
     rejected: int = 0
     failed: int = 0
 
@@ -152,6 +167,9 @@ def command(
     group: str = "stream",
     syntax: str = "",
     find_keys: Callable[[list[bytes]], list[bytes]] | None = None,
+    access: str = "",
+    acl: str | None = None,
+    tips: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
 
@@ -172,6 +190,9 @@ def command(
             syntax=syntax,
             summary=handler.__doc__.strip().splitlines()[0],
             find_keys=find_keys,
+            access=access,
+            acl=acl,
+            tips=tips,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:
@@ -192,7 +213,7 @@ def container(name: str, *, since: str, group: str, help_lines: Sequence[str], a
         raise CommandError(f"ERR wrong number of arguments for '{name.lower()}' command")
 
     no_subcommand.__doc__ = f"A container for {name} commands."
-    command(name, arity=arity, since=since, complexity="Depends on subcommand.", group=group)(no_subcommand)
+    command(name, arity=arity, since=since, complexity="Depends on subcommand.", group=group, acl="")(no_subcommand)
 
     title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     lines = [title, *help_lines, "HELP", "    Print this help."]

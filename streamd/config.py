@@ -18,7 +18,8 @@ class ConfigError(ValueError):
 class Option:
     """One option: its Redis name, what values it takes and who may set it when.
 
-    `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text.
+    `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
+    events (classes of keyspace events).
     """
 
     name: str
@@ -46,6 +47,8 @@ class Option:
             if not self.minimum <= number <= self.maximum:
                 raise ConfigError(f"argument must be between {self.minimum} and {self.maximum} inclusive")
             return number
+        if self.kind == "events":
+            return _parse_events(text)
         return text
 
     def format(self, value: Value) -> str:
@@ -60,6 +63,20 @@ def _parse_integer(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ConfigError("argument couldn't be parsed into an integer")
     return int(text)
+
+
+# The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
+_ALL_EVENTS: Final = "g$lshzxetd"
+_OTHER_EVENTS: Final = "KEmn"
+
+
+def _parse_events(text: str) -> str:
+    """Return the classes without repetition and in order, `A` where all that it stands for are there."""
+    wanted = set(text.replace("A", _ALL_EVENTS))
+    if not wanted <= {*_ALL_EVENTS, *_OTHER_EVENTS}:
+        raise ConfigError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+    main = "A" if wanted.issuperset(_ALL_EVENTS) else "".join(kind for kind in _ALL_EVENTS if kind in wanted)
+    return main + "".join(kind for kind in _OTHER_EVENTS if kind in wanted)
 
 
 _UNITS: Final = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3}
@@ -134,7 +151,7 @@ OPTIONS: Final[dict[str, Option]] = {
             10_000,
             flag=True,
         ),
-        Option("notify-keyspace-events", "text", "", "classes of keyspace events to publish", flag=True),
+        Option("notify-keyspace-events", "events", "", "classes of keyspace events to publish", flag=True),
         Option(
             "slowlog-log-slower-than",
             "integer",

@@ -71,3 +71,52 @@ class NoGroup(CommandError):
 class BusyGroup(CommandError):
     def __init__(self) -> None:
         super().__init__("BUSYGROUP Consumer Group name already exists")
+
+
+class NoSuchDatabase(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR DB index is out of range")
+
+
+class OutOfRange(CommandError):
+    """An integer that does not fit into 32 bits."""
+
+    def __init__(self) -> None:
+        super().__init__("ERR value is out of range, value must between -2147483648 and 2147483647")
+
+
+class InvalidExpire(CommandError):
+    """An expiry that is not in the future of the epoch, or too far away; `name` is the command, lower case."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"ERR invalid expire time in '{name}' command")
+
+
+class WrongPassword(CommandError):
+    def __init__(self) -> None:
+        super().__init__("WRONGPASS invalid username-password pair or user is disabled.")
+
+
+class SameObject(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR source and destination objects are the same")
+
+
+class WouldOverflow(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR increment or decrement would overflow")
+
+
+class StringTooLong(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+
+
+class NotAFloat(CommandError):
+    def __init__(self, what: str = "value is") -> None:
+        super().__init__(f"ERR {what} not a valid float")
+
+
+class NotFinite(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR increment would produce NaN or Infinity")

@@ -1,10 +1,12 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
 from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from streamd.clock import TurnTime
 from streamd.errors import WrongType
+from streamd.scan_order import ScanOrder
 from streamd.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -29,20 +31,35 @@ class Database:
     """One numbered database.
 
     values: key -> value, also of keys whose time has passed and which nobody has met since.
-    expires_ms: key -> Unix milliseconds, for the keys that have an expiry.
+    expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
+    deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
+    scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
     watchers: key -> the watchers to mark when it changes.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     on_ready(db, key): a key that somebody waits for may have become useful.
     on_expired(db, key): a key was removed because its time had passed.
     """
 
-    __slots__ = ("expires_ms", "index", "on_expired", "on_ready", "time", "values", "waiting", "watchers")
+    __slots__ = (
+        "deadlines",
+        "expires_ms",
+        "index",
+        "on_expired",
+        "on_ready",
+        "scan_order",
+        "time",
+        "values",
+        "waiting",
+        "watchers",
+    )
 
     def __init__(self, index: int, time: TurnTime) -> None:
         self.index = index
         self.time = time
         self.values: dict[bytes, KeyValue] = {}
         self.expires_ms: dict[bytes, int] = {}
+        self.deadlines: list[tuple[int, bytes]] = []
+        self.scan_order: ScanOrder | None = None
         self.watchers: dict[bytes, MutableSet[Watcher]] = {}
         self.waiting: dict[bytes, int] = {}
         self.on_ready: Callable[[Database, bytes], None] = _ignore
@@ -82,6 +99,8 @@ class Database:
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
+        if self.scan_order is not None and key not in self.values:
+            self._scan_order_gains(key)
         self.values[key] = value
         if key in self.waiting:
             self.on_ready(self, key)
@@ -91,6 +110,8 @@ class Database:
         value = self.values.pop(key, None)
         if value is not None:
             self.expires_ms.pop(key, None)
+            if self.scan_order is not None:
+                self.scan_order.remove(key)
             if key in self.waiting:
                 self.on_ready(self, key)
         return value
@@ -105,6 +126,43 @@ class Database:
         self.touch(key)
         self.on_expired(self, key)
 
+    def set_expiry(self, key: bytes, expires_ms: int) -> None:
+        """Let a key that is there end at a Unix time in milliseconds."""
+        self.expires_ms[key] = expires_ms
+        deadlines = self.deadlines
+        heappush(deadlines, (expires_ms, key))
+        # A moved or cleared expiry leaves its row in the heap: no more of them than rows that hold, so O(1) for each.
+        if len(deadlines) > 2 * len(self.expires_ms) + 1_000:
+            self.deadlines = [(due_ms, key) for key, due_ms in self.expires_ms.items()]
+            heapify(self.deadlines)
+
+    def clear_expiry(self, key: bytes) -> bool:
+        """Let a key live for ever; return whether it had an expiry."""
+        return self.expires_ms.pop(key, None) is not None
+
+    def expire_due(self, stop: Callable[[], bool]) -> bool:
+        """Remove the keys whose time has passed until `stop` says so; return whether there are more."""
+        now_ms, deadlines, expires_ms = self.time.ms, self.deadlines, self.expires_ms
+        while deadlines and deadlines[0][0] <= now_ms:
+            due_ms, key = heappop(deadlines)
+            if expires_ms.get(key) == due_ms:
+                self.expire(key)
+            if stop():
+                return bool(deadlines) and deadlines[0][0] <= now_ms
+        return False
+
+    def in_scan_order(self) -> ScanOrder:
+        """Return the keys in SCAN's order. The first call walks all keys, a third of a microsecond each."""
+        if self.scan_order is None or not self.scan_order.fits:
+            self.scan_order = ScanOrder(self.values.keys())
+        return self.scan_order
+
+    def _scan_order_gains(self, key: bytes) -> None:
+        assert self.scan_order is not None
+        self.scan_order.add(key)
+        if not self.scan_order.fits:
+            self.scan_order = None
+
     def clear(self) -> int:
         """Remove every key; return how many there were."""
         count = len(self.values)
@@ -113,6 +171,8 @@ class Database:
                 self.touch(key)
         values, self.values = self.values, {}
         self.expires_ms = {}
+        self.deadlines = []
+        self.scan_order = None
         for key in list(self.waiting):
             if key in values:
                 self.on_ready(self, key)
@@ -163,6 +223,8 @@ class Keyspace:
                     db.touch(key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
+        one.deadlines, two.deadlines = two.deadlines, one.deadlines
+        one.scan_order, two.scan_order = two.scan_order, one.scan_order
         for db in (one, two):
             for key in list(db.waiting):
                 if key in db.values:

@@ -1,13 +1,17 @@
 """What all clients share: keyspace, configuration, time, statistics, and the services that commands ask for."""
 
-from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from streamd.blocking import BlockedClients
+from streamd.blocking import BlockedClients, Waiter
 from streamd.clock import Clock, TurnTime
 from streamd.config import Config
 from streamd.idmp.sweeper import Sweeper
 from streamd.keyspace import Database, Keyspace
+from streamd.keyspace_events import KeyspaceEvents
+from streamd.pubsub import PubSub
+from streamd.resp.types import NO_REPLY
+from streamd.slowlog import SlowLog
 
 if TYPE_CHECKING:
     from streamd.client import Client
@@ -24,6 +28,9 @@ class Services(Protocol):
     def execute(self, context: "Context", request: list[bytes]) -> "Reply":
         """Run one request for a client and return its reply (EXEC)."""
 
+    def unblock(self, waiter: Waiter, reply: "Reply") -> None:
+        """End a client's wait with `reply`."""
+
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""
 
@@ -35,13 +42,17 @@ class Stats:
     """Counters since the start, or since CONFIG RESETSTAT."""
 
     def __init__(self) -> None:
+        self.internal_errors = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Set all counters to 0, that of internal errors alone stays: it counts bugs."""
         self.connections = 0
         self.rejected_connections = 0
         self.commands = 0
         self.expired_keys = 0
         self.keyspace_hits = 0
         self.keyspace_misses = 0
-        self.internal_errors = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
@@ -54,6 +65,9 @@ class State:
     records: effects of the running unit (a command, a transaction), for the journal; None without a journal.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
+    monitors: client ID -> client, of those that see every command.
+    slow_us: the option slowlog-log-slower-than.
+    pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
     """
 
@@ -72,8 +86,22 @@ class State:
         self.records: list[Record] | None = None
         self.dirty = 0
         self.to_flush: list[Client] = []
+        self.pubsub = PubSub(self.wants_flush)
+        self.monitors: dict[int, Client] = {}
+        self.slowlog = SlowLog()
+        self.pause_until_ms = 0
+        self.pause_writes_only = False
+        self.paused: list[Client] = []
+        self.slow_us = -1
+        self.random = Random()
+        events = KeyspaceEvents(self.pubsub)
+        self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
-        self.notify: Callable[[str, str, bytes, int], None] = _no_notify
+        self._configure_events = events.configure
+        self._events_changed()
+        config.on_change("notify-keyspace-events", self._events_changed)
+        self._slowlog_changed()
+        config.on_change("slowlog-log-slower-than", self._slowlog_changed)
         self.port = config.integer("port")
         self.run_id = ""
         self.active_expire = True
@@ -87,6 +115,33 @@ class State:
             client.flush_wanted = True
             self.to_flush.append(client)
 
+    def _events_changed(self) -> None:
+        self.notify_flags = self._configure_events(self.config.text("notify-keyspace-events"))
+
+    def _slowlog_changed(self) -> None:
+        self.slow_us = self.config.integer("slowlog-log-slower-than")
+
+    def note_slow(self, client: "Client", took_us: int, request: "list[bytes]") -> None:
+        """Put a command into the slow log."""
+        length_max = self.config.integer("slowlog-max-len")
+        self.slowlog.add(self.time.ms // 1000, took_us, request, client.address, client.name, length_max)
+
+    def end_pause(self) -> None:
+        """Let paused clients go on."""
+        self.pause_until_ms = 0
+        paused, self.paused = self.paused, []
+        for client in paused:
+            if client.waiter is not None:
+                self.services.unblock(client.waiter, NO_REPLY)
+        self.supervise()
+
+    def supervise(self) -> None:
+        """Have all clients take the careful path while somebody monitors or clients are paused."""
+        supervised = bool(self.monitors) or self.pause_until_ms > 0
+        for client in self.clients.values():
+            client.supervised = supervised
+            client.update_special()
+
     def record(self, db_index: int, *words: bytes) -> None:
         """Note one decided effect for the journal."""
         self.dirty += 1
@@ -98,7 +153,3 @@ class State:
         self.record(db.index, b"DEL", key)
         if self.notify_flags:
             self.notify("x", "expired", key, db.index)
-
-
-def _no_notify(kind: str, event: str, key: bytes, db_index: int) -> None:
-    pass

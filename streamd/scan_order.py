@@ -1,0 +1,84 @@
+"""An order of a database's keys in which SCAN can stop and go on while keys come and go."""
+
+from collections.abc import Collection
+from typing import Final
+
+from xxhash import xxh3_64_intdigest
+
+# 48 bits of the hash make the cursor: clients exist that read it into a signed 64-bit integer.
+_HASH_BITS: Final = 48
+# Keys in a bucket when it is built: a page reads and sorts one or two buckets.
+_KEYS_PER_BUCKET: Final = 16
+
+
+def _hash(key: bytes) -> int:
+    return xxh3_64_intdigest(key) >> (64 - _HASH_BITS)
+
+
+class ScanOrder:
+    """The keys of one database, ordered by their hashes.
+
+    A cursor is the hash at which the next page starts, so it does not depend on which other keys exist nor on how
+    they are stored: a key that is there from the start of an iteration to its end is met exactly once, whatever
+    else is added, removed or rearranged meanwhile. Keys with equal hashes stand on one page.
+
+    Shape: buckets[h >> shift] is the unordered list of the keys with hash h; the buckets follow one another in the
+    order of the hashes and are sorted when read.
+    """
+
+    __slots__ = ("_buckets", "_shift", "_size")
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        bits = max(0, (len(keys) // _KEYS_PER_BUCKET).bit_length())
+        self._shift = _HASH_BITS - bits
+        self._buckets: list[list[bytes]] = [[] for _ in range(1 << bits)]
+        self._size = 0
+        for key in keys:
+            self._buckets[_hash(key) >> self._shift].append(key)
+            self._size += 1
+
+    def add(self, key: bytes) -> None:
+        """Add a key that is not there."""
+        self._buckets[_hash(key) >> self._shift].append(key)
+        self._size += 1
+
+    def remove(self, key: bytes) -> None:
+        """Remove a key that is there."""
+        self._buckets[_hash(key) >> self._shift].remove(key)
+        self._size -= 1
+
+    @property
+    def fits(self) -> bool:
+        """Whether the buckets still suit the number of keys; if not, the owner drops this order and makes a new one."""
+        buckets = len(self._buckets)
+        return self._size <= 4 * _KEYS_PER_BUCKET * buckets and (buckets == 1 or self._size * 4 >= buckets)
+
+    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return the cursor of the next page, 0 when there is none, and the `count` keys from `cursor` on.
+
+        A page holds more keys only when their hashes are equal, and fewer when too many empty buckets were passed.
+        """
+        found: list[bytes] = []
+        buckets, shift = self._buckets, self._shift
+        at = cursor >> shift
+        last = min(len(buckets), at + 10 * count + 1)
+        while at < last:
+            rows = sorted((number, key) for key in buckets[at] if (number := _hash(key)) >= cursor)
+            for index, (number, key) in enumerate(rows):
+                if len(found) >= count and number != rows[index - 1][0]:
+                    return number, found
+                found.append(key)
+            at += 1
+            if len(found) >= count:
+                while at < last and not buckets[at]:
+                    at += 1
+                break
+        return (at << shift if at < len(buckets) else 0), found
+
+    def some_key(self, number: float) -> bytes:
+        """Return a key chosen by a random number from 0 up to, not including, 1; there must be keys."""
+        at = int(number * len(self._buckets))
+        while not self._buckets[at]:
+            at = (at + 1) % len(self._buckets)
+        bucket = self._buckets[at]
+        return bucket[int(number * len(self._buckets) * len(bucket)) % len(bucket)]
