@@ -1,12 +1,9 @@
-"""A server inside the test process, with a clock that the test moves, and its pytest fixtures."""
+"""A server inside the test process, with a clock that the test moves."""
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-
-import pytest
 
 from streamd.clock import Clock, ManualClock
 from streamd.config import Config, Value
@@ -108,16 +105,3 @@ class EmbeddedServer:
         self._started.set()
         self._loop.run_until_complete(self._server.stopped.wait())
         self._loop.close()
-
-
-@pytest.fixture
-def streamd_server() -> Iterator[EmbeddedServer]:
-    """An EmbeddedServer whose clock the test moves with `streamd_server.advance(seconds=...)`."""
-    with EmbeddedServer() as server:
-        yield server
-
-
-@pytest.fixture
-def streamd_client(streamd_server: EmbeddedServer) -> "redis.Redis":
-    """A redis-py client of `streamd_server`, answering str."""
-    return streamd_server.client(decode_responses=True)

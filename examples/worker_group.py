@@ -1,0 +1,111 @@
+"""A group of workers: one is killed in the middle of its work, the others take it over, each job is done once.
+
+    python examples/worker_group.py [--url redis://127.0.0.1:6379] [--jobs 2000] [--workers 3]
+
+Jobs are entries of one stream. Workers read them as one consumer group. A worker writes its result to a second stream
+under the job's entry ID as idempotent ID and only then acknowledges the job: when it dies in between, whoever claims
+the job writes the same result again, and the server keeps one.
+
+Ends with exit code 0 if every job has exactly one result, else 1. Without --url it starts a server of its own.
+"""
+
+import argparse
+import multiprocessing
+import os
+import signal
+import sys
+from contextlib import ExitStack
+
+import redis
+
+JOBS, RESULTS, GROUP = "jobs", "results", "workers"
+IDLE_MS = 500  # an entry that nobody acknowledged for so long is taken from its consumer
+
+
+def work(url: str, name: str, dies_after: int | None) -> None:
+    """Do jobs until none is left or pending; with `dies_after`, be killed after so many, one of them half done."""
+    client = redis.Redis.from_url(url, decode_responses=True)
+    done = 0
+    while True:
+        _, jobs, _ = client.xautoclaim(JOBS, GROUP, name, min_idle_time=IDLE_MS, count=50)
+        if not jobs:
+            answer = client.xreadgroup(GROUP, name, {JOBS: ">"}, count=50, block=100)
+            jobs = [job for entries in _streams(answer) for job in entries]
+        if not jobs and client.xpending(JOBS, GROUP)["pending"] == 0:
+            return
+        for job_id, fields in jobs:
+            result = {"job": job_id, "square": int(fields["n"]) ** 2, "by": name}
+            client.xadd(RESULTS, result, idmp=(JOBS, job_id))
+            done += 1
+            if done == dies_after:
+                os.kill(os.getpid(), signal.SIGKILL)  # the result is written, the job is not acknowledged
+            client.xack(JOBS, GROUP, job_id)
+
+
+def _streams(answer: object) -> list[list[tuple[str, dict[str, str]]]]:
+    """Return the entry lists of an XREADGROUP reply, whichever protocol version it came by."""
+    if isinstance(answer, dict):
+        return [entries for lists in answer.values() for entries in ([lists] if _is_entries(lists) else lists)]
+    return [entries for _, entries in answer or []]  # type: ignore[attr-defined]
+
+
+def _is_entries(lists: list[object]) -> bool:
+    return bool(lists) and isinstance(lists[0], tuple)
+
+
+def run(url: str, jobs: int, workers: int) -> int:
+    """Write jobs, let workers do them, kill one, and compare; return the exit code."""
+    client = redis.Redis.from_url(url, decode_responses=True)
+    client.delete(JOBS, RESULTS)
+    client.xgroup_create(JOBS, GROUP, id="0", mkstream=True)
+    client.xgroup_create(RESULTS, "setup", mkstream=True)
+    client.xgroup_destroy(RESULTS, "setup")
+    # The window must outlast the longest time between a first try and its repetition, and hold as many jobs.
+    client.execute_command("XCFGSET", RESULTS, "IDMP-DURATION", 3600, "IDMP-MAXSIZE", 10_000)
+    with client.pipeline(transaction=False) as pipeline:
+        for number in range(jobs):
+            pipeline.xadd(JOBS, {"n": number})
+        ids = pipeline.execute()
+
+    context = multiprocessing.get_context("spawn")
+    crowd = [
+        context.Process(target=work, args=(url, f"worker-{number}", jobs // 10 if number == 0 else None))
+        for number in range(workers)
+    ]
+    for process in crowd:
+        process.start()
+    for process in crowd:
+        process.join()
+
+    results = [fields for _, fields in client.xrange(RESULTS)]
+    by_job = [fields["job"] for fields in results]
+    lost = len(set(ids) - set(by_job))
+    twice = len(by_job) - len(set(by_job))
+    repeated = client.xinfo_stream(RESULTS)["iids-duplicates"]
+    killed = [process.name for process in crowd if process.exitcode == -signal.SIGKILL]
+    print(f"jobs {jobs}, workers {workers}, killed {len(killed)}, results {len(results)}")
+    for number in range(workers):
+        print(f"  worker-{number} wrote {sum(fields['by'] == f'worker-{number}' for fields in results)}")
+    print(f"results written again and suppressed {repeated}, lost {lost}, duplicated {twice}")
+    return 0 if lost == twice == 0 and len(killed) == 1 and repeated >= 1 else 1
+
+
+def main() -> int:
+    """Run the example; return the exit code."""
+    parser = argparse.ArgumentParser(description="a consumer group that survives the death of a worker")
+    parser.add_argument("--url", help="a running server; by default one is started inside this process")
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--workers", type=int, default=3)
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        url = arguments.url
+        if url is None:
+            from streamd.clock import Clock
+            from streamd.testing import EmbeddedServer
+
+            url = stack.enter_context(EmbeddedServer(clock=Clock())).url
+        return run(url, arguments.jobs, arguments.workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
