@@ -1,0 +1,97 @@
+"""The log deletes and trims by nodes exactly as redis-server does."""
+
+import random
+import shutil
+import socket
+import subprocess
+
+import pytest
+import redis
+
+from streamd.stream.entry_id import ID_MAX, format_id, parse_id
+from streamd.stream.log import Log
+
+pytestmark = [
+    pytest.mark.redis,
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save".split()
+    process = subprocess.Popen(
+        [*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    client = redis.Redis(port=port, protocol=2)
+    for command in ("XRANGE", "XREVRANGE"):
+        client.response_callbacks.pop(command)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"Ready to accept connections" in line:
+                break
+        yield client
+    finally:
+        client.close()
+        process.kill()
+        process.communicate()
+
+
+def trim_words(strategy, threshold, approximate, limit):
+    words = [strategy, "~" if approximate else "=", threshold]
+    return words + ["LIMIT", limit] if limit is not None else words
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_histories_end_as_those_of_redis(server, seed):
+    choose = random.Random(seed)
+    server.delete("s")
+    log = Log()
+    ids = []
+    last = 0
+    for step in range(400):
+        if step % 50 == 0:
+            node_max = choose.choice([1, 2, 3, 4, 7, 100, 0])
+            server.config_set("stream-node-max-entries", node_max)
+            log.node_max_entries = node_max
+        kind = choose.random()
+        if kind < 0.6:
+            last += choose.choice([1, 2, 1 << 64, 7 << 64])
+            fields = [b"f", b"v%d" % step] * choose.choice([1, 1, 1, 2])
+            server.execute_command("XADD", "s", format_id(last), *fields)
+            log.append(last, fields)
+            ids.append(last)
+        elif kind < 0.8 and ids:
+            deleted = choose.choice([log.first_id, log.last_id, *choose.choices(ids, k=2), ids[-1]]) or ids[-1]
+            assert log.delete(deleted) == server.xdel("s", format_id(deleted))
+        else:
+            approximate = choose.random() < 0.7
+            limit = choose.choice([None, 0, 1, 3, 5, 10, 50]) if approximate else None
+            # Redis's own limit when none is said.
+            examined = (100 * log.node_max_entries or 10_000) if approximate and limit is None else limit or 0
+            if choose.random() < 0.5:
+                maxlen = max(len(log) - choose.choice([0, 1, 2, 3, 5, 8, 20]), 0)
+                reply = server.execute_command("XTRIM", "s", *trim_words("MAXLEN", maxlen, approximate, limit))
+                assert log.trim_to_length(maxlen, approximate, examined) == reply
+            else:
+                min_id = (log.first_id or 0) + choose.choice([0, 1, 2, 1 << 64, 9 << 64, 30 << 64])
+                if choose.random() < 0.3:
+                    min_id = (log.last_id or 0) + choose.choice([0, 1])
+                reply = server.execute_command(
+                    "XTRIM", "s", *trim_words("MINID", format_id(min_id), approximate, limit)
+                )
+                assert log.trim_before(min_id, approximate, examined) == reply
+        assert len(log) == server.xlen("s")
+        if step % 10 == 0:
+            start, end = sorted(choose.choices([0, ID_MAX, *ids], k=2))
+            count = choose.choice([None, 1, 3])
+            for command, ends, reverse in (("XRANGE", (start, end), False), ("XREVRANGE", (end, start), True)):
+                words = [] if count is None else ["COUNT", count]
+                reply = server.execute_command(command, "s", *map(format_id, ends), *words)
+                expected = [(parse_id(entry_id), fields) for entry_id, fields in reply]
+                assert list(log.iterate(start, end, reverse))[:count] == expected
+                assert log.ids(start, end, count, reverse) == [entry_id for entry_id, _ in expected]
