@@ -61,6 +61,15 @@ class UnknownSubcommand(CommandError):
         super().__init__(f"ERR unknown subcommand '{word[:128]}'. Try {container.upper()} HELP.")
 
 
+class SubcommandSyntaxError(CommandError):
+    """Words of a subcommand that do not fit together; `args` is the request, echoed as the client sent it."""
+
+    def __init__(self, args: list[bytes]) -> None:
+        word = args[1][:128].decode("utf-8", "surrogateescape")
+        container = args[0].upper().decode("utf-8", "surrogateescape")
+        super().__init__(f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container} HELP.")
+
+
 class NoGroup(CommandError):
     """A consumer group that is not there; `text` is the command's own wording."""
 
@@ -120,3 +129,13 @@ class NotAFloat(CommandError):
 class NotFinite(CommandError):
     def __init__(self) -> None:
         super().__init__("ERR increment would produce NaN or Infinity")
+
+
+class SubcommandSyntax(CommandError):
+    """A subcommand with too many words; `request` is what the client sent."""
+
+    def __init__(self, request: list[bytes]) -> None:
+        container, word = (one[:128].decode("utf-8", "surrogateescape") for one in request[:2])
+        super().__init__(
+            f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container.upper()} HELP."
+        )

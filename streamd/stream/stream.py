@@ -31,6 +31,43 @@ class Stream:
     def __len__(self) -> int:
         return len(self.log)
 
+    def delete(self, entry_id: int) -> bool:
+        """Delete an entry; return whether it was there."""
+        if not self.log.delete(entry_id):
+            return False
+        if entry_id > self.max_deleted_id:
+            self.max_deleted_id = entry_id
+        return True
+
+    def has_tombstone_behind(self, entry_id: int) -> bool:
+        """Return whether an entry from `entry_id` on may have been deleted out of the middle of what is there."""
+        first_id = self.log.first_id
+        if first_id is None or not self.max_deleted_id or self.max_deleted_id < first_id:
+            return False
+        return entry_id <= self.max_deleted_id
+
+    def entries_up_to(self, entry_id: int) -> int | None:
+        """Return how many entries were ever added up to `entry_id`; None when that cannot be known.
+
+        Source: the estimate behind `entries-read` and `lag` of Redis 7.
+        """
+        if not self.entries_added:
+            return 0
+        first_id = self.log.first_id
+        if first_id is None and entry_id <= self.last_id:
+            return self.entries_added
+        if entry_id and entry_id < self.max_deleted_id:
+            return None
+        if entry_id >= self.last_id:
+            return self.entries_added if entry_id == self.last_id else None
+        assert first_id is not None
+        if not self.max_deleted_id or self.max_deleted_id < first_id:
+            if entry_id < first_id:
+                return self.entries_added - len(self)
+            if entry_id == first_id:
+                return self.entries_added - len(self) + 1
+        return None
+
     def copy(self) -> "Stream":
         """Return an independent copy, windows, counters and groups included."""
         other = Stream.__new__(Stream)

@@ -1,0 +1,117 @@
+"""XINFO: what a stream, its consumer groups and their consumers look like."""
+
+from streamd.arguments import parse_integer
+from streamd.command import Context, command, container
+from streamd.errors import NoSuchKey, SubcommandSyntaxError
+from streamd.resp.types import Raw, Reply
+from streamd.stream.entry_id import ID_MAX, format_id
+from streamd.stream.group import Group
+from streamd.stream.stream import Stream
+
+# Without COUNT, FULL shows so many entries, pending ones included.
+FULL_COUNT_DEFAULT = 10
+
+container(
+    "XINFO",
+    since="5.0.0",
+    group="stream",
+    help_lines=[
+        "CONSUMERS <key> <groupname>",
+        "    Show consumers of <groupname>.",
+        "GROUPS <key>",
+        "    Show the stream consumer groups.",
+        "STREAM <key> [FULL [COUNT <count>]",
+        "    Show information about the stream.",
+    ],
+)
+
+
+@command(
+    "XINFO STREAM",
+    arity=-3,
+    flags="readonly",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(1); O(N) with FULL, N being the number of entries shown.",
+    syntax="key [FULL [COUNT count]]",
+    access="RO access",
+)
+def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
+    """Return the properties of a stream.
+
+    Both names of the number of producers are there, `pids-tracked` and `producers-tracked`.
+
+    Reply: map.
+    Raises: NoSuchKey; WrongType; SubcommandSyntaxError, NotAnInteger.
+    Source: https://redis.io/docs/latest/commands/xinfo-stream/
+    """
+    stream = _stream(context, args[2])
+    if len(args) == 3:
+        return _summary(stream)
+    count = FULL_COUNT_DEFAULT
+    if args[3].upper() != b"FULL" or len(args) not in (4, 6):
+        raise SubcommandSyntaxError(args)
+    if len(args) == 6:
+        if args[4].upper() != b"COUNT":
+            raise SubcommandSyntaxError(args)
+        count = parse_integer(args[5])
+        if count < 0:
+            count = FULL_COUNT_DEFAULT
+    entries, data = stream.log.encode_range(0, ID_MAX, count or None)
+    return {
+        **_properties(stream),
+        b"entries": Raw(b"*%d\r\n%b" % (entries, data)),
+        b"groups": [_full_group(stream, name, group, count) for name, group in (stream.groups or {}).items()],
+    }
+
+
+def _stream(context: Context, key: bytes) -> Stream:
+    stream = context.stream(key)
+    if stream is None:
+        raise NoSuchKey()
+    return stream
+
+
+def _properties(stream: Stream) -> dict[bytes, Reply]:
+    log, idmp = stream.log, stream.idmp
+    return {
+        b"length": len(log),
+        # Redis counts the nodes of the tree that holds its segments; ours are in a list.
+        b"radix-tree-keys": log.segments,
+        b"radix-tree-nodes": log.segments + 1,
+        b"last-generated-id": format_id(stream.last_id),
+        b"max-deleted-entry-id": format_id(stream.max_deleted_id),
+        b"entries-added": stream.entries_added,
+        b"recorded-first-entry-id": format_id(log.first_id or 0),
+        b"idmp-duration": idmp.duration_s,
+        b"idmp-maxsize": idmp.maxsize,
+        b"pids-tracked": idmp.pids_tracked,
+        b"iids-tracked": idmp.iids_tracked,
+        b"iids-added": idmp.iids_added,
+        b"iids-duplicates": idmp.iids_duplicates,
+        b"producers-tracked": idmp.pids_tracked,
+    }
+
+
+def _summary(stream: Stream) -> Reply:
+    _, first = stream.log.encode_range(0, ID_MAX, 1)
+    _, last = stream.log.encode_range(0, ID_MAX, 1, reverse=True)
+    return {
+        **_properties(stream),
+        b"groups": len(stream.groups or ()),
+        b"first-entry": Raw(first) if first else None,
+        b"last-entry": Raw(last) if last else None,
+    }
+
+
+def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
+    return {
+        b"name": name,
+        b"last-delivered-id": format_id(group.last_id),
+        b"entries-read": group.entries_read,
+        b"lag": group.lag(stream),
+        b"pel-count": 0,
+        b"nacked-count": 0,
+        b"pending": [],
+        b"consumers": [],
+    }

@@ -1,0 +1,60 @@
+"""XRANGE and XREVRANGE: the entries between two IDs."""
+
+from streamd.command import Context, command
+from streamd.resp.types import NULL_ARRAY, Raw, Reply
+from streamd.stream.entry_id import parse_range_end, parse_range_start
+from streamd.stream_arguments import parse_count_option
+
+_COMPLEXITY = "O(N) with N being the number of entries returned, and O(log(S)) for finding the first of S segments."
+
+
+@command(
+    "XRANGE",
+    arity=-4,
+    flags="readonly",
+    keys=(1, 1, 1),
+    since="5.0.0",
+    complexity=_COMPLEXITY,
+    syntax="key start end [COUNT count]",
+    access="RO access",
+)
+def xrange(context: Context, args: list[bytes]) -> Reply:
+    """Return the entries of a stream from one ID to another, oldest first.
+
+    Reply: array of entries; empty when the key does not exist, null when COUNT is 0 or less.
+    Raises: InvalidStreamId, InvalidRangeStart, InvalidRangeEnd; WrongType.
+    Source: https://redis.io/docs/latest/commands/xrange/
+    """
+    return _read(context, args, args[2], args[3], reverse=False)
+
+
+@command(
+    "XREVRANGE",
+    arity=-4,
+    flags="readonly",
+    keys=(1, 1, 1),
+    since="5.0.0",
+    complexity=_COMPLEXITY,
+    syntax="key end start [COUNT count]",
+    access="RO access",
+)
+def xrevrange(context: Context, args: list[bytes]) -> Reply:
+    """Return the entries of a stream from one ID back to another, youngest first.
+
+    Reply and errors: as XRANGE.
+    Source: https://redis.io/docs/latest/commands/xrevrange/
+    """
+    return _read(context, args, args[3], args[2], reverse=True)
+
+
+def _read(context: Context, args: list[bytes], start_text: bytes, end_text: bytes, reverse: bool) -> Reply:
+    start = parse_range_start(start_text)
+    end = parse_range_end(end_text)
+    count = parse_count_option(args, 4) if len(args) > 4 else None
+    stream = context.stream(args[1])
+    if stream is None:
+        return []
+    if count == 0:
+        return NULL_ARRAY
+    entries, data = stream.log.encode_range(start, end, count, reverse)
+    return Raw(b"*%d\r\n%b" % (entries, data))

@@ -1,0 +1,96 @@
+"""XREAD: new entries of several streams, waiting for them if asked to."""
+
+from streamd.blocking import BLOCKED
+from streamd.command import Context, command
+from streamd.errors import CommandError
+from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
+from streamd.stream.entry_id import ID_MAX, parse_id
+from streamd.stream.reading import ReadBudget
+from streamd.stream.stream import Stream
+from streamd.stream_arguments import ReadOptions, parse_read_options, stream_keys
+
+
+@command(
+    "XREAD",
+    arity=-4,
+    flags="readonly blocking movablekeys",
+    since="5.0.0",
+    complexity="O(N) with N being the number of entries returned.",
+    syntax="[COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+    find_keys=stream_keys,
+    access="RO access",
+)
+def xread(context: Context, args: list[bytes]) -> Reply:
+    """Return the entries of several streams that come after an ID of each.
+
+    `$` stands for a stream's last ID as it is now, `+` for the ID before its last entry.
+
+    Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
+    Raises: CommandError; WrongType.
+    Source: https://redis.io/docs/latest/commands/xread/
+    """
+    options = parse_read_options(args, grouped=False)
+    after = [_resolve(context.stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]
+    reply = _read(context, options, after)
+    if reply is not None:
+        return reply
+    if options.block_ms is None:
+        return NULL_ARRAY
+    attempt = _Attempt(context, options, after)
+    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+
+
+class _Attempt:
+    """Reads again for a client that waits."""
+
+    __slots__ = ("after", "context", "options")
+
+    def __init__(self, context: Context, options: ReadOptions, after: list[int | None]) -> None:
+        self.context = context
+        self.options = options
+        self.after = after
+
+    def __call__(self) -> Reply:
+        values = [self.context.value(key) for key in self.options.keys]
+        if not any(type(value) is Stream for value in values):
+            return BLOCKED
+        reply = _read(self.context, self.options, self.after)
+        return BLOCKED if reply is None else reply
+
+
+def _resolve(stream: Stream | None, word: bytes) -> int | None:
+    """Return the ID to read behind; None for `+`, whose meaning changes while a client waits."""
+    if word == b"$":
+        return 0 if stream is None else stream.last_id
+    if word == b"+":
+        return None
+    if word == b">":
+        raise CommandError(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+        )
+    return parse_id(word)
+
+
+def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Reply:
+    """Return what there is, or None."""
+    budget: ReadBudget | None = None
+    found: list[tuple[Reply, Reply]] = []
+    for key, after_id in zip(options.keys, after, strict=True):
+        stream = context.stream(key)
+        last_id = None if stream is None else stream.log.last_id
+        if stream is None or last_id is None:
+            continue
+        start = last_id if after_id is None else after_id + 1
+        if start > last_id:
+            continue
+        if budget is None:
+            budget = ReadBudget(options.count, options.count_max, options.bytes_max)
+        elif budget.exhausted:
+            break
+        count = budget.count(stream.log, start)
+        if count == 0:
+            break
+        entries, data = stream.log.encode_range(start, ID_MAX, count)
+        budget.spend(entries)
+        found.append((key, Raw(b"*%d\r\n%b" % (entries, data))))
+    return Pairs(found) if found else None
