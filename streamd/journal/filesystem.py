@@ -1,0 +1,149 @@
+"""The file operations that the journal is made of, behind an object that tests replace."""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+# Only what was written must be durable, not the file's times; where fdatasync is missing (macOS), fsync does it.
+_sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+
+READ_BYTES: Final = 1024 * 1024
+
+
+class LockedError(OSError):
+    """Another server has the directory."""
+
+
+class File:
+    """An open file; whoever writes says where."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write_at(self, offset: int, data: bytes) -> int:
+        """Write `data` or its beginning; return how many bytes. Raises: OSError."""
+        return os.pwrite(self._descriptor, data, offset)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to `length` bytes; empty at the end of the file. Raises: OSError."""
+        return os.pread(self._descriptor, length, offset)
+
+    def size(self) -> int:
+        """Return the length in bytes. Raises: OSError."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, length: int) -> None:
+        """Cut the file. Raises: OSError."""
+        os.ftruncate(self._descriptor, length)
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk. Raises: OSError."""
+        _sync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file. Raises: OSError."""
+        os.close(self._descriptor)
+
+
+class FileSystem:
+    """The operating system's files. Every method raises OSError."""
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Open a file for reading and writing; with `create` a new, empty one in place of any that is there."""
+        flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        return File(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or directory of that name."""
+        return os.path.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """Return the names in a directory."""
+        return os.listdir(directory)
+
+    def make_directory(self, directory: str) -> None:
+        """Create a directory, and those above it, unless it is there."""
+        os.makedirs(directory, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file a new name, in place of what has that name."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def sync_directory(self, directory: str) -> None:
+        """Return when the names in a directory are on the disk."""
+        if os.name == "nt":
+            return  # directories cannot be opened there; NTFS journals names by itself
+        descriptor = os.open(directory, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take the lock that the file `path` stands for; return what releases it. Raises: LockedError.
+
+        The lock ends with the process, however that ends; the file stays, and means nothing by itself.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            os.close(descriptor)
+            raise LockedError(error.errno, "in use by another server", path)
+        return lambda: os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        windows: Any = msvcrt
+        windows.locking(descriptor, windows.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def write_all(file: File, offset: int, data: bytes) -> None:
+    """Write all of `data`: what was written short is continued, what a signal interrupted is repeated. Raises:
+    OSError.
+    """
+    view = memoryview(data)
+    while view:
+        try:
+            written = file.write_at(offset, bytes(view) if len(view) < len(data) else data)
+        except InterruptedError:
+            continue
+        view = view[written:]
+        offset += written
+
+
+def read_exactly(file: File, offset: int, length: int) -> bytes:
+    """Return `length` bytes, or what there is of them. Raises: OSError."""
+    parts: list[bytes] = []
+    while length > 0:
+        try:
+            part = file.read_at(offset, length)
+        except InterruptedError:
+            continue
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def repeat(operation: Callable[[], None]) -> None:
+    """Do `operation` until no signal interrupts it. Raises: OSError."""
+    while True:
+        try:
+            operation()
+            return
+        except InterruptedError:
+            continue

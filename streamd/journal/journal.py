@@ -1,0 +1,252 @@
+"""The journal of one server: its directory, from the lock through loading to appending and rewriting."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from streamd.journal import manifest as manifests
+from streamd.journal.filesystem import FileSystem, LockedError, repeat
+from streamd.journal.loader import Loader
+from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
+from streamd.journal.record import Record
+from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
+from streamd.journal.rewrite import Rewrite
+from streamd.journal.writer import Writer
+
+LOCK_NAME: Final = "streamd.lock"
+
+
+class Journal:
+    """The append-only files of one directory.
+
+    open() -> load() to its end -> start() -> append_unit() and write() for ever, syncs and rewrites in between ->
+    close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
+
+    rewrite: the one that is running. base_bytes: the size of the base and of what was there when it became one, which
+    automatic rewriting compares with. writes: how many `write` calls have written units; synced_writes: how many of
+    these are on the disk.
+    """
+
+    def __init__(
+        self, files: FileSystem, directory: str, dirname: str = "appendonlydir", filename: str = "appendonly.aof"
+    ) -> None:
+        self.files = files
+        self.data_directory = directory
+        self.directory = f"{directory}/{dirname}"
+        self.filename = filename
+        self.loading = Loading()
+        self.manifest = Manifest()
+        self.writer: Writer | None = None
+        self.rewrite: Rewrite | None = None
+        self.base_bytes = 0
+        self.writes = 0
+        self.synced_writes = 0
+        self._release: Callable[[], None] | None = None
+        self._older_bytes = 0
+
+    # -- start ----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the lock and read the manifest. Raises: LockedError, DamagedError, OSError."""
+        self.files.make_directory(self.data_directory)
+        self._release = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
+        self.files.make_directory(self.directory)
+        self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
+
+    def load(self, loader: Loader) -> Iterator[None]:
+        """Apply what the files say; goes on to the next slice of work each time it is asked. Raises: DamagedError,
+        OSError.
+        """
+        self.loading = Loading()
+        for piece in read_parts(self.files, self.directory, self.manifest, self.loading, loader.begin_file):
+            yield from loader.take(piece)
+        loader.end()
+
+    def start(self) -> Cut | None:
+        """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
+        cut = self.loading.cut
+        manifest = self.manifest
+        if not manifest.increments:
+            seq = manifest.next_seq()
+            part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
+            file = create_part(self.files, self.directory, part.name)
+            try:
+                repeat(file.sync)
+                repeat(lambda: self.files.sync_directory(self.directory))
+                manifest = Manifest(manifest.base, [part])
+                manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
+                manifests.rename_temporary(self.files, self.directory, self._manifest_name)
+                repeat(lambda: self.files.sync_directory(self.directory))
+                repeat(lambda: self.files.sync_directory(self.data_directory))
+            except BaseException:
+                file.close()
+                raise
+            self.manifest = manifest
+            begun = True
+        else:
+            if cut is not None:
+                apply_cut(self.files, cut)
+            file = self.files.open(self._path(manifest.increments[-1]))
+            begun = self.loading.last_is_ours
+            repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
+        size = file.size()
+        self.writer = Writer(file, size, size, begun)
+        self.base_bytes = self.loading.sizes.get(manifest.base.name, 0) if manifest.base else 0
+        self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
+        if self.base_bytes == 0:
+            self.base_bytes = self._older_bytes + size
+        self._remove_leftovers()
+        return cut
+
+    def close(self) -> None:
+        """Close the files and give the lock back; what was not written is lost. Raises: nothing."""
+        if self.writer is not None:
+            try:
+                self.writer.close()
+            except OSError:
+                pass
+            self.writer = None
+        if self.rewrite is not None:
+            self.abandon_rewrite()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _path(self, part: Part) -> str:
+        return f"{self.directory}/{part.name}"
+
+    def _remove_leftovers(self) -> None:
+        """Remove what rewrites left that a crash ended: files with names of ours that no manifest names."""
+        named = {part.name for part in self.manifest.parts()} | {self._manifest_name}
+        for name in self.files.list(self.directory):
+            ours = name.startswith(f"{self.filename}.") and name.endswith((".base.aof", ".incr.aof"))
+            if name not in named and (ours or name == f"temp-{self.filename}.manifest"):
+                try:
+                    self.files.unlink(f"{self.directory}/{name}")
+                except OSError:
+                    pass  # it is in nobody's way, and the next start tries again
+
+    # -- appending ------------------------------------------------------------------------------------------------
+
+    def append_unit(self, records: Sequence[Record]) -> None:
+        """Take the effects of one command or one transaction, which stand or fall together; `write` writes them."""
+        assert self.writer is not None
+        self.writer.append_unit(records)
+        if self.rewrite is not None:
+            self.rewrite.observe(records)
+
+    def write(self) -> bool:
+        """Write the units of this turn with one operation; return whether there were any. Raises: OSError."""
+        assert self.writer is not None
+        wrote = self.writer.write()
+        self.writes += wrote
+        if self.rewrite is not None and self.rewrite.is_switching:
+            self.rewrite.write_increment()
+        return wrote
+
+    def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return `(job, done)`: the job syncs and may run in a thread, done is called here once the job has
+        succeeded.
+        """
+        assert self.writer is not None
+        job, synced = self.writer.start_sync()
+        writes = self.writes
+
+        def done() -> None:
+            synced()
+            self.synced_writes = max(self.synced_writes, writes)
+
+        return job, done
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return self._older_bytes + (self.writer.size if self.writer else 0)
+
+    # -- rewriting ------------------------------------------------------------------------------------------------
+
+    def begin_rewrite(self, rewrite: Callable[[FileSystem, str, Part, Part], Rewrite]) -> Rewrite:
+        """Begin a rewrite; `rewrite` makes it, given the file system, the directory, its base and its increment.
+
+        Raises: OSError.
+        """
+        assert self.rewrite is None
+        seq = self.manifest.next_seq()
+        base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
+        increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
+        self.rewrite = rewrite(self.files, self.directory, base, increment)
+        return self.rewrite
+
+    def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
+        """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.
+
+        Until it has ended units are written to both increments. Raises (the job): OSError; then the old manifest is in
+        place and the rewrite can be abandoned, unless `rewrite.is_named`: then the job has to be repeated. Done is
+        called here once the job has succeeded; it returns the job that removes the old files. Raises (this call):
+        OSError.
+        """
+        rewrite = self.rewrite
+        assert rewrite is not None
+        rewrite.is_switching = True
+        rewrite.write_increment()
+        sync, synced = rewrite.writer.start_sync()
+        writes = self.writes
+        manifest = Manifest(rewrite.base, [rewrite.increment])
+
+        def job() -> None:
+            sync()
+            repeat(lambda: self.files.sync_directory(self.directory))
+            manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
+            manifests.rename_temporary(self.files, self.directory, self._manifest_name)
+            rewrite.is_named = True  # which manifest a power loss leaves is open until the directory is synced
+            repeat(lambda: self.files.sync_directory(self.directory))
+
+        def done() -> Callable[[], None]:
+            synced()
+            self.synced_writes = max(self.synced_writes, writes)
+            return self._finish_rewrite()
+
+        return job, done
+
+    @property
+    def _manifest_name(self) -> str:
+        return f"{self.filename}.manifest"
+
+    def _finish_rewrite(self) -> Callable[[], None]:
+        rewrite, old = self.rewrite, self.writer
+        assert rewrite is not None
+        assert old is not None
+        obsolete = self.manifest.parts()
+        self.manifest = Manifest(rewrite.base, [rewrite.increment])
+        self.writer = rewrite.writer
+        self.rewrite = None
+        self._older_bytes = self.base_bytes = rewrite.base_bytes
+        rewrite.close_base()
+
+        def job() -> None:
+            try:
+                old.close()
+            except OSError:
+                pass
+            for part in obsolete:
+                try:
+                    self.files.unlink(self._path(part))
+                except OSError:
+                    pass  # the next start removes it
+
+        return job
+
+    def abandon_rewrite(self) -> None:
+        """Forget a rewrite that failed, and remove its files."""
+        rewrite, self.rewrite = self.rewrite, None
+        assert rewrite is not None
+        rewrite.abandon()
+
+
+def lock_directory(files: FileSystem, directory: str) -> Callable[[], None]:
+    """Take a data directory's lock, for work on a journal that no server may have open. Raises: LockedError,
+    OSError.
+    """
+    return files.lock(f"{directory}/{LOCK_NAME}")
+
+
+__all__ = ["Journal", "LockedError", "lock_directory"]

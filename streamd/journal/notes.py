@@ -1,0 +1,77 @@
+"""Notes: what the journal says about a state that no Redis command can say.
+
+| note | words behind the database number |
+|---|---|
+| DEFAULTS | seconds, iids: the settings of streams created from here on |
+| XIDMPSETTINGS | key, seconds, iids: the settings of this stream; its window is left as it is |
+| XIDMPCLEAR | key: all iids are forgotten (XIDMP CFGSET with the settings that were there) |
+| XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
+| XIDMPDUPLICATE | key, count: how many duplicates there were |
+| XIDMPCOUNTERS | key, iids added, iids that were duplicates |
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from streamd.errors import CommandError
+from streamd.keyspace import Keyspace
+from streamd.stream.entry_id import parse_id
+from streamd.stream.stream import Stream
+
+DEFAULTS: Final = b"DEFAULTS"
+
+
+class Defaults(Protocol):
+    """Who creates streams while a journal is loaded."""
+
+    def set_defaults(self, duration_s: int, maxsize: int) -> None:
+        """Take these as the settings of streams that are created from here on."""
+
+
+def apply_note(keyspace: Keyspace, defaults: Defaults, words: list[bytes]) -> str | None:
+    """Apply a note, `[# and name, database, ...]`; return what is wrong with it, or None."""
+    try:
+        name, db = words[0], keyspace[int(words[1])]
+        if name == b"#" + DEFAULTS:
+            duration_s, maxsize = map(int, words[2:])
+            defaults.set_defaults(duration_s, maxsize)
+            return None
+        apply = _APPLY.get(name)
+        if apply is None:
+            return "this version does not know such a note"
+        value = db.values.get(words[2])
+        if type(value) is not Stream:
+            return "there is no stream at its key"
+        return apply(value, words[3:])
+    except (ValueError, IndexError, CommandError):
+        return "its words make no sense"
+
+
+def _settings(stream: Stream, words: list[bytes]) -> None:
+    stream.idmp.duration_s, stream.idmp.maxsize = map(int, words)
+
+
+def _clear_window(stream: Stream, words: list[bytes]) -> None:
+    stream.idmp.clear()
+
+
+def _iid(stream: Stream, words: list[bytes]) -> None:
+    pid, iid, entry_id = words
+    stream.idmp.record(pid, iid, parse_id(entry_id))
+
+
+def _duplicates(stream: Stream, words: list[bytes]) -> None:
+    stream.idmp.iids_duplicates = int(words[0])
+
+
+def _counters(stream: Stream, words: list[bytes]) -> None:
+    stream.idmp.iids_added, stream.idmp.iids_duplicates = map(int, words)
+
+
+_APPLY: Final[dict[bytes, Callable[[Stream, list[bytes]], str | None]]] = {
+    b"#XIDMPSETTINGS": _settings,
+    b"#XIDMPCLEAR": _clear_window,
+    b"#XIDMPIID": _iid,
+    b"#XIDMPDUPLICATE": _duplicates,
+    b"#XIDMPCOUNTERS": _counters,
+}

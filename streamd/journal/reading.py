@@ -1,0 +1,350 @@
+"""Reading one file of the journal: its verified pieces in order, up to its end or to where it stops making sense."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from xxhash import xxh32_hexdigest
+
+from streamd.journal.filesystem import READ_BYTES, File, read_exactly
+from streamd.journal.record import CUT_LINE, FIRST_LINE, decode_note, run_hash
+
+LINE_BYTES_MAX: Final = 1024
+
+_RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ((?:[0-9a-f]{8})+))?")
+_MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
+_LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
+_TEXT: Final = re.compile(rb"[\x20-\x7e\t\r]*")
+_LIKE_A_HEADER: Final = re.compile(rb"[0-9a-f]{15}|streamd")
+
+
+class Incomplete(Exception):
+    """The bytes end inside a command."""
+
+
+class Malformed(Exception):
+    """The bytes are no command; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Where a file stops making sense.
+
+    offset: of what cannot be read. cut: everything before it is whole. torn: the file ends there, inside something.
+    in_run: `cut` lies inside a run, so that a CUT_LINE must stand there before anything else does.
+    """
+
+    offset: int
+    cut: int
+    torn: bool
+    in_run: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """Verified RESP without notes, as it stands in the file."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Commands and notes; a note's first word begins with `#`, its second is its database."""
+
+    commands: list[list[bytes]]
+
+
+class FileReader:
+    """Reads a file; `pieces()` ends at the end of the file or at `trouble`.
+
+    offset: everything before it was read. ours: what stands there was written by streamd, and so every record of it
+    lies in a run. ended: the line that ends a base was met.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.size = file.size()
+        self.offset = 0
+        self.ours = False
+        self.ended = False
+        self.trouble: Trouble | None = None
+        self._window = b""
+        self._window_at = 0
+
+    def pieces(self) -> Iterator[Bare | Parsed]:
+        """Yield what the file says, in order."""
+        while self.trouble is None and self.offset < self.size:
+            head = self._peek(LINE_BYTES_MAX)
+            first = head[:1]
+            if self.ended:
+                self._stop("something stands behind the end of the base")
+            elif first == b"#":
+                yield from self._line(head)
+            elif first == b"*":
+                yield from self._foreign_commands()
+            elif self.offset == 0 and head.startswith(b"REDIS"):
+                self._stop(
+                    "it is an RDB file: let redis-server rewrite it with aof-use-rdb-preamble no and BGREWRITEAOF"
+                )
+            else:
+                self._stop(f"no record begins with {head[:1]!r}")
+
+    # -- lines ----------------------------------------------------------------------------------------------------
+
+    def _line(self, head: bytes) -> Iterator[Bare | Parsed]:
+        end = head.find(b"\n")
+        if end < 0:
+            if len(head) < LINE_BYTES_MAX:
+                self._stop("a line is incomplete", torn=True)
+            else:
+                self._stop("a line is too long")
+            return
+        line = head[:end]
+        if not line.startswith(b"#streamd "):
+            self._comment(line)
+        elif head[: end + 1] == FIRST_LINE:
+            self.ours = True
+            self.offset += end + 1
+        elif not self.ours:
+            self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
+        elif found := _RUN.fullmatch(line):
+            yield from self._run(found, end + 1)
+        elif (mark := _MARK.fullmatch(line)) and run_hash(mark[1], int(mark[2])) == mark[3]:
+            if mark[1] == b"end":
+                if int(mark[2]) != self.offset:
+                    self._stop(f"the end of the base should be at {int(mark[2])}")
+                    return
+                self.ended = True
+            self.offset += end + 1
+        else:
+            self._stop("a line of streamd's is damaged")
+
+    def _comment(self, line: bytes) -> None:
+        """Skip a line that others wrote, unless it looks like a header of ours that was damaged."""
+        if _TEXT.fullmatch(line) is None or (self.ours and _LIKE_A_HEADER.search(line)):
+            self._stop("a line is damaged")
+        else:
+            self.offset += len(line) + 1
+
+    # -- runs -----------------------------------------------------------------------------------------------------
+
+    def _run(self, header: re.Match[bytes], header_bytes: int) -> Iterator[Bare | Parsed]:
+        start = self.offset + header_bytes
+        length = int(header[2])
+        body = self._take(start, length)
+        notes = header[1] == b"mix"
+        if len(body) == length and run_hash(body, int(header[4])) == header[3]:
+            piece = parse_body(body) if notes else Bare(body)
+            if isinstance(piece, str):
+                self._stop(piece)
+                return
+            yield piece
+            self.offset = start + length
+            return
+        whole, commands = _whole_units(body, header[5] or b"")
+        if commands:
+            yield Parsed(commands)
+        if whole and self._take(start + whole, len(CUT_LINE)) == CUT_LINE:
+            self.offset = start + whole + len(CUT_LINE)
+            return
+        torn = len(body) < length
+        detail = "a run of records is incomplete" if torn else "a run of records does not match its checksum"
+        self.trouble = Trouble(start + whole, start + whole if whole else self.offset, torn, whole > 0, detail)
+
+    # -- what redis-server wrote ----------------------------------------------------------------------------------
+
+    def _foreign_commands(self) -> Iterator[Parsed]:
+        """Yield commands that stand in no run, some at a time, up to the next line; MULTI ... EXEC stay together."""
+        want = READ_BYTES
+        while True:
+            data = self._take(self.offset, want)
+            at_end = self.offset + len(data) >= self.size
+            commands, used, problem = _parse_foreign(data)
+            if commands:
+                yield Parsed(commands)
+                self.offset += used
+            if isinstance(problem, Malformed):
+                self._stop(str(problem))
+                return
+            if problem is None and (at_end or data[used : used + 1]):
+                return
+            if at_end:
+                self._stop("the last record is incomplete", torn=True)
+                return
+            want = READ_BYTES if commands else want * 2
+
+    # -- bytes ----------------------------------------------------------------------------------------------------
+
+    def _stop(self, detail: str, torn: bool = False) -> None:
+        self.trouble = Trouble(self.offset, self.offset, torn, False, detail)
+
+    def _peek(self, length: int) -> bytes:
+        return self._take(self.offset, length)
+
+    def _take(self, offset: int, length: int) -> bytes:
+        at = offset - self._window_at
+        if at < 0 or at + length > len(self._window):
+            length = min(length, self.size - offset)
+            if at < 0 or at + length > len(self._window):
+                self._window = read_exactly(self._file, offset, max(length, READ_BYTES))
+                self._window_at, at = offset, 0
+        return self._window[at : at + length]
+
+
+def noted_sync(file: File, start: int, size: int) -> int:
+    """Return the greatest length that lines from `start` on say to be on the disk; 0 if none says so.
+
+    Used when a file is damaged, to learn how much of it had been on the disk. A line counts only if its checksum does.
+    """
+    noted = 0
+    data = b""
+    at = start
+    while at < size:
+        block = read_exactly(file, at, READ_BYTES)
+        if not block:
+            break
+        data = data[-LINE_BYTES_MAX:] + block
+        at += len(block)
+        begin = at - len(data)
+        for mark in _MARK.finditer(data):
+            if run_hash(mark[1], int(mark[2])) == mark[3]:
+                noted = max(noted, int(mark[2]))
+        for header in _RUN.finditer(data):
+            length, synced = int(header[2]), int(header[4])
+            if synced > noted and begin + header.end() + 1 + length <= size:
+                body = read_exactly(file, begin + header.end() + 1, length)
+                if run_hash(body, synced) == header[3]:
+                    noted = synced
+    return noted
+
+
+def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:
+    """Return `(words, where the next begins)` of the command at `at`. Raises: Incomplete, Malformed."""
+    count, at = _number(data, at, b"*")
+    if count == 0:
+        raise Malformed("a command has no words")
+    words = []
+    for _ in range(count):
+        length, at = _number(data, at, b"$")
+        end = at + length
+        if data[end : end + 2] != b"\r\n":
+            if end + 2 > len(data) and b"\r\n".startswith(data[end:]):
+                raise Incomplete
+            raise Malformed("a word does not end where its length says")
+        words.append(data[at:end])
+        at = end + 2
+    return words, at
+
+
+def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
+    if at >= len(data):
+        raise Incomplete
+    if data[at : at + 1] != mark:
+        raise Malformed(f"{data[at : at + 1]!r} stands where {mark!r} should")
+    end = data.find(b"\r\n", at, at + 24)
+    digits = data[at + 1 : end if end >= 0 else at + 24]
+    if end < 0 and len(data) < at + 24:
+        if digits and not digits.removesuffix(b"\r").isdigit() and digits != b"\r":
+            raise Malformed(f"{digits!r} is no length")
+        raise Incomplete
+    if end < 0 or not digits.isdigit() or (digits[:1] == b"0" and len(digits) > 1):
+        raise Malformed(f"{digits!r} is no length")
+    return int(digits), end + 2
+
+
+def parse_body(body: bytes) -> Parsed | str:
+    """Return the commands and notes of a verified body; a text if it makes no sense, which is a bug of who wrote
+    it.
+    """
+    commands: list[list[bytes]] = []
+    try:
+        at = 0
+        while at < len(body):
+            words, at = _parse_one(body, at)
+            commands.append(words)
+    except (Incomplete, Malformed):
+        return "a run of records is whole, but no run that this version can read"
+    return Parsed(commands)
+
+
+def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
+    """Return `(words, where the next begins)` of the command or note at `at`."""
+    if body[at : at + 1] != b"#":
+        return parse_command(body, at)
+    text = b""
+    while True:
+        line = _LINES_OF_NOTES.match(body, at)
+        if line is None:
+            if body.find(b"\n", at) < 0:
+                raise Incomplete
+            raise Malformed("a note is damaged")
+        text += line[2]
+        at = line.end()
+        if line[1] == b"note":
+            return decode_note(text), at
+
+
+def _whole_units(body: bytes, digests: bytes) -> tuple[int, list[list[bytes]]]:
+    """Return `(their length, their commands)` of the units at the beginning of `body` that match their digests."""
+    whole = 0
+    commands: list[list[bytes]] = []
+    for place in range(0, len(digests), 8):
+        try:
+            unit, end = _parse_unit(body, whole)
+        except (Incomplete, Malformed):
+            break
+        digest = digests[place : place + 8]
+        # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
+        while xxh32_hexdigest(body[whole:end]).encode() != digest:
+            try:
+                more, end = _parse_unit(body, end)
+            except (Incomplete, Malformed):
+                return whole, commands
+            unit += more
+            if len(unit) > 64 and end - whole > 16 * READ_BYTES:
+                return whole, commands
+        commands += unit
+        whole = end
+    return whole, commands
+
+
+def _parse_unit(body: bytes, at: int) -> tuple[list[list[bytes]], int]:
+    words, at = _parse_one(body, at)
+    unit = [words]
+    if words == [b"MULTI"]:
+        while unit[-1] != [b"EXEC"]:
+            words, at = _parse_one(body, at)
+            unit.append(words)
+    return unit, at
+
+
+def _parse_foreign(data: bytes) -> tuple[list[list[bytes]], int, Incomplete | Malformed | None]:
+    """Return `(commands, how many bytes they take, why no more)`; None at a line or at the end."""
+    commands: list[list[bytes]] = []
+    used = at = 0
+    multi: int | None = None
+    try:
+        while at < len(data) and (data[at : at + 1] != b"#" or multi is not None):
+            if data[at : at + 1] == b"#":
+                end = data.find(b"\n", at)
+                if end < 0:
+                    raise Incomplete
+                at = end + 1
+                continue
+            words, at = parse_command(data, at)
+            name = words[0].upper()
+            if name == b"MULTI" and multi is None:
+                multi = len(commands)
+            elif name == b"EXEC":
+                multi = None
+            else:
+                commands.append(words)
+            if multi is None:
+                used = at
+        if multi is not None:
+            raise Incomplete
+    except (Incomplete, Malformed) as problem:
+        return commands if multi is None else commands[:multi], used, problem
+    return commands, used, None

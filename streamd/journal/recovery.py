@@ -1,0 +1,149 @@
+"""Recovery: reading a journal's files back in order, and judging what is torn, what is damaged, what may be cut."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from streamd.journal import manifest as manifests
+from streamd.journal.filesystem import File, FileSystem, repeat, write_all
+from streamd.journal.manifest import Manifest, ManifestError, Part
+from streamd.journal.reading import Bare, FileReader, Parsed, Trouble, noted_sync
+from streamd.journal.record import CUT_LINE, FIRST_LINE
+
+
+class DamagedError(Exception):
+    """A journal that must not be loaded as it is; the message names file and offset, and says what to do."""
+
+    def __init__(self, path: str, offset: int, detail: str, advice: str) -> None:
+        super().__init__(f"{path} is damaged at offset {offset}: {detail}; {advice}")
+        self.path = path
+        self.offset = offset
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What recovery cut off: the file's length before, and where it ends now."""
+
+    path: str
+    offset: int
+    size: int
+    detail: str
+    torn: bool
+    in_run: bool
+
+    def __str__(self) -> str:
+        lost = self.size - self.offset
+        return f"{self.path}: {self.detail} at offset {self.offset}: the last {lost} bytes are cut off"
+
+
+@dataclass(slots=True)
+class Loading:
+    """How far loading has come, and what it found: a cut that the last file needs, whether streamd wrote that file's
+    end.
+    """
+
+    bytes_total: int = 0
+    bytes_done: int = 0
+    cut: Cut | None = None
+    last_is_ours: bool = False
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+def read_manifest(files: FileSystem, directory: str, filename: str) -> Manifest | None:
+    """Return the manifest of a journal directory, or None if there is no journal. Raises: DamagedError, OSError."""
+    path = f"{directory}/{filename}.manifest"
+    try:
+        manifest = manifests.read(files, path)
+    except ManifestError as error:
+        raise DamagedError(path, 0, str(error), "restore it, or move the directory away")
+    if manifest is not None:
+        for part in manifest.parts():
+            if not files.exists(f"{directory}/{part.name}"):
+                raise DamagedError(
+                    path, 0, f"it names {part.name}, which is not there", "restore it, or move the directory away"
+                )
+    return manifest
+
+
+def read_parts(
+    files: FileSystem, directory: str, manifest: Manifest, loading: Loading, begin_file: Callable[[], None]
+) -> Iterator[Bare | Parsed]:
+    """Yield the pieces of all files in order.
+
+    begin_file is called before each one. When the last file has to be cut, `loading.cut` says so at the end; nothing
+    is changed on the disk. Raises: DamagedError, OSError.
+    """
+    parts = manifest.parts()
+    for part in parts:
+        path = f"{directory}/{part.name}"
+        file = files.open(path)
+        try:
+            loading.sizes[part.name] = file.size()
+        finally:
+            file.close()
+    loading.bytes_total = sum(loading.sizes.values())
+    before = 0
+    for part in parts:
+        begin_file()
+        path = f"{directory}/{part.name}"
+        file = files.open(path)
+        try:
+            reader = FileReader(file)
+            for piece in reader.pieces():
+                yield piece
+                loading.bytes_done = before + reader.offset
+            last = part is parts[-1]
+            loading.last_is_ours = reader.ours
+            if reader.trouble is not None:
+                loading.cut = _judge(path, directory, file, reader.size, reader.trouble, part, last)
+            elif part.kind == manifests.BASE and reader.ours and not reader.ended:
+                raise DamagedError(path, reader.size, "the end of the base is missing", "restore it from a copy")
+            before += reader.size
+            loading.bytes_done = before
+        finally:
+            file.close()
+
+
+def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, part: Part, last: bool) -> Cut:
+    """Return what to cut. Raises: DamagedError if what would be cut may have been acknowledged as durable.
+
+    A base is complete before a manifest names it, and so is every increment but the last. In the last increment all
+    that is noted as synced must be whole; what comes behind may be torn (a crash in the middle of a write) or garbled
+    (a power loss: blocks reach the disk in any order).
+    """
+    fix = f"`streamd check {directory}` shows what is left, with --fix it cuts the rest off"
+    if part.kind == manifests.BASE:
+        raise DamagedError(path, trouble.offset, trouble.detail, "a base cannot be cut: restore it from a copy")
+    if not last:
+        raise DamagedError(path, trouble.offset, trouble.detail, fix)
+    synced = noted_sync(file, trouble.cut, size)
+    if synced > trouble.cut:
+        detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
+        raise DamagedError(path, trouble.offset, detail, fix)
+    return Cut(path, trouble.cut, size, trouble.detail, trouble.torn, trouble.in_run)
+
+
+def apply_cut(files: FileSystem, cut: Cut) -> int:
+    """Cut a file as recovery found it has to be, durably; return its length now. Raises: OSError."""
+    file = files.open(cut.path)
+    try:
+        repeat(lambda: file.truncate(cut.offset))
+        length = cut.offset
+        if cut.in_run:
+            write_all(file, length, CUT_LINE)
+            length += len(CUT_LINE)
+        repeat(file.sync)
+    finally:
+        file.close()
+    return length
+
+
+def create_part(files: FileSystem, directory: str, name: str) -> File:
+    """Create a file of the journal that holds nothing but its first line. Raises: OSError."""
+    file = files.open(f"{directory}/{name}", create=True)
+    try:
+        write_all(file, 0, FIRST_LINE)
+    except BaseException:
+        file.close()
+        raise
+    return file

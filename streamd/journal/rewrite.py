@@ -1,0 +1,334 @@
+"""The rewrite: a new base and a new increment, made in slices of the live state while that goes on changing.
+
+How they come to say what the old files say: every key is written into the base at one instant, its *cut*. The new
+increment gets what was done to a key after its cut; what was done before is in what the base says of it. So each
+record goes either way by the state of its key:
+
+* the key waits for its cut: the record is dropped, the cut will include it;
+* the key was cut, or was not there at the beginning (then the base says nothing of it): the record goes to the new
+  increment.
+
+A record that ties several keys (RENAME, COPY, MOVE) is kept if all are cut and dropped if none is. Otherwise each key
+that is cut is written anew into the increment, as it is after that unit, and each that waits goes on waiting. SWAPDB
+is always kept, the keys that wait change their database, and are written to the base where they would have been
+without it.
+
+All that time the old increment takes everything, and is what counts: until the manifest names the new files, a crash
+or a failure loses nothing but the work. While the manifest is being replaced, and it is not known which one a crash
+would leave, each unit is written to both increments before anybody is told of it.
+
+Why not a snapshot of everything at the beginning: the key table alone takes longer to copy than a slice may be at some
+hundred thousand keys. A large stream is copied at its cut (its sealed segments are shared: see the docs for figures),
+and the copy written in slices.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from streamd.journal.dump import dump_key
+from streamd.journal.filesystem import FileSystem, repeat, write_all
+from streamd.journal.manifest import Part
+from streamd.journal.notes import DEFAULTS
+from streamd.journal.record import FIRST_LINE, Record, encode_end, encode_run, encode_unit
+from streamd.journal.recovery import create_part
+from streamd.journal.writer import Writer
+from streamd.keyspace import Keyspace, KeyValue
+from streamd.stream.stream import Stream
+
+# A run of the base: large enough that its header does not count, small enough to be read at once.
+_RUN_BYTES: Final = 256 * 1024
+# A stream of fewer entries is written at its cut, a larger one is copied and written in slices: 1,000 take a
+# millisecond.
+_AT_ONCE_ENTRIES_MAX: Final = 1_000
+
+_Pieces = Iterator[tuple[bool, bytes]]
+
+
+class Rewrite:
+    """One rewrite. step() until it is_complete; then its jobs; see Journal.
+
+    is_switching: the manifest is being replaced. is_named: a manifest that names the new files may be in place.
+    keys_done, keys_total: how far it has come. must_restart: a transaction did what cannot be told apart (RENAME
+    between a key that was cut and one that waits, together with FLUSHDB or SWAPDB): the files are of no use, begin
+    again.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        base: Part,
+        increment: Part,
+        keyspace: Keyspace,
+        defaults: tuple[int, int],
+    ) -> None:
+        """Create the files and begin. Raises: OSError, and then nothing is left."""
+        self._files = files
+        self._directory = directory
+        self._keyspace = keyspace
+        self.base = base
+        self.increment = increment
+        self.is_switching = False
+        self.is_named = False
+        self.must_restart = False
+        self._waiting = [dict.fromkeys(db.values) for db in keyspace]
+        self._home = list(range(len(self._waiting)))  # live database -> where its keys would be without SWAPDB
+        self.keys_total = sum(map(len, self._waiting))
+        self.keys_done = 0
+        self._current: _Pieces | None = None
+        self._queue: deque[Sequence[Record] | _Pieces] = deque()
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._db: int | None = None
+        self._ended = False
+        self._base_file = create_part(files, directory, base.name)
+        self.base_bytes = len(FIRST_LINE)
+        try:
+            self.writer = Writer(create_part(files, directory, increment.name), len(FIRST_LINE), 0)
+        except BaseException:
+            self._base_file.close()
+            raise
+        note = (DEFAULTS, b"%d" % defaults[0], b"%d" % defaults[1])
+        self._first: Sequence[Record] | None = [(0, note)]
+        self.writer.append_unit([(0, note)])
+
+    # -- what happens meanwhile -----------------------------------------------------------------------------------
+
+    def observe(self, records: Sequence[Record]) -> None:
+        """Take a unit that has just been applied; the keyspace is as it is directly behind it."""
+        if self._ended and not self._queue:
+            self.writer.append_unit(records)
+            return
+        kept: list[Record] = []
+        anew: set[tuple[int, bytes]] = set()
+        for record in records:
+            index, words = record
+            name = words[0].upper()
+            if name == DEFAULTS:
+                kept.append(record)
+            elif name in _WHOLE:
+                self._observe_whole(index, words)
+                self.must_restart = self.must_restart or bool(anew)
+                kept.append(record)
+            elif name in (b"DEL", b"UNLINK"):
+                gone = [key for key in words[1:] if key not in self._waiting[index] and (index, key) not in anew]
+                if gone:
+                    kept.append((index, [words[0], *gone]))
+            else:
+                places = _places(index, words) if name in _TYING else [(index, words[1])]
+                out = [key in self._waiting[db] or (db, key) in anew for db, key in places]
+                if not any(out):
+                    kept.append(record)
+                elif not all(out):
+                    # They will be written as they are behind the whole unit: what else it did to them is in that.
+                    anew.update(place for place, is_out in zip(places, out, strict=True) if not is_out)
+        if kept:
+            self._append(kept)
+        for db, key in sorted(anew):
+            self._write_anew(db, key)
+
+    def _observe_whole(self, index: int, words: Sequence[bytes]) -> None:
+        """Take a record that concerns whole databases."""
+        name = words[0].upper()
+        waiting, home = self._waiting, self._home
+        if name == b"FLUSHALL":
+            for keys in waiting:
+                keys.clear()
+        elif name == b"FLUSHDB":
+            waiting[index].clear()
+        else:
+            one, two = int(words[1]), int(words[2])
+            waiting[one], waiting[two] = waiting[two], waiting[one]
+            home[one], home[two] = home[two], home[one]
+
+    def _append(self, records: Sequence[Record]) -> None:
+        if self._queue:
+            self._queue.append(records)
+        else:
+            self.writer.append_unit(records)
+
+    def _write_anew(self, index: int, key: bytes) -> None:
+        """Have the increment say what a key is now, whatever it said before."""
+        self._append([(index, (b"DEL", key))])
+        db = self._keyspace[index]
+        value = db.values.get(key)
+        if value is not None:
+            select = b"*2\r\n$6\r\nSELECT\r\n$%d\r\n%d\r\n" % (len(b"%d" % index), index)
+            pieces = _snapshot(index, key, value, db.expires_ms.get(key))
+            self._queue.append(_with_first((False, select), pieces))
+
+    # -- the work -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the base is whole, and the increment has all that it must have."""
+        return self._ended and not self._queue
+
+    def step(self, should_stop: Callable[[], bool]) -> None:
+        """Work until `should_stop` says so, asked about every half millisecond, or all is done. Raises: OSError."""
+        self.writer.write()
+        while not self.is_complete:
+            if self._queue:
+                self._write_queue()
+            elif not self._write_base():
+                self._end_base()
+            if should_stop():
+                break
+
+    def _write_queue(self) -> None:
+        item = self._queue[0]
+        if isinstance(item, Iterator):
+            piece = next(item, None)
+            if piece is None:
+                self._queue.popleft()
+            else:
+                self.writer.write_body(piece[1], piece[0])
+        else:
+            self._queue.popleft()
+            self.writer.append_unit(item)
+            if not self._queue:
+                self.writer.write()
+
+    def _write_base(self) -> bool:
+        """Write the next piece of the base; return whether there was one."""
+        if self._first is not None:
+            from_notes = self._first
+            self._first = None
+            self._write_run(encode_unit(from_notes, None)[0], True)
+        if self._current is None:
+            self._current = self._next_key()
+            if self._current is None:
+                return False
+        piece = next(self._current, None)
+        if piece is None:
+            self._current = None
+            self.keys_done += 1
+        else:
+            self._add(piece)
+        return True
+
+    def _next_key(self) -> _Pieces | None:
+        """Cut the next key that waits."""
+        for index, waiting in enumerate(self._waiting):
+            if not waiting:
+                continue
+            key, _ = waiting.popitem()
+            db = self._keyspace[index]
+            value = db.values.get(key)
+            home = self._home[index]
+            if home != self._db:
+                self._db = home
+                self._add((False, b"*2\r\n$6\r\nSELECT\r\n$%d\r\n%d\r\n" % (len(b"%d" % home), home)))
+            if value is None:
+                return iter(())
+            return _snapshot(home, key, value, db.expires_ms.get(key))
+        return None
+
+    def _add(self, piece: tuple[bool, bytes]) -> None:
+        notes, data = piece
+        if notes:
+            self._write_parts()
+            self._write_run(data, True)
+            return
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+        if self._parts_bytes >= _RUN_BYTES:
+            self._write_parts()
+
+    def _write_parts(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts = []
+            self._parts_bytes = 0
+            self._write_run(data, False)
+
+    def _write_run(self, body: bytes, notes: bool) -> None:
+        run = encode_run([body], 0, notes)
+        write_all(self._base_file, self.base_bytes, run)
+        self.base_bytes += len(run)
+
+    def _end_base(self) -> None:
+        self._write_parts()
+        line = encode_end(self.base_bytes)
+        write_all(self._base_file, self.base_bytes, line)
+        self.base_bytes += len(line)
+        self._ended = True
+
+    def write_increment(self) -> None:
+        """Write what the increment has still to get. Raises: OSError."""
+        self.writer.write()
+
+    def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return `(job, done)`: the job syncs both files and may run in a thread.
+
+        To be done before the switch, which syncs only what came since.
+        """
+        assert self.is_complete
+        self.write_increment()
+        job, done = self.writer.start_sync()
+        base = self._base_file
+
+        def sync() -> None:
+            repeat(base.sync)
+            job()
+
+        return sync, done
+
+    def close_base(self) -> None:
+        """Close the base; nothing more is written to it."""
+        try:
+            self._base_file.close()
+        except OSError:
+            pass
+
+    def abandon(self) -> None:
+        """Close and remove the files."""
+        self._waiting = [{} for _ in self._waiting]
+        self._queue.clear()
+        self._current = None
+        self.close_base()
+        try:
+            self.writer.close()
+        except OSError:
+            pass
+        for part in (self.base, self.increment):
+            try:
+                self._files.unlink(f"{self._directory}/{part.name}")
+            except OSError:
+                pass  # the next start removes it
+
+
+_WHOLE: Final = frozenset((b"FLUSHALL", b"FLUSHDB", b"SWAPDB"))
+_TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"MSETNX"))
+
+
+def _places(index: int, words: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Return (database, key) of all keys that a record ties together."""
+    name = words[0].upper()
+    if name in (b"MSET", b"MSETNX"):
+        return [(index, key) for key in words[1::2]]
+    if name == b"MOVE":
+        return [(index, words[1]), (int(words[2]), words[1])]
+    target = index
+    for at, word in enumerate(words[3:], 3):
+        if word.upper() == b"DB":
+            target = int(words[at + 1])
+    return [(index, words[1]), (target, words[2])]
+
+
+def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
+    """Return the pieces that say what `value` is now, whatever happens to it before they are asked for."""
+    if type(value) is Stream:
+        if len(value) > _AT_ONCE_ENTRIES_MAX:
+            twin = value.copy()
+            twin.idmp.sweeper = None
+            return dump_key(index, key, twin, expires_ms)
+    elif type(value) is dict and len(value) > _AT_ONCE_ENTRIES_MAX:
+        return dump_key(index, key, dict(value), expires_ms)
+    return iter(list(dump_key(index, key, value, expires_ms)))
+
+
+def _with_first(first: tuple[bool, bytes], rest: _Pieces) -> _Pieces:
+    yield first
+    yield from rest

@@ -1,0 +1,120 @@
+"""The end of an increment: units are collected, written a turn at a time, and synced."""
+
+from collections.abc import Callable, Sequence
+
+from streamd.journal.filesystem import File, repeat, write_all
+from streamd.journal.record import (
+    FIRST_LINE,
+    NOTES,
+    UNITS_PER_RUN_MAX,
+    Record,
+    encode_command,
+    encode_run,
+    encode_synced,
+    encode_unit,
+)
+
+Units = list[Sequence[Record]]
+
+
+class Writer:
+    """Appends to one file, and knows how much of it is on the disk.
+
+    size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk.
+    """
+
+    def __init__(self, file: File, size: int, synced: int, begun: bool = True) -> None:
+        """Append to `file` at `size`; `begun`: everything before that, or its end, was written by streamd."""
+        self.file = file
+        self.size = size
+        self.synced = synced
+        self._db: int | None = None
+        self._units: Units = []
+        self._unwritten = b"" if begun else FIRST_LINE
+        self._noted = synced
+        self._data_end = size
+
+    @property
+    def has_units(self) -> bool:
+        """Whether `write` has something to write."""
+        return bool(self._units or self._unwritten)
+
+    def append_unit(self, records: Sequence[Record]) -> None:
+        """Take a unit for the next `write`."""
+        self._units.append(records)
+
+    def write(self) -> bool:
+        """Write the collected units with one operation; return whether there were any.
+
+        Raises: OSError. The units are kept, and the next call writes them in the same place.
+        """
+        if self._units:
+            self._encode()
+        data = self._unwritten
+        if not data:
+            return False
+        write_all(self.file, self.size, data)
+        self._unwritten = b""
+        self.size += len(data)
+        self._data_end = self.size
+        return True
+
+    def write_body(self, body: bytes, notes: bool) -> None:
+        """Write ready-made commands as one run behind what was collected; they are no unit, and torn as a whole.
+
+        The selected database is unknown afterwards. Raises: OSError; then the file is of no more use.
+        """
+        self.write()
+        data = encode_run([body], self.synced, notes)
+        write_all(self.file, self.size, data)
+        self.size += len(data)
+        self._data_end = self.size
+        self._db = None
+
+    def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return `(job, done)`: the job syncs and may run in a thread, done is called here once the job has
+        succeeded.
+        """
+        file, size = self.file, self.size
+
+        def done() -> None:
+            self.synced = max(self.synced, size)
+
+        return lambda: repeat(file.sync), done
+
+    def note_synced(self) -> None:
+        """Write how much is synced, unless a run says so already: to be called when nothing else comes.
+
+        The line itself needs no sync: what it says is true whether it is lost or not. Raises: OSError.
+        """
+        if self.synced > self._noted and not self.has_units and self.synced >= self._data_end:
+            line = encode_synced(self.synced)
+            write_all(self.file, self.size, line)
+            self.size += len(line)
+            self._noted = self.synced
+
+    def close(self) -> None:
+        """Close the file. Raises: OSError."""
+        self.file.close()
+
+    def _encode(self) -> None:
+        units, self._units = self._units, []
+        db = self._db
+        parts = [self._unwritten] if self._unwritten else []
+        for at in range(0, len(units), UNITS_PER_RUN_MAX):
+            bodies: list[bytes] = []
+            notes = False
+            for records in units[at : at + UNITS_PER_RUN_MAX]:
+                if len(records) == 1:
+                    # The hot path: one command in the same database as the one before.
+                    index, words = records[0]
+                    if index == db and words[0] not in NOTES:
+                        bodies.append(encode_command(words))
+                        continue
+                body, db, has_notes = encode_unit(records, db)
+                notes = notes or has_notes
+                bodies.append(body)
+            parts.append(encode_run(bodies, self.synced, notes))
+        self._db = db
+        self._noted = self.synced
+        self._unwritten = parts[0] if len(parts) == 1 else b"".join(parts)
