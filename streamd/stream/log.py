@@ -387,13 +387,18 @@ class Log:
         if sealed and not (ids and start >= ids[0]):
             segments = sealed.segments
             first = max(sealed.index(start), sealed.head)
-            last = sealed.index(end)
+            last = len(segments) - 1
+            if end < segments[last].last_id:
+                last = sealed.index(end)
             for index in range(last, first - 1, -1) if reverse else range(first, last + 1):
                 segment = segments[index]
                 lowest = segment.position(start) if index == first else 0
-                highest = segment.position(end + 1) if index == last else segment.count
-                for low, high in segment.runs(lowest, highest, reverse):
-                    yield segment, low, high
+                highest = segment.count if index < last or end >= segment.last_id else segment.position(end + 1)
+                if segment.live is not None:
+                    for low, high in segment.runs(lowest, highest, reverse):
+                        yield segment, low, high
+                elif lowest < highest:
+                    yield segment, lowest, highest
         if tail and not reverse:
             yield run
 

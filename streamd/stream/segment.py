@@ -2,12 +2,20 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import compress as selected
 from itertools import islice
 from struct import Struct, unpack_from
 
 from streamd.stream.columns import pack, view
-from streamd.stream.entry_encoder import Ids, encode_mixed_fields, encode_same_fields, split_fields, split_ids
+from streamd.stream.entry_encoder import (
+    WOVEN_MIN,
+    encode_entry,
+    encode_mixed_fields,
+    encode_same_fields,
+    split_fields,
+    split_ids,
+)
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.segment_cache import CACHE
 
@@ -28,6 +36,11 @@ _COMPRESSED_BYTES_MIN = 256
 _OBJECT_BYTES = 16 + 16 + 8 * 15 + 2 * 48 + 2 * 8
 
 _FORMATS = [f"{length}s" for length in range(1024)]
+
+
+@lru_cache(maxsize=256)
+def _layout(lengths: tuple[int, ...]) -> str:
+    return "".join([f"{length}s" for length in lengths])
 
 
 class Segment:
@@ -101,10 +114,10 @@ class Segment:
         self._seal_texts(texts, width, widths, like)
 
     def _seal_ids(self, ids: Sequence[int]) -> None:
-        parts = split_ids(ids)
         self.first_id, self.last_id = ids[0], ids[-1]
-        self.stamps = None if parts.stamps is None else pack(parts.stamps)
-        self.seqs = None if parts.seqs is None else pack(parts.seqs)
+        _, stamps, _, seqs = split_ids(ids)
+        self.stamps = None if stamps is None else pack(stamps)
+        self.seqs = None if seqs is None else pack(seqs)
 
     def _seal_texts(self, texts: list[bytes], width: int, widths: Sequence[int] | None, like: "Segment | None") -> None:
         if widths is None:
@@ -298,6 +311,9 @@ class Segment:
 
     def encode(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return the RESP of the entries at positions from `low` to before `high`, the last one first if `reverse`."""
+        if high - low < WOVEN_MIN:
+            encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
+            return b"".join(encoded[::-1] if reverse else encoded)
         first, count = self.first_id, self.count
         ms, seq = first >> 64, first & SEQ_MAX
         seqs = stamps = None
@@ -308,15 +324,14 @@ class Segment:
         if self.stamps is not None:
             stamps = view(self.stamps, count)[low:high]
             ms -= ms % 1000
-        ids = Ids(high - low, ms, stamps, seq, seqs)
         fields = self.fields
         if type(fields) is tuple:
             texts, lengths = self._texts(low, high, len(fields))
-            return encode_same_fields(ids, fields, texts, lengths, reverse)
+            return encode_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse)
         assert type(fields) is bytes
         widths = view(fields, count)
         texts, lengths = self._mixed_texts(widths, low, high)
-        return encode_mixed_fields(ids, widths[low:high], texts, lengths, reverse)
+        return encode_mixed_fields((ms, stamps, seq, seqs), widths[low:high], texts, lengths, reverse)
 
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return what `encode` does, from the cache or into it if it is the whole segment in its order."""
@@ -353,8 +368,7 @@ class Segment:
         if type(self.texts) is tuple:
             return self.texts[low * width : high * width], lengths
         # struct cuts 100 values in 1.6 us, or in 4 us when lengths differ; slices take 8.
-        layout = _FORMATS[lengths[0]] if width == 1 and lengths[0] < 1024 else "%ds" * width % lengths
-        return unpack_from(layout * (high - low), self._joined(), low * sum(lengths)), lengths
+        return unpack_from(_layout(lengths) * (high - low), self._joined(), low * sum(lengths)), lengths
 
     def _mixed_texts(self, widths: Sequence[int], low: int, high: int) -> tuple[Sequence[bytes], Sequence[int]]:
         assert type(self.lengths) is bytes

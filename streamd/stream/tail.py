@@ -3,7 +3,14 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from streamd.stream.entry_encoder import encode_mixed_fields, encode_same_fields, split_fields, split_ids
+from streamd.stream.entry_encoder import (
+    WOVEN_MIN,
+    encode_entry,
+    encode_mixed_fields,
+    encode_same_fields,
+    split_fields,
+    split_ids,
+)
 from streamd.stream.segment_cache import CACHE
 
 
@@ -49,6 +56,9 @@ class Tail:
         return encoded
 
     def encode(self, low: int, high: int, reverse: bool) -> bytes:
+        if high - low < WOVEN_MIN:
+            encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
+            return b"".join(encoded[::-1] if reverse else encoded)
         ids = split_ids(self.entry_ids[low:high])
         width = self.width
         if self.widths is None:

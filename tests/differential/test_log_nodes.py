@@ -43,7 +43,7 @@ def server(tmp_path_factory):
 
 def trim_words(strategy, threshold, approximate, limit):
     words = [strategy, "~" if approximate else "=", threshold]
-    return words + ["LIMIT", limit] if limit is not None else words
+    return words if limit is None else [*words, "LIMIT", limit]
 
 
 @pytest.mark.parametrize("seed", range(24))
