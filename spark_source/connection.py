@@ -238,15 +238,14 @@ class Server:
         return min(pause_s * 2, LONGEST_PAUSE_S)
 
     def has_command(self, name: str) -> bool:
-        """Return whether the server knows a command; asked once per process. Raises: as `patiently`."""
+        """Return whether the server knows a command, and lets us use it; asked once per process.
+
+        `name` is a command that needs arguments: where COMMAND itself is not to be had, the error for leaving them out
+        tells. Raises: as `patiently`.
+        """
         known = self._pool().commands
         if name not in known:
-
-            def ask(session: Session) -> bool:
-                reply = session.call("COMMAND", "INFO", name)
-                return isinstance(reply, list) and len(reply) == 1 and bool(reply[0])
-
-            known[name] = self.patiently(ask)
+            known[name] = self.patiently(lambda session: _knows(session, name))
         return known[name]
 
     def _pool(self) -> _Pool:
@@ -256,6 +255,21 @@ class Server:
                 del _pools[other]  # a fork's copies of its parent's sockets: not ours to use
             _pools[place] = _Pool(self.options)
         return _pools[place]
+
+
+def _knows(session: Session, name: str) -> bool:
+    import redis
+
+    try:
+        reply = session.call("COMMAND", "INFO", name)
+        return isinstance(reply, list) and len(reply) == 1 and bool(reply[0])
+    except redis.ResponseError:
+        pass
+    try:
+        session.call(name)
+    except redis.ResponseError as error:
+        return "wrong number of arguments" in str(error)
+    return True
 
 
 def is_passing(error: BaseException) -> bool:

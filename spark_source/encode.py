@@ -1,6 +1,6 @@
 """From a record batch of rows to the bytes that XADD wants: each row's fields and values, ready for the wire.
 
-All of it happens in Arrow, column by column. A row's bytes are `$5\\r\\nprice\\r\\n$4\\r\\n9.50\\r\\n...`; they are also
+All of it happens in Arrow, column by column. The bytes of a row, `$5\\r\\nprice\\r\\n$4\\r\\n9.50\\r\\n...`, are also
 what its identity is made of, since every name and value carries its length. A null is a field that is not written.
 """
 
@@ -110,10 +110,10 @@ class RowEncoder:
     def _targets(self, batch: pa.RecordBatch) -> list[str] | None:
         if self.target_at is None:
             return None
-        targets: list[str] = [target or self.stream for target in batch.column(self.target_at).to_pylist()]
-        if not all(targets):
+        named = batch.column(self.target_at).to_pylist()
+        if self.stream is None and not all(named):
             raise BadRow("column _stream is null or empty in a row: fill it, or give option stream for such rows")
-        return targets
+        return [target or self.stream for target in named]  # type: ignore[misc]
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array | None:
         if not self.key_at:

@@ -1,0 +1,44 @@
+"""Servers and the one Spark session that the tests of the data source share."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.spark import servers
+
+
+@pytest.fixture(scope="session")
+def streamd_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with servers.streamd_server(tmp_path_factory.mktemp("streamd")) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def redis_port() -> Iterator[int]:
+    with servers.redis_server() as port:
+        yield port
+
+
+@pytest.fixture(params=["streamd", pytest.param("redis", marks=pytest.mark.redis)])
+def either(request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    """A client of an empty server: of streamd, and of Redis."""
+    yield from _emptied(request.getfixturevalue(f"{request.param}_port"))
+
+
+@pytest.fixture
+def streamd(streamd_port: int) -> Iterator[redis.Redis]:
+    """A client of an empty streamd."""
+    yield from _emptied(streamd_port)
+
+
+@pytest.fixture
+def plain_redis(redis_port: int) -> Iterator[redis.Redis]:
+    """A client of an empty Redis that knows no IDMP."""
+    yield from _emptied(redis_port)
+
+
+def _emptied(port: int) -> Iterator[redis.Redis]:
+    with servers.client(port) as client:
+        client.flushall()
+        yield client

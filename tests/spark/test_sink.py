@@ -1,0 +1,330 @@
+"""The sink against real servers, without Spark: rows come once whatever is cut, repeated or reordered."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+import redis
+
+from spark_source.connection import Patience, Server, Session
+from spark_source.encode import RowEncoder
+from spark_source.errors import OptionError, RowsChanged, StreamdError, StreamMissing, WindowExpired, WindowTooSmall
+from spark_source.identity import BatchName
+from spark_source.markers import commit_batch, marker_key, open_field, tagged
+from spark_source.options import parse_options
+from spark_source.sink import Outcome, Task, TaskWriter
+from spark_source.window import choose_mode, ensure_window
+from tests.spark.schemas import schema
+
+COLUMNS = schema("n int, v string")
+ROWS = [{"n": n // 2, "v": f"v{n // 2}"} for n in range(20)]  # each row twice: both are wanted
+NAME = BatchName("sink", "3", 3, True)
+
+
+class CutServer(Server):
+    """A server whose connections break: at the given exchanges, before or after the server has the bytes."""
+
+    def __init__(self, options, cuts: dict[int, str]) -> None:
+        super().__init__(options, Patience())
+        object.__setattr__(self, "cuts", cuts)
+        object.__setattr__(self, "exchanges", 0)
+
+    @contextmanager
+    def session(self, key: str | None = None) -> Iterator[Session]:
+        with super().session(key) as session:
+            exchange = session.exchange
+
+            def breaking(packed, count):
+                number = self.exchanges
+                object.__setattr__(self, "exchanges", number + 1)
+                how = self.cuts.get(number)
+                if how == "before":
+                    raise redis.ConnectionError("cut before the server had the bytes")
+                replies = exchange(packed, count)
+                if how == "after":
+                    raise redis.ConnectionError("cut after the server had the bytes")
+                return replies
+
+            session.exchange = breaking  # type: ignore[method-assign]
+            yield session
+
+    def pause(self, pause_s: float) -> float:
+        return pause_s
+
+
+def port_of(client: redis.Redis) -> str:
+    return str(client.connection_pool.connection_kwargs["port"])
+
+
+def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = None, **given) -> Outcome:
+    """Write rows as one task; keyword arguments are options, and attempt, run, partition, mode, name, columns."""
+    task = {"attempt": 0, "run": "r1", "partition": 0, "name": NAME, "mode": None, "columns": COLUMNS}
+    task.update({name: given.pop(name) for name in list(given) if name in task})
+    options = parse_options({"port": port_of(client), "stream": "s", "pipeline": "4", "retries": "2", **given})
+    server = CutServer(options.connection, cuts or {})
+    mode = task["mode"] or choose_mode(server, options.write)
+    if mode == "idmp" and options.write.stream is not None:
+        ensure_window(server, options.write.stream, options.write)
+    prepared = frozenset([options.write.stream] if options.write.stream else [])
+    made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, "", prepared)
+    encoder = RowEncoder(task["columns"], options.write.key_columns, options.write.stream)
+    types = {"n": pa.int32(), "v": pa.string(), "_stream": pa.string()}
+    names = task["columns"].fieldNames()
+    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(name, types[name]) for name in names]))
+    batches = iter([batch.slice(start, 7) for start in range(0, max(len(rows), 1), 7)])
+    return TaskWriter(server, options.write, encoder, made).write(batches)
+
+
+def commit(client: redis.Redis, name: BatchName = NAME) -> None:
+    server = Server(parse_options({"port": port_of(client)}).connection)
+    server.patiently(lambda session: commit_batch(session, "s", name, "1", {"rows": 20}))
+
+
+def entries(client: redis.Redis, stream: str = "s") -> Counter:
+    return Counter((fields[b"n"], fields[b"v"]) for _, fields in client.xrange(stream))
+
+
+def wanted(rows: list[dict] = ROWS) -> Counter:
+    return Counter((str(row["n"]).encode(), row["v"].encode()) for row in rows)
+
+
+def test_each_row_is_written_once_by_one_attempt(either: redis.Redis) -> None:
+    assert write(either, ROWS).rows == {"s": 20}
+
+    assert entries(either) == wanted()
+
+
+def test_the_control_without_identity_shows_duplicates(either: redis.Redis) -> None:
+    write(either, ROWS, exactlyOnce="none")
+    write(either, ROWS, exactlyOnce="none", attempt=1)
+
+    assert entries(either) == wanted(ROWS + ROWS)
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_connection_cut_anywhere_adds_nothing_and_loses_nothing(either: redis.Redis, how: str) -> None:
+    for cut in range(8):
+        either.flushall()
+        write(either, ROWS, {cut: how})
+        assert entries(either) == wanted(), cut
+
+
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_an_attempt_that_dies_anywhere_is_completed_by_the_next(either: redis.Redis, how: str) -> None:
+    for cut in range(6):
+        either.flushall()
+        with pytest.raises((redis.RedisError, StreamdError)):
+            write(either, ROWS, dict.fromkeys(range(cut, 99), how), timeout="1ms")
+        outcome = write(either, ROWS, attempt=1)
+        assert entries(either) == wanted(), cut
+        assert outcome.rows == {"s": 20}
+    assert outcome.duplicates >= 16
+
+
+def test_a_task_that_runs_twice_at_the_same_time_writes_once(either: redis.Redis) -> None:
+    """Two attempts in turns: the one continues where the other, given up, still writes."""
+    for first, second in [(4, 12), (12, 4), (8, 8), (20, 20)]:
+        either.flushall()
+        write(either, ROWS[:first])
+        write(either, ROWS[:second] if second > first else ROWS[:first], attempt=1)
+        write(either, ROWS, run="r2")
+        assert entries(either) == wanted()
+
+
+def test_a_committed_batch_is_not_written_again(either: redis.Redis) -> None:
+    write(either, ROWS)
+    commit(either)
+    either.delete("s")
+
+    outcome = write(either, ROWS, run="r2")
+
+    assert not either.exists("s") or either.xlen("s") == 0
+    assert outcome.rows == {"s": 0}
+
+
+def test_an_earlier_batch_does_not_stand_for_a_later_one(either: redis.Redis) -> None:
+    write(either, ROWS)
+    commit(either)
+    write(either, ROWS, name=BatchName("sink", "4", 4, True))
+
+    assert entries(either) == wanted(ROWS + ROWS)
+
+
+def test_what_is_counted_is_added_up_once_per_batch(either: redis.Redis) -> None:
+    for number in (3, 3, 4):
+        commit(either, BatchName("sink", str(number), number, True))
+
+    assert either.hgetall("{s}:spark:stats") == {b"sink:rows": b"40"}
+    assert either.hgetall("{s}:spark") == {b"sink": b"4"}
+
+
+def test_each_row_goes_to_the_stream_it_names(either: redis.Redis) -> None:
+    columns = schema("n int, v string, _stream string")
+    rows = [{**row, "_stream": ["a", "b", None][i % 3]} for i, row in enumerate(ROWS)]
+    for attempt in (0, 1):
+        ordered = rows if attempt == 0 or choose_kind(either) == "marker" else rows[::-1]
+        write(either, ordered, columns=columns, attempt=attempt)
+
+    for stream, third in (("a", 0), ("b", 1), ("s", 2)):
+        assert entries(either, stream) == wanted(ROWS[third::3])
+
+
+def choose_kind(client: redis.Redis) -> str:
+    options = parse_options({"port": port_of(client)})
+    return choose_mode(Server(options.connection), options.write)
+
+
+def test_max_len_trims(either: redis.Redis) -> None:
+    either.config_set("stream-node-max-entries", "10")
+    try:
+        write(either, [{"n": n, "v": "x"} for n in range(100)], maxLen="20")
+    finally:
+        either.config_set("stream-node-max-entries", "100")
+
+    assert 20 <= either.xlen("s") < 40
+
+
+# --- content, key and position ---------------------------------------------------------------------------------------
+
+
+def shuffled(rows: list[dict], seed: int) -> list[dict]:
+    return random.Random(seed).sample(rows, len(rows))
+
+
+def test_content_does_not_mind_the_order(streamd: redis.Redis) -> None:
+    for attempt in range(4):
+        half = len(ROWS) // 2 if attempt == 0 else len(ROWS)
+        write(streamd, shuffled(ROWS, attempt)[:half], attempt=attempt)
+
+    assert entries(streamd) == wanted()
+
+
+def test_key_does_not_mind_where_a_row_comes_from(streamd: redis.Redis) -> None:
+    rows = ROWS[::2]
+    write(streamd, rows, idempotencyKey="n")
+    for partition in (0, 1):
+        write(streamd, shuffled(rows, 1)[partition::2], idempotencyKey="n", partition=partition, run="r2")
+
+    assert entries(streamd) == wanted(rows)
+
+
+def test_position_loses_and_duplicates_when_the_order_changes_and_only_rows_show_it(
+    streamd: redis.Redis,
+) -> None:
+    rows = [{"n": n, "v": "x"} for n in range(40)]
+    write(streamd, rows[:20], identity="position")
+    write(streamd, rows[::-1], identity="position", attempt=1)
+
+    found = entries(streamd)
+    assert sum(found.values()) == 40, "by its length nobody would know"
+    assert len(wanted(rows) - found) == 20
+    assert sum((found - wanted(rows)).values()) == 20
+
+
+def test_marker_fails_loudly_when_the_order_changes(either: redis.Redis) -> None:
+    write(either, ROWS[:8], exactlyOnce="marker")
+
+    with pytest.raises(RowsChanged, match="come in another order; exactlyOnce=marker needs the same rows"):
+        write(either, ROWS[::-1], exactlyOnce="marker", attempt=1)
+    with pytest.raises(RowsChanged, match="8 rows were written, now there are only 4"):
+        write(either, ROWS[:4], exactlyOnce="marker", attempt=2)
+    assert entries(either) == wanted(ROWS[:8])
+
+
+# --- what is made sure of before the first write ---------------------------------------------------------------------
+
+
+def test_idmp_on_a_server_without_it_is_an_error_and_auto_takes_marker(plain_redis: redis.Redis) -> None:
+    with pytest.raises(OptionError, match=r"exactlyOnce=idmp needs XADD with IDMP .* set exactlyOnce=marker"):
+        write(plain_redis, ROWS, exactlyOnce="idmp")
+    with pytest.raises(OptionError, match="identity=key needs XADD with IDMP"):
+        write(plain_redis, ROWS, idempotencyKey="n")
+    assert choose_kind(plain_redis) == "marker"
+
+
+def test_auto_takes_idmp_where_the_server_has_it(streamd: redis.Redis) -> None:
+    assert choose_kind(streamd) == "idmp"
+
+
+def window(client: redis.Redis) -> tuple[int, int]:
+    info = client.execute_command("XINFO", "STREAM", "s")
+    info = info if isinstance(info, dict) else dict(zip(info[::2], info[1::2], strict=True))
+    info = {name.decode() if isinstance(name, bytes) else name: value for name, value in info.items()}
+    return info["idmp-duration"], info["idmp-maxsize"]
+
+
+def test_a_missing_stream_is_made_with_its_window(streamd: redis.Redis) -> None:
+    write(streamd, ROWS[:1], windowSeconds="500", windowMaxSize="600")
+
+    assert window(streamd) == (500, 600)
+    assert streamd.xinfo_stream("s")["groups"] == 0
+
+
+def test_a_window_grows_only_while_it_remembers_nothing(streamd: redis.Redis) -> None:
+    streamd.xadd("s", {"f": "v"})
+    write(streamd, [], windowSeconds="500", windowMaxSize="600")
+    assert window(streamd) == (500, 600)
+
+    streamd.execute_command("XADD", "s", "IDMP", "somebody", "1", "*", "f", "v")
+    write(streamd, ROWS[:1], windowSeconds="400", windowMaxSize="50")
+    assert window(streamd) == (500, 600), "it is large enough"
+    with pytest.raises(
+        WindowTooSmall, match=r"500 s and 600 iids, .* XCFGSET s IDMP-DURATION 501 IDMP-MAXSIZE 600 "
+    ):
+        write(streamd, ROWS[:1], windowSeconds="501", windowMaxSize="50")
+    assert window(streamd) == (500, 600)
+
+    write(streamd, ROWS[:1], windowSeconds="501", windowMaxSize="50", windowSetup="force")
+    assert window(streamd) == (501, 600)
+
+
+def test_window_setup_check_changes_nothing(streamd: redis.Redis) -> None:
+    with pytest.raises(StreamMissing, match="stream s does not exist and windowSetup=check"):
+        write(streamd, ROWS, windowSetup="check")
+    streamd.xadd("s", {"f": "v"})
+    with pytest.raises(WindowTooSmall, match="the window of stream s is 100 s and 100 iids"):
+        write(streamd, ROWS, windowSetup="check")
+
+
+def test_a_batch_that_was_half_written_before_the_window_began_is_an_error(streamd: redis.Redis) -> None:
+    write(streamd, ROWS[:3], windowSeconds="100")
+    streamd.hset("{s}:spark", open_field(NAME), "1000000000000|r0|idmp")  # years ago
+
+    with pytest.raises(
+        WindowExpired, match=r"batch 3 of sink sink was half written to s .*onWindowExpired=continue"
+    ):
+        write(streamd, ROWS, windowSeconds="100")
+    write(streamd, ROWS, windowSeconds="100", onWindowExpired="continue")
+    assert entries(streamd) == wanted()
+
+
+def test_a_batch_that_was_half_written_in_another_mode_is_an_error(streamd: redis.Redis) -> None:
+    write(streamd, ROWS[:3], exactlyOnce="marker")
+
+    with pytest.raises(StreamdError, match="half written to s with exactlyOnce=marker: set exactlyOnce=marker until"):
+        write(streamd, ROWS, run="r2")
+
+
+@pytest.mark.parametrize(
+    ("stream", "key"),
+    [
+        ("s", "{s}:spark"),
+        ("{u}:s", "{u}:s:spark"),
+        ("a{b", "{a{b}:spark"),
+        ("{}{x}", None),
+        ("a}b", None),
+        ("{}", None),
+    ],
+)
+def test_markers_stand_in_the_slot_of_their_stream(stream: str, key: str | None) -> None:
+    if key is None:
+        with pytest.raises(OptionError, match="use no braces in its name"):
+            tagged(stream)
+        return
+    from redis.crc import key_slot
+
+    assert marker_key(stream) == key
+    assert key_slot(key.encode()) == key_slot(stream.encode())
