@@ -15,6 +15,11 @@ COUNT_MAX = 2**31 - 1  # beyond it Redis says "invalid" to every client
 
 # A longer word is collected as it arrives instead of waiting in the input buffer.
 COLLECT_BYTES_MIN = 32 * 1024
+# A client that stops in the middle of a request leaves no more of what was decoded in front of it.
+DECODED_BYTES_MAX = 4 * 1024
+# From so many bytes on a chunk's first request tells whether words are long: on average longer than the second.
+LARGE_BYTES_MIN = 4 * 1024
+LONG_BYTES_MIN = 512
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
@@ -26,9 +31,12 @@ class _BulkHeaders(dict[int, bytes]):
         return b"$%d" % length
 
 
-_HEADER_OF_LENGTH = _BulkHeaders((length, b"$%d" % length) for length in range(1024))
-_COUNT_OF_HEADER = {b"*%d" % count: count for count in range(1, 1024)}
-_header_of = _HEADER_OF_LENGTH.__getitem__
+# Canonical headers are looked up, which is quicker than to parse them, and as strict.
+SHORT_BYTES_MAX = 1023
+HEADER_BYTES_MAX = len(b"$%d\r" % SHORT_BYTES_MAX)
+_header_of = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
+_length_of = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
+_count_of = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
 
 
 def parse_length(text: bytes) -> int | None:
@@ -56,6 +64,7 @@ class Decoder:
 
     Shape: `_data[_at:]` is not decoded yet; of the request being read, `_words` are complete, `_missing` are not, and
     `_length` is what the header of the current one said (-1: not read). `_bulk` collects it if it is long.
+    `_data` is empty if and only if all of it was decoded.
     """
 
     __slots__ = (
@@ -63,12 +72,13 @@ class Decoder:
         "_bulk",
         "_data",
         "_length",
+        "_limits",
         "_missing",
+        "_plain_bytes_max",
         "_searched",
         "_size",
         "_words",
         "error",
-        "limits",
     )
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
@@ -83,16 +93,26 @@ class Decoder:
         self._size = 0  # bytes of the words of this request, as far as their headers were read
         self._bulk: BytesIO | None = None
 
+    @property
+    def limits(self) -> RequestLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: RequestLimits) -> None:
+        self._limits = limits
+        # So long may a chunk be for the ways that look at no single length.
+        self._plain_bytes_max = min(limits.bulk_bytes_max, limits.request_bytes_max)
+
     def feed(self, data: bytes) -> None:
         """Add received bytes; nothing is decoded yet."""
-        rest = len(self._data) - self._at
-        if rest == 0:
+        if not self._data:
             self._data = data
-            self._at = 0
-        elif rest <= len(data):  # to copy the shorter part to the longer one is linear in what was received
+        elif len(self._data) - self._at <= len(data):
+            # To copy the shorter part to the longer one is linear in what was received,
             self._data = bytes(memoryview(self._data)[self._at :]) + data
             self._at = 0
-        else:  # and so is to append to a buffer that grows in steps
+        else:
+            # and so is to append to a buffer that grows in steps.
             if not isinstance(self._data, bytearray):
                 self._data = bytearray(memoryview(self._data)[self._at :])
                 self._at = 0
@@ -127,16 +147,20 @@ class Decoder:
     def take(self) -> list[list[bytes]]:
         """Return all complete requests, in order; empty if there is none."""
         requests: list[list[bytes]] = []
-        if self._at == len(self._data) or self.error is not None:
-            return requests
-        if self._missing:
+        plain = True
+        if self._missing or len(self._data) > LARGE_BYTES_MIN:
             request = self.next()
             if request is None:
                 return requests
             requests.append(request)
-        if self._at < len(self._data):
-            self._take_whole(requests)
-        while self._at < len(self._data) and (request := self.next()) is not None:
+            # To search a chunk of long words for what looks like a header would cost more than to step over them.
+            plain = sum(map(len, request)) <= LONG_BYTES_MIN * len(request)
+        if plain and self._data and self.error is None:
+            self._take_plain(requests)
+        while self._data:
+            request = self.next()
+            if request is None:
+                break
             requests.append(request)
         return requests
 
@@ -148,51 +172,48 @@ class Decoder:
             request = self._request()
         except ProtocolError as error:
             self.error = error
-            request = None
+            return None
         if self._at == len(self._data):
             self._data = b""
             self._at = 0
+        elif request is None and self._at > DECODED_BYTES_MAX:
+            self._data = self._data[self._at :]
+            self._at = 0
         return request
 
-    def _take_whole(self, requests: list[list[bytes]]) -> None:
+    def _take_plain(self, requests: list[list[bytes]]) -> None:
         """Decode plain requests that are complete, a chunk at a time; stop in front of anything else.
 
         For speed: to split a chunk at its line ends and to check all lengths of a request by one comparison is
-        done by C code, and takes half the time of the way word by word. What is not decoded here (a word with a
+        done by C code, and takes a third of the time of the way word by word. What is not decoded here (a word with a
         line end in it, an incomplete or inline or malformed request) is left to `next()`.
         """
-        data = self._data
-        limits = self.limits
-        if self._at:
-            data = data[self._at :]
-        # What is whole here and no longer than the limits obeys them.
-        if (
-            not isinstance(data, bytes)
-            or data[0] != STAR
-            or len(data) > limits.bulk_bytes_max
-            or len(data) > limits.request_bytes_max
-        ):
+        data = self._data[self._at :] if self._at else self._data
+        # A chunk that is no longer than the limits of lengths has no complete request that is.
+        if len(data) > self._plain_bytes_max or type(data) is not bytes or data[0] != STAR:
             return
+        arguments_max = self._limits.arguments_max
         lines = data.split(b"\r\n")
         line = 0
-        lines_max = len(lines) - 1  # the last one has no end
-        while line < lines_max:
-            count = _COUNT_OF_HEADER.get(lines[line])
-            if count is None or count > limits.arguments_max:
+        last = len(lines) - 1  # it has no end
+        while line < last:
+            count = _count_of(lines[line])
+            if count is None or count > arguments_max:
                 break
             end = line + 1 + 2 * count
-            if end > lines_max:
+            if end > last:
                 break
             words = lines[line + 2 : end : 2]
             if lines[line + 1 : end : 2] != [*map(_header_of, map(len, words))]:
                 break
             requests.append(words)
             line = end
-        if line == lines_max and not lines[line]:
+        if line == last and not lines[line]:
             self._data = b""
-            self._at = 0
-        else:
+            self._at = self._searched = 0
+        elif line:
             self._at += sum(map(len, islice(lines, line))) + 2 * line
+            self._searched = 0
 
     def _request(self) -> list[bytes] | None:
         """The next request, None if it is not complete. Raises: ProtocolError."""
@@ -202,19 +223,20 @@ class Decoder:
             if self._at == len(self._data):
                 return None
             if self._data[self._at] == STAR:
+                if self._begin_short():
+                    continue
                 end = self._header_end("too big mbulk count string")
                 if end < 0:
                     return None
                 count = parse_length(bytes(self._data[self._at + 1 : end]))
                 if count is None or count > COUNT_MAX:
                     raise ProtocolError("invalid multibulk length")
-                if count > self.limits.arguments_max:
-                    refused = "invalid" if self.limits.authenticated else "unauthenticated"
+                if count > self._limits.arguments_max:
+                    refused = "invalid" if self._limits.authenticated else "unauthenticated"
                     raise ProtocolError(f"{refused} multibulk length")
                 self._at = end + 2
                 if count > 0:  # else a null or empty request: skipped
                     self._missing = count
-                    self._words = []
                     self._size = 0
             else:
                 end = self._line_end(b"\n", "too big inline request")
@@ -227,6 +249,8 @@ class Decoder:
 
     def _multibulk(self) -> list[bytes] | None:
         """The words of the request whose count was read, None if they are not complete. Raises: ProtocolError."""
+        if self._length < 0:
+            self._take_short_words()
         while self._missing:
             if self._length < 0:
                 end = self._header_end("too big bulk count string")
@@ -252,6 +276,52 @@ class Decoder:
         self._words = []
         return words
 
+    def _begin_short(self) -> bool:
+        """Read the count of words at `_at` if it is short, canonical, allowed and complete."""
+        data = self._data
+        if type(data) is not bytes:
+            return False
+        end = data.find(b"\r", self._at, self._at + HEADER_BYTES_MAX)
+        count = _count_of(data[self._at : end]) if end > 0 else None
+        if count is None or count > self._limits.arguments_max or end + 2 > len(data):
+            return False
+        self._at = end + 2
+        self._searched = 0
+        self._missing = count
+        self._size = 0
+        return True
+
+    def _take_short_words(self) -> None:
+        """Take the next words as long as they are short, canonical, allowed and complete: cheaper than one by one."""
+        data = self._data
+        limits = self._limits
+        if (
+            type(data) is not bytes
+            or limits.bulk_bytes_max < SHORT_BYTES_MAX
+            or self._size + len(data) > limits.request_bytes_max
+        ):
+            return
+        find = data.find
+        size = len(data)
+        start = at = self._at
+        words = self._words
+        known = len(words)
+        for _ in range(self._missing):
+            word = find(b"\r", at, at + HEADER_BYTES_MAX) + 2
+            length = _length_of(data[at : word - 1])  # none is found in what is empty because there is no CR
+            if length is None:
+                break
+            end = word + length
+            if end + 2 > size:
+                break
+            words.append(data[word:end])
+            at = end + 2
+        if at != start:
+            self._at = at
+            self._searched = 0
+            self._size += sum(map(len, islice(words, known, None)))
+            self._missing -= len(words) - known
+
     def _bulk_length(self, end: int) -> int:
         """The length in the header that ends at `end`, within the limits. Raises: ProtocolError."""
         first = self._data[self._at]
@@ -259,7 +329,7 @@ class Decoder:
             got = " " if first in b"\r\n" else bytes((first,)).decode("utf-8", "surrogateescape")
             raise ProtocolError(f"expected '$', got '{got}'")
         length = parse_length(bytes(self._data[self._at + 1 : end]))
-        limits = self.limits
+        limits = self._limits
         if length is None or length < 0:
             raise ProtocolError("invalid bulk length")
         if length > limits.bulk_bytes_max:
@@ -295,7 +365,7 @@ class Decoder:
 
     def _line_end(self, terminator: bytes, too_long: str) -> int:
         """Where the terminator is, -1 if it did not arrive yet. Raises: ProtocolError if it is too far."""
-        stop = self._at + self.limits.inline_bytes_max + 1
+        stop = self._at + self._limits.inline_bytes_max + 1
         end = self._data.find(terminator, self._at + self._searched, stop)
         if end < 0:
             if len(self._data) >= stop:

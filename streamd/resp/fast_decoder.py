@@ -1,9 +1,129 @@
 """Decodes requests with hiredis where that is sound, and by the strict decoder everywhere else."""
 
-from streamd.resp.decoder import Decoder
+import re
+import sys
+from collections.abc import Callable
+
+from streamd.resp.decoder import STAR, Decoder
+
+# In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
+HIREDIS_BYTES_MIN = 200
+try:
+    import hiredis
+except ImportError:  # PyPy, or a platform without a wheel: the strict decoder serves alone
+    HIREDIS_BYTES_MIN = sys.maxsize
+
+# hiredis makes a list as long as a header says, whatever follows: headers of so many digits never get there.
+COUNT_DIGITS_MAX = 5
+# hiredis frees its buffer between two chunks if it is larger.
+HIREDIS_BUFFER_BYTES_MAX = 256 * 1024
+
+_NOT_COMPLETE = object()
+_END = b"#t\r\n"
+_join = b"".join
+
+# The types that hiredis delivers as if they were `*` or `$`: simple and verbatim strings, big numbers, sets, pushes,
+# attributes, maps.
+_LOOKALIKES = b"+=(~>|%"
+_has_long_count = re.compile(rb"\*[0-9]{%d}" % (COUNT_DIGITS_MAX + 1)).search
+# (One pattern for each: a literal first byte is found quickly, a set of them byte by byte.)
+_HAS_LONG_LOOKALIKE_COUNT: list[tuple[int, Callable[[bytes], re.Match[bytes] | None]]] = [
+    (kind, re.compile(rb"\\%c[0-9]{%d}" % (kind, COUNT_DIGITS_MAX + 1)).search) for kind in b"~>%|"
+]
+
+# Readers that wait for work, empty. One serves any number of connections: it is empty between two chunks, so that an
+# idle connection holds none. (A list's pop and append are atomic: servers in several threads share it.)
+_idle_readers: list = []
+
+
+def _decode_complete(data: bytes) -> list[list[bytes]] | None:
+    """The requests of a chunk, if it is nothing but complete plain `*n $length` requests; else None.
+
+    Sound, because everything that hiredis takes for such requests beyond what the strict decoder takes is excluded:
+
+    * another type than bytes in a request, a request that is no array: does not join;
+    * a type that only looks like an array or a bulk string: its first byte is nowhere in the chunk, or everywhere in
+      the words, so that there is none left to begin an element;
+    * an empty request: its join is false (as is one of empty words: no harm, the strict decoder takes it);
+    * an incomplete request at the end: what is fed then comes out at the top if, and only if, nothing waits for more.
+
+    Lengths it parses as strictly as Redis, and like the strict decoder it does not look at the two bytes behind a word.
+    """
+    if _has_long_count(data) is not None:
+        return None
+    # For speed: `61 in data` is one memchr, and seven of them cost a fifth of one regular expression.
+    sized = 62 in data or 37 in data or 126 in data or 124 in data
+    if sized:
+        for kind, has_long_count in _HAS_LONG_LOOKALIKE_COUNT:
+            if kind in data and has_long_count(data) is not None:
+                return None
+    lookalikes = sized or 61 in data or 43 in data or 40 in data
+    try:
+        reader = _idle_readers.pop()
+    except IndexError:
+        reader = hiredis.Reader(notEnoughData=_NOT_COMPLETE)
+        reader.setmaxbuf(HIREDIS_BUFFER_BYTES_MAX)
+    gets = reader.gets
+    try:
+        reader.feed(data)
+        requests = [*iter(gets, _NOT_COMPLETE)]
+        reader.feed(_END)
+        if gets() is not True:
+            return None
+        _idle_readers.append(reader)
+        if lookalikes:
+            words = [*map(_join, requests)]
+            if not all(words) or _count_lookalikes(data) != _count_lookalikes(_join(words)):
+                return None
+        elif not all(map(_join, requests)):
+            return None
+    except (hiredis.HiredisError, TypeError):
+        return None
+    return requests
+
+
+def _last_request_start(data: bytes) -> int:
+    """Where the last request of a chunk seems to begin (it may be a word that looks like it), or 0."""
+    end = len(data)
+    for _ in range(4):  # the last word may be the `*` of XADD, or two of them
+        end = data.rfind(b"\r\n*", 0, end)
+        if end < 0:
+            return 0
+        if data[end + 3 : end + 4].isdigit():
+            return end + 2
+    return 0
+
+
+def _count_lookalikes(data: bytes) -> int:
+    return len(data) - len(data.translate(None, _LOOKALIKES))
 
 
 class FastDecoder(Decoder):
-    """A Decoder whose `take()` is quick; it accepts and refuses the same."""
+    """A Decoder whose `take()` is quick where several requests arrive at once; it accepts and refuses the same."""
 
     __slots__ = ()
+
+    def _take_plain(self, requests: list[list[bytes]]) -> None:
+        data = self._data[self._at :] if self._at else self._data
+        if (
+            HIREDIS_BYTES_MIN <= len(data) <= self._plain_bytes_max
+            and type(data) is bytes
+            and data[0] == STAR
+            and self._limits.arguments_max >= 10**COUNT_DIGITS_MAX
+        ):
+            if data.endswith(b"\r\n"):
+                decoded = _decode_complete(data)
+                if decoded is not None:
+                    requests += decoded
+                    self._data = b""
+                    self._at = self._searched = 0
+                    return
+            end = _last_request_start(data)
+            if end and end >= HIREDIS_BYTES_MIN:
+                decoded = _decode_complete(data[:end])
+                if decoded is not None:
+                    requests += decoded
+                    self._at += end
+                    self._searched = 0
+                    return
+        Decoder._take_plain(self, requests)
