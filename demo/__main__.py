@@ -246,7 +246,7 @@ def main() -> int:
         return 130
     except (DemoFailed, ChildFailed, NoJava, redis.RedisError, OSError) as error:
         keep = True
-        console.print(f"the demo failed: {error}", markup=False, highlight=False)
+        console.print(f"the demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
         return 1
     finally:
         if keep:

@@ -1,8 +1,11 @@
 """The Spark job of the demo: reads a stream, enriches each entry, writes a second stream."""
 
 import argparse
+import re
 import sys
+import threading
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -40,11 +43,25 @@ def main() -> int:
         .option("checkpointLocation", options.checkpoint)
         .start()
     )
-    sys.stdin.readline()
-    query.processAllAvailable()
+    finish = threading.Event()
+    threading.Thread(target=wait_for_line, args=(finish,), daemon=True).start()
+    # A query that fails is to be noticed before the line arrives.
+    try:
+        while not finish.is_set():
+            query.awaitTermination(1)
+        query.processAllAvailable()
+    except StreamingQueryException as error:
+        print(f"the query failed: {cause(str(error))}", file=sys.stderr)
+        return 1
     query.stop()
     spark.stop()
     return 0
+
+
+def wait_for_line(finish: threading.Event) -> None:
+    """Set the event when a line arrives, or when whoever started this job is gone."""
+    sys.stdin.readline()
+    finish.set()
 
 
 def session() -> SparkSession:
@@ -59,6 +76,11 @@ def session() -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
     )
+
+
+def cause(text: str) -> str:
+    """Return the last Python error in the text of a failed query, which holds tracebacks of two languages."""
+    return (re.findall(r"^[\w.]+(?:Error|Exception): .*", text, re.MULTILINE) or [text])[-1]
 
 
 def enrich(entries: DataFrame) -> DataFrame:
