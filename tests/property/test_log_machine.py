@@ -1,0 +1,121 @@
+"""Long random histories of a log with larger nodes end as those of the obvious model."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from streamd.stream.entry_id import ID_MAX
+from streamd.stream.log import Log
+from streamd.stream.segment_cache import CACHE
+from tests.property.log_model import LogModel, assert_equal
+
+STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])
+VALUES = st.sampled_from([b"", b"v", b"w" * 30, b"\r\n$3\r\n", b"x" * 1500])
+SHAPES = st.sampled_from([(b"f",), (b"f",), (b"g",), (b"f", b"g"), (b"f", b"g", b"f")])
+
+
+class LogMachine(RuleBasedStateMachine):
+    @initialize(node_max=st.sampled_from([0, 5, 20, 100]), first_ms=st.sampled_from([0, 990, 1_795_246_993_860]))
+    def begin(self, node_max, first_ms):
+        first = first_ms << 64 | 1
+        self.log = Log(node_max)
+        self.model = LogModel(node_max)
+        self.last = first
+        self.ids = [first]
+
+    def next_id(self, step):
+        self.last += step
+        self.ids.append(self.last)
+        return self.last
+
+    @rule(steps=st.lists(STEPS, min_size=1, max_size=60), shape=SHAPES, values=st.lists(VALUES, min_size=4, max_size=4))
+    def append(self, steps, shape, values):
+        for number, step in enumerate(steps):
+            entry_id = self.next_id(step)
+            fields = [text for place, name in enumerate(shape) for text in (name, values[(number + place) % 4])]
+            self.log.append(entry_id, fields)
+            self.model.append(entry_id, fields)
+
+    @rule(count=st.integers(0, 250), step=STEPS, shape=SHAPES, value=VALUES)
+    def append_many(self, count, step, shape, value):
+        ids = [self.next_id(step) for _ in range(count)]
+        fields = [text for name in shape for text in (name, value)]
+        self.log.append_many(ids, len(fields), fields * count)
+        for entry_id in ids:
+            self.model.append(entry_id, fields)
+
+    @rule(data=st.data())
+    def delete(self, data):
+        for _ in range(data.draw(st.integers(1, 30))):
+            entry_id = data.draw(st.sampled_from(self.ids))
+            assert self.log.delete(entry_id) == self.model.delete(entry_id)
+
+    @rule(data=st.data())
+    def delete_a_run(self, data):
+        start = data.draw(st.integers(0, len(self.ids) - 1))
+        for entry_id in self.ids[start : start + data.draw(st.integers(0, 120))]:
+            assert self.log.delete(entry_id) == self.model.delete(entry_id)
+
+    @rule(share=st.floats(0, 1.1), approximate=st.booleans(), limit=st.sampled_from([0, 0, 3, 50]))
+    def trim_to_length(self, share, approximate, limit):
+        maxlen = int(len(self.log) * share)
+        removed = self.log.trim_to_length(maxlen, approximate, limit)
+        assert removed == self.model.trim_to_length(maxlen, approximate, limit)
+
+    @rule(data=st.data(), approximate=st.booleans(), limit=st.sampled_from([0, 0, 3, 50]))
+    def trim_before(self, data, approximate, limit):
+        min_id = data.draw(st.sampled_from(self.ids))
+        removed = self.log.trim_before(min_id, approximate, limit)
+        assert removed == self.model.trim_before(min_id, approximate, limit)
+
+    @rule(entries=st.sampled_from([0, 1, 7, 50, 200]))
+    def set_node_max_entries(self, entries):
+        self.log.node_max_entries = self.model.node_max_entries = entries
+
+    @rule()
+    def go_on_with_a_copy(self):
+        old, old_model = self.log, self.model.copy()
+        self.log = old.copy()
+        old.trim_to_length(1)
+        old_model.trim_to_length(1)
+        assert_equal(old, old_model)
+
+    @rule(count=st.integers(1, 400), data=st.data())
+    def split(self, count, data):
+        start, end = data.draw(st.sampled_from(self.ids)), data.draw(st.sampled_from([*self.ids, ID_MAX]))
+        assert self.log.split(start, end, count) == self.model.split(start, end, count)
+
+    @rule()
+    def walk_in_batches(self):
+        entries, start = [], 0
+        while batch := self.log.read_batch(start):
+            entries += batch
+            start = batch[-1][0] + 1
+        assert entries == self.model.entries()
+
+    @rule(data=st.data(), count=st.sampled_from([1, 3, 10, 150]))
+    def read(self, data, count):
+        start, end = data.draw(st.sampled_from(self.ids)), data.draw(st.sampled_from(self.ids))
+        # Twice: the second time much comes from the cache.
+        assert_equal(self.log, self.model, [(start, end), (start, ID_MAX), (start + 1, end)], (count, None))
+        assert_equal(self.log, self.model, [(start, ID_MAX)], (count,))
+
+    @invariant()
+    def what_is_kept_is_right(self):
+        if not hasattr(self, "log"):
+            return
+        assert len(self.log) == len(self.model.ids())
+        sealed = self.log._sealed
+        if sealed is not None:
+            segments = sealed.segments[sealed.head :]
+            assert sealed.live_count == sum(segment.live_count for segment in segments)
+            assert sealed.memory_bytes == sum(segment.memory_bytes for segment in segments)
+            assert all(segment.live_count for segment in segments)
+            assert all(segment.count < 16 or 2 * segment.live_count >= segment.count for segment in segments[1:])
+
+    def teardown(self):
+        CACHE.forget_tail(self.log._ids)
+
+
+LogMachine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestLogMachine = LogMachine.TestCase

@@ -1,0 +1,236 @@
+"""A sealed segment gives back what was sealed, in every layout, and in less memory."""
+
+import json
+import random
+from bisect import bisect_left
+from itertools import pairwise
+
+import pytest
+
+from streamd.stream import segment as segment_module
+from streamd.stream.columns import pack, view
+from streamd.stream.entry_id import ID_MAX, make_id
+from streamd.stream.segment import Segment
+from streamd.stream.segment_cache import CACHE, SegmentCache
+from tests.property.log_model import encode_entry
+
+MS = 1_795_246_993_860
+
+
+def seal(ids, entries, like=None):
+    widths = [len(fields) for fields in entries]
+    texts = [text for fields in entries for text in fields]
+    return Segment(ids, texts, widths[0], None if len(set(widths)) == 1 else widths, like)
+
+
+def encode(ids, entries):
+    return b"".join(map(encode_entry, ids, entries))
+
+
+def ids_of(first_ms, first_seq, steps):
+    """`steps` yields (ms more, seq more); the seq begins anew where it is None."""
+    ms, seq, ids = first_ms, first_seq, []
+    for more_ms, more_seq in steps:
+        ids.append(make_id(ms, seq))
+        ms += more_ms
+        seq = 0 if more_seq is None else seq + more_seq
+    return ids
+
+
+ID_SHAPES = {
+    "counting up in one millisecond": lambda n: [(0, 1)] * n,
+    "gaps in one millisecond": lambda n: [(0, 1 + 7 * (i % 3)) for i in range(n)],
+    "wide gaps in one millisecond": lambda n: [(0, 1 + 400 * (i % 3)) for i in range(n)],
+    "one per millisecond": lambda n: [(1, 0)] * n,
+    "one per 37 milliseconds": lambda n: [(37, 0)] * n,
+    "one per second": lambda n: [(1000, 0)] * n,
+    "one per hour": lambda n: [(3_600_000, 0)] * n,
+    "five per millisecond": lambda n: [(1, None) if i % 5 == 4 else (0, 1) for i in range(n)],
+    "thirty per 900 milliseconds": lambda n: [(900, None) if i % 30 == 29 else (0, 1) for i in range(n)],
+    "seqs go on in the next millisecond": lambda n: [(i % 2, 1 + 60 * (i % 4)) for i in range(n)],
+    "seqs far apart": lambda n: [(i % 2, 1 << 40) for i in range(n)],
+    "years apart": lambda n: [(1 << 40, i % 2) for i in range(n)],
+}
+FIRST_IDS = [(0, 0), (0, 995), (7, 1), (993, 96), (9_999, 0), (MS, 0), (MS, 9), (MS, 12_345_678), (1 << 63, 1 << 63)]
+FIELD_SHAPES = {
+    "one field, values alike": lambda i: [b"f", b"%08d" % i],
+    "one field, lengths differ": lambda i: [b"f", b"v" * (i % 7)],
+    "one field, long and short values": lambda i: [b"field", b"v" * (i % 3 * 900)],
+    "one field, empty values": lambda i: [b"", b""],
+    "three fields": lambda i: [b"a", b"%d" % i, b"b", b"x" * 8, b"a", b"%d" % (i * i)],
+    "three fields, values alike": lambda i: [b"a", b"%02d" % (i % 100), b"bc", b"", b"def", b"\r\n$5"],
+    "other names in some": lambda i: [b"f%d" % (i % 3), b"v", b"g", b"w" * i],
+    "other numbers of fields": lambda i: [b"f", b"v%d" % i] * (1 + i % 3),
+    "large values": lambda i: [b"f", bytes([65 + i % 26]) * (2000 + i)],
+    "large values alike": lambda i: [b"f", bytes([65 + i % 26]) * 60_000],
+    "large values of any fields": lambda i: [b"f%d" % i, b"v" * 50_000] * (1 + i % 2),
+}
+
+
+@pytest.mark.parametrize("ids", ID_SHAPES.values(), ids=ID_SHAPES)
+@pytest.mark.parametrize("first", FIRST_IDS, ids=str)
+def test_ids_of_every_shape_are_given_back(first, ids):
+    for count in (1, 2, 30, 100):
+        entry_ids = ids_of(*first, ids(count))
+        assert entry_ids == sorted(set(entry_ids))
+        if entry_ids[-1] > ID_MAX:
+            continue
+        entries = [[b"f", b"v"]] * count
+        segment = seal(entry_ids, entries)
+        for low, high in ((0, count), (0, 1), (count - 1, count), (count // 3, count // 3 + (count + 1) // 2)):
+            assert list(segment.ids(low, high)) == entry_ids[low:high]
+            assert segment.encode(low, high) == encode(entry_ids[low:high], entries)
+            assert segment.encode(low, high, True) == encode(entry_ids[low:high][::-1], entries)
+        for entry_id in entry_ids:
+            for near in {max(entry_id + by, 0) for by in (-1 << 64, -1, 0, 1, 1 << 64)}:
+                assert segment.position(near) == bisect_left(entry_ids, near)
+            assert segment.find(entry_id) == entry_ids.index(entry_id)
+        assert segment.find(entry_ids[0] + (1 << 90)) == -1
+
+
+@pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
+@pytest.mark.parametrize("compressing", [True, False])
+def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
+    if not compressing:
+        monkeypatch.setattr(segment_module, "compress", None)
+    for count in (1, 3, 40):
+        ids = ids_of(MS, 0, [(i % 2, 1) for i in range(count)])
+        entries = [fields(i) for i in range(count)]
+        segment = seal(ids, entries)
+        assert not segment.raw_bytes or compressing
+        for low in range(0, count, 1 + count // 5):
+            for high in range(low + 1, count + 1, 1 + count // 5):
+                assert segment.entries(low, high) == entries[low:high]
+                assert segment.encode(low, high) == encode(ids[low:high], entries[low:high])
+                assert segment.encode(low, high, True) == encode(ids[low:high][::-1], entries[low:high][::-1])
+
+
+def test_what_segments_have_in_common_is_shared():
+    first = seal([1], [[b"a long name of a field", b"v"]])
+    second = seal([2], [[b"a long name of a field".replace(b"o", b"o"), b"w"]], first)
+    third = seal([3], [[b"another", b"w"]], second)
+    assert second.fields is first.fields
+    assert second.lengths is first.lengths
+    assert third.fields == (b"another",)
+
+
+@pytest.mark.parametrize(
+    ("value", "steps", "bytes_max"),
+    [
+        (lambda r, i: r.randbytes(8), (1, 0), 14),
+        (lambda r, i: r.randbytes(64), (1, 0), 70),
+        (lambda r, i: r.randbytes(64), (0, 1), 68),
+        (lambda r, i: r.randbytes(512), (1, 0), 519),
+        (lambda r, i: json.dumps({"order": i, "amount": r.random(), "status": "paid"}).encode(), (1, 0), 36),
+    ],
+    ids=["8 random bytes", "64 random bytes", "64 in one millisecond", "512 random bytes", "JSON of 60 bytes"],
+)
+def test_an_entry_takes_little_more_than_its_value(value, steps, bytes_max):
+    pytest.importorskip("lz4")
+    source = random.Random(7)
+    ids = ids_of(MS, 0, [steps] * 100)
+    like = seal(ids, [[b"f", value(source, i)] for i in range(100)])
+    segment = seal(ids, [[b"f", value(source, i)] for i in range(100)], like)
+    assert segment.memory_bytes <= 100 * bytes_max
+
+
+def test_deleted_entries_are_left_out_of_runs():
+    """All ways to delete from 6 entries, and all ranges."""
+    for deleted in range(1 << 6):
+        segment = seal(list(range(6)), [[b"f", b"v"]] * 6)
+        for position in range(6):
+            if deleted >> position & 1:
+                assert segment.delete(position, position + 1) == 1
+                assert segment.delete(position, position + 1) == 0
+        left = [position for position in range(6) if not deleted >> position & 1]
+        assert segment.live_count == len(left)
+        assert [segment.nth_position(number) for number in range(len(left))] == left
+        assert [position for position in range(6) if segment.find(position) >= 0] == left
+        for low in range(7):
+            for high in range(low, 7):
+                forwards = list(segment.runs(low, high))
+                found = [position for run in forwards for position in range(*run)]
+                assert found == [position for position in left if low <= position < high]
+                assert all(before[1] < after[0] for before, after in pairwise(forwards))
+                assert list(segment.runs(low, high, True)) == forwards[::-1]
+                assert segment.count_live(low, high) == sum(to - start for start, to in forwards)
+
+
+def test_a_rewritten_segment_is_the_same_node_without_the_dead():
+    entries = [[b"f", b"v%d" % i] * (1 + i // 8) for i in range(10)]
+    segment = seal(list(range(10)), entries)
+    segment.delete(0, 3)
+    segment.delete(5, 10)
+    rewritten = segment.rewritten()
+    assert (rewritten.count, rewritten.live_count, rewritten.used, rewritten.last_id) == (2, 2, 10, 9)
+    assert list(rewritten.ids(0, 2)) == [3, 4]
+    assert rewritten.entries(0, 2) == entries[3:5]
+    assert rewritten.memory_bytes < segment.memory_bytes
+
+
+def test_a_copy_is_changed_apart():
+    segment = seal([1, 2, 3], [[b"f", b"v"]] * 3)
+    segment.delete(0, 1)
+    copy = segment.copy()
+    copy.delete(1, 2)
+    assert (segment.live_count, copy.live_count) == (2, 1)
+    assert (list(segment.runs(0, 3)), list(copy.runs(0, 3))) == ([(1, 3)], [(2, 3)])
+
+
+@pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
+@pytest.mark.parametrize("first_seq", [0, 100, 980])
+def test_a_segment_reads_the_same_from_the_cache(fields, first_seq):
+    ids = ids_of(MS, first_seq, [(0, 1)] * 40)
+    entries = [fields(i) for i in range(40)]
+    segment = seal(ids, entries)
+    assert segment.read(3, 9) == encode(ids[3:9], entries[3:9])
+    assert segment.encoded is None
+    for _ in range(2):
+        assert segment.read(0, 40) == encode(ids, entries)
+        assert segment.read(3, 9) == encode(ids[3:9], entries[3:9])
+        assert segment.read(0, 40, True) == encode(ids[::-1], entries[::-1])
+        assert segment.read(3, 9, True) == encode(ids[3:9][::-1], entries[3:9][::-1])
+    assert segment.encoded is not None
+    segment.delete(3, 4)
+    assert segment.encoded is None
+
+
+def test_the_cache_keeps_to_its_bound_and_to_what_is_read():
+    cache = SegmentCache(bytes_max=1000)
+    segments = [seal([i], [[b"f", b"v"]]) for i in range(30)]
+    for segment in segments:
+        cache.keep(segment, bytes(100))
+        segments[0].hot = True
+        assert cache.bytes == sum(100 for one in segments if one.encoded is not None) <= 1000
+    assert segments[0].encoded is not None
+    assert segments[1].encoded is None
+    cache.keep(segments[1], bytes(251))
+    assert segments[1].encoded is None
+    cache.bytes_max = 150
+    cache.shrink()
+    assert cache.bytes == sum(100 for one in segments if one.encoded is not None) == 100
+
+
+def test_the_cache_lets_go_of_segments_that_are_gone():
+    cache = SegmentCache(bytes_max=1000)
+    for number in range(50):
+        segment = seal([number], [[b"f", b"v"]])
+        segment.hot = True
+        cache.keep(segment, bytes(100))
+    assert cache.bytes <= 1000
+    segment.delete(0, 1)
+    cache.bytes_max = 0
+    cache.shrink()
+    assert cache.bytes == 0
+
+
+def test_the_process_has_one_cache_with_a_bound():
+    assert CACHE.bytes_max > 0
+
+
+@pytest.mark.parametrize("greatest", [0, 255, 256, 65535, 65536, 2**32 - 1, 2**32, 2**64 - 1])
+def test_a_column_is_as_narrow_as_its_greatest_int_allows(greatest):
+    values = [greatest, 0, greatest // 2]
+    column = pack(values)
+    assert len(column) == 3 * next(size for size in (1, 2, 4, 8) if greatest < 1 << 8 * size)
+    assert list(view(column, 3)) == values
