@@ -12,12 +12,12 @@ from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
 
 # Up to here a producer's window is always packed: a dict and a deque for a few iids are mostly air.
-PACKED_ALWAYS_MAX: Final = 16
+PACKED_ALWAYS_MAX: Final = 4
 # So many producers of a table may have the quick form beyond that; at 100 iids each they take 20 MB. Where there are
 # more, the packed form is about as quick, because it touches half as many cache lines.
 INDEXED_WINDOWS_MAX: Final = 1_000
 # An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
-REPACK_MAX: Final = 8
+REPACK_MAX: Final = 2
 
 # One visit of the sweeper frees at most so many iids of an indexed window, about 15 us.
 _DROPPED_PER_VISIT_MAX: Final = 100
@@ -104,7 +104,7 @@ class IdmpTable:
                 return None
         else:
             window = self._packed.get(pid)
-            if window is None:
+            if window is None or not packed.may_hold(window, iid):
                 return None
             slot = packed.find(window, iid)
             if slot < 0:
@@ -130,8 +130,9 @@ class IdmpTable:
         self.iids_added += 1
         indexed = self._indexed.get(pid)
         if indexed is None:
-            self._record_packed(pid, iid, entry_id)
-            return
+            indexed = self._record_packed(pid, iid, entry_id)
+            if indexed is None:
+                return
         entries = indexed.entries
         order = indexed.order
         if iid in entries:
@@ -275,7 +276,7 @@ class IdmpTable:
         window = self._packed.get(pid)
         if window is not None:
             self.iids_tracked -= packed.drop_expired(window, until_ms)
-            if not packed.count(window):
+            if not window[packed.COUNT]:
                 del self._packed[pid]
                 return
             oldest_ms = packed.oldest_ms(window)
@@ -295,39 +296,36 @@ class IdmpTable:
         # Within its own second a producer may come too early: then it is next looked at when that second is over.
         schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
 
-    def _record_packed(self, pid: bytes, iid: bytes, entry_id: int) -> None:
+    def _record_packed(self, pid: bytes, iid: bytes, entry_id: int) -> IndexedWindow | None:
+        """Record in a packed window, or return the indexed one that has taken its place."""
         window = self._packed.get(pid)
+        short = len(iid) <= packed.IID_BYTES_MAX
         if window is None:
-            window = self._add_producer(pid, entry_id)
-        else:
-            slot = packed.find(window, iid)
-            if slot >= 0:
-                packed.remove(window, slot)
-                self.iids_tracked -= 1
-        size = packed.count(window)
-        if (
-            len(iid) <= packed.IID_BYTES_MAX
-            and (size < packed.IIDS_MAX or size == self.maxsize)
-            and (size < PACKED_ALWAYS_MAX or len(self._indexed) >= INDEXED_WINDOWS_MAX)
-        ):
-            if not packed.append(window, iid, entry_id, self.maxsize):
+            self._schedule_first(pid, entry_id)
+            if short:
+                if self._packed is _NO_PACKED:
+                    self._packed = {}
+                self._packed[pid] = packed.of_one(iid, entry_id)
                 self.iids_tracked += 1
-            return
+                return None
+            return self._add_indexed(pid, IndexedWindow())
+        size = window[packed.COUNT]
+        if short and (
+            size < PACKED_ALWAYS_MAX
+            or (len(self._indexed) >= INDEXED_WINDOWS_MAX and (size < packed.IIDS_MAX or size == self.maxsize))
+        ):
+            self.iids_tracked += packed.record(window, iid, entry_id, self.maxsize)
+            return None
         del self._packed[pid]
+        return self._add_indexed(pid, IndexedWindow(packed.items(window)))
+
+    def _add_indexed(self, pid: bytes, indexed: IndexedWindow) -> IndexedWindow:
         if self._indexed is _NO_INDEXED:
             self._indexed = {}
-        indexed = self._indexed[pid] = IndexedWindow(packed.items(window))
-        indexed.entries[iid] = entry_id
-        indexed.order.append(iid)
-        if size < self.maxsize:
-            self.iids_tracked += 1
-        else:
-            del indexed.entries[indexed.order.popleft()]
+        self._indexed[pid] = indexed
+        return indexed
 
-    def _add_producer(self, pid: bytes, entry_id: int) -> bytearray:
-        if self._packed is _NO_PACKED:
-            self._packed = {}
-        window = self._packed[pid] = packed.empty()
+    def _schedule_first(self, pid: bytes, entry_id: int) -> None:
         schedule = self._schedule
         if schedule is None:
             schedule = self._schedule = Schedule()
@@ -335,14 +333,15 @@ class IdmpTable:
         schedule.add(second, pid)
         if schedule.seconds[0] == second and len(schedule.pids[second]) == 1 and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
-        return window
 
     def _pack(self, pid: bytes, indexed: IndexedWindow) -> None:
         if any(len(iid) > packed.IID_BYTES_MAX for iid in indexed.order):
             return
+        items = indexed.items()
+        window = packed.of_one(*items[0])
+        for iid, entry_id in items[1:]:
+            packed.record(window, iid, entry_id, self.maxsize)
         if self._packed is _NO_PACKED:
             self._packed = {}
-        window = self._packed[pid] = packed.empty()
-        for iid, entry_id in indexed.items():
-            packed.append(window, iid, entry_id, self.maxsize)
+        self._packed[pid] = window
         del self._indexed[pid]

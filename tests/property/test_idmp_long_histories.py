@@ -1,0 +1,103 @@
+"""The window of a stream against a dict, over long histories that cross from one form to the other."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamd.idmp import table
+from streamd.idmp.table import IdmpTable
+
+START_MS = 1_000_000
+PIDS = [b"p", b"q", b"long-" * 20]
+
+iids = st.integers(0, 60).map(
+    lambda number: b"%d" % number * (1 + 25 * (number % 17 == 0))
+)  # some of 50 bytes and more
+steps = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(PIDS), iids, st.just(0)),
+    st.tuples(st.just("burst"), st.sampled_from(PIDS), st.integers(0, 40), st.integers(1, 40)),
+    st.tuples(st.just("record"), st.sampled_from(PIDS), iids, st.integers(0, 2500)),
+    st.tuples(st.just("tick"), st.just(b""), st.just(b""), st.sampled_from([1, 50, 400, 2500])),
+    st.tuples(st.just("sweep"), st.just(b""), st.just(b""), st.integers(1, 3)),
+    st.tuples(st.just("copy"), st.just(b""), st.just(b""), st.just(0)),
+    st.tuples(st.just("reload"), st.just(b""), st.just(b""), st.just(0)),
+)
+
+
+class DictTable:
+    """Every producer's iids in a dict, youngest last; nothing is ever swept."""
+
+    def __init__(self, maxsize):
+        self.maxsize = maxsize
+        self.producers = {}
+
+    def lookup(self, pid, iid, now_ms):
+        entry_id = self.producers.get(pid, {}).get(iid)
+        return entry_id if entry_id is not None and entry_id // 2**64 > now_ms - 2000 else None
+
+    def record(self, pid, iid, entry_id):
+        window = self.producers.setdefault(pid, {})
+        window.pop(iid, None)
+        window[iid] = entry_id
+        if len(window) > self.maxsize:
+            del window[next(iter(window))]
+
+
+@pytest.mark.parametrize(
+    ("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (16, 1, 8), (4, 0, 0), (0, 1000, 0)]
+)
+@settings(max_examples=40, deadline=None)
+@given(maxsize=st.sampled_from([1, 2, 5, 16, 17, 40]), history=st.lists(steps, max_size=60))
+def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, repack, maxsize, history):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "PACKED_ALWAYS_MAX", always)
+        patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "REPACK_MAX", repack)
+        model = DictTable(maxsize)
+        swept, unswept = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
+        now_ms = START_MS
+        seq = 0
+
+        def add(pid, iid):
+            nonlocal seq
+            seq += 1
+            known = model.lookup(pid, iid, now_ms)
+            assert swept.lookup(pid, iid, now_ms) == known
+            assert unswept.lookup(pid, iid, now_ms) == known
+            if known is None:
+                for one in (model, swept, unswept):
+                    one.record(pid, iid, now_ms << 64 | seq)
+
+        for what, pid, iid, number in history:
+            if what == "add":
+                add(pid, iid)
+            elif what == "burst":
+                for i in range(iid, iid + number):
+                    add(pid, b"%d" % i)
+            elif what == "record":
+                for one in (model, swept, unswept):
+                    one.record(pid, iid, now_ms - number << 64)
+            elif what == "tick":
+                now_ms += number
+            elif what == "sweep":
+                for _ in range(number):
+                    swept.expire(now_ms, lambda: True)
+            elif what == "copy":
+                swept = swept.copy()
+            elif what == "reload":
+                again = IdmpTable(2, maxsize)
+                for one in swept:
+                    again.record(*one)
+                swept = again
+            held = {pid: swept.iids(pid) for pid in swept.pids()}
+            assert swept.iids_tracked == sum(map(len, held.values()))
+            for pid, window in model.producers.items():
+                recorded = list(window.items())
+                mine = held.get(pid, [])
+                missing = recorded[: len(recorded) - len(mine)]
+                assert missing + mine == recorded
+                assert all(entry_id >> 64 <= now_ms - 2000 for _, entry_id in missing)
+        for pid, window in model.producers.items():
+            for iid in window:
+                known = model.lookup(pid, iid, now_ms)
+                assert swept.copy().lookup(pid, iid, now_ms) == unswept.copy().lookup(pid, iid, now_ms) == known
