@@ -111,6 +111,10 @@ class BlockedClients:
         """Return who waits for a key, first come first."""
         return list(self._by_key.get((db.index, key), ()))
 
+    def with_deadline(self) -> int:
+        """Return how many of the clients wait until a deadline."""
+        return len(self._deadlines)
+
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline, or None."""
         return self._deadlines[0][0] if self._deadlines else None

@@ -114,6 +114,53 @@ class Client(Watcher):
         if reply is not NO_REPLY:
             self.out.append(encode(reply, self.protocol))
 
+    def describe(self, now_ms: int) -> bytes:
+        """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
+        flags = [
+            ("O", self.monitoring),
+            ("P", self.subscription_count() > 0),
+            ("x", self.transaction is not None),
+            ("b", self.waiter is not None),
+            ("d", self.touched),
+            ("c", self.close_soon),
+            ("e", self.no_evict),
+            ("T", self.no_touch),
+        ]
+        unsent = sum(map(len, self.out))
+        fields: list[tuple[str, object]] = [
+            ("id", self.id),
+            ("addr", self.address),
+            ("laddr", self.local_address),
+            ("fd", 0),
+            ("name", self.name.decode()),
+            ("age", (now_ms - self.created_ms) // 1000),
+            ("idle", (now_ms - self.last_ms) // 1000),
+            ("flags", "".join(letter for letter, is_set in flags if is_set) or "N"),
+            ("db", 0 if self.context is None else self.context.db.index),
+            ("sub", len(self.subscriptions or ())),
+            ("psub", len(self.patterns or ())),
+            ("ssub", 0),
+            ("multi", -1 if self.transaction is None else len(self.transaction)),
+            ("qbuf", 0),
+            ("qbuf-free", 0),
+            ("argv-mem", 0),
+            ("multi-mem", 0),
+            ("rbs", 0),
+            ("rbp", 0),
+            ("obl", 0),
+            ("oll", len(self.out)),
+            ("omem", unsent),
+            ("tot-mem", unsent),
+            ("events", "r"),
+            ("cmd", self.last_command),
+            ("user", "default"),
+            ("redir", -1),
+            ("resp", self.protocol),
+            ("lib-name", self.lib_name.decode()),
+            ("lib-ver", self.lib_version.decode()),
+        ]
+        return " ".join(f"{name}={value}" for name, value in fields).encode()
+
     def subscription_count(self) -> int:
         """Return how many channels and patterns the client is subscribed to."""
         return len(self.subscriptions or ()) + len(self.patterns or ())

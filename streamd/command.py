@@ -1,12 +1,12 @@
 """The declaration of a command, and the context that its handler works in."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from streamd.blocking import BLOCKED
 from streamd.client import Client
-from streamd.errors import CommandError
+from streamd.errors import WrongArity
 from streamd.keyspace import Database, KeyValue
 from streamd.resp.types import Reply
 from streamd.state import State
@@ -152,8 +152,33 @@ class Command:
         return words == self.arity if self.arity >= 0 else words >= -self.arity
 
 
-# Lower-case name -> command. Filled by importing streamd.commands.
-COMMANDS: Final[dict[bytes, Command]] = {}
+class CommandTable(dict[bytes, Command]):
+    """Lower-case name -> command."""
+
+    def leaves(self) -> Iterator[Command]:
+        """Iterate what can be called: subcommands, and the commands that have none."""
+        for one in self.values():
+            if not one.subcommands or one.arity == -1:
+                yield one
+            yield from one.subcommands.values()
+
+    def copy_for_server(self) -> "CommandTable":
+        """Return the same commands with statistics of their own."""
+        table = CommandTable()
+        for name, one in self.items():
+            subcommands = {sub: replace(leaf) for sub, leaf in one.subcommands.items()}
+            table[name] = replace(one, subcommands=subcommands)
+        return table
+
+    def find(self, name: bytes) -> Command | None:
+        """Return the command `name`, or the subcommand `container|name`, in any case; None if there is none."""
+        container, _, sub = name.lower().partition(b"|")
+        found = self.get(container)
+        return found.subcommands.get(sub) if found is not None and sub else found
+
+
+# Filled by importing streamd.commands.
+COMMANDS: Final = CommandTable()
 
 
 def command(
@@ -205,15 +230,38 @@ def command(
     return declare
 
 
-def container(name: str, *, since: str, group: str, help_lines: Sequence[str], arity: int = -2) -> None:
-    """Declare a command that has subcommands; its HELP answers `help_lines`."""
+def container(
+    name: str,
+    *,
+    since: str,
+    group: str,
+    help_lines: Sequence[str],
+    arity: int = -2,
+    run: Handler | None = None,
+    flags: str = "",
+    acl: str = "",
+    tips: str = "",
+) -> None:
+    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: what it does without subcommand."""
 
     def no_subcommand(context: Context, args: list[bytes]) -> Reply:
         """A container for the commands of its family."""
-        raise CommandError(f"ERR wrong number of arguments for '{name.lower()}' command")
+        if run is not None:
+            return run(context, args)
+        raise WrongArity(name.lower())
 
     no_subcommand.__doc__ = f"A container for {name} commands."
-    command(name, arity=arity, since=since, complexity="Depends on subcommand.", group=group, acl="")(no_subcommand)
+    declare = command(
+        name,
+        arity=arity,
+        since=since,
+        complexity="Depends on subcommand.",
+        group=group,
+        flags=flags,
+        acl=acl,
+        tips=tips,
+    )
+    declare(no_subcommand)
 
     title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
     lines = [title, *help_lines, "HELP", "    Print this help."]
@@ -222,4 +270,7 @@ def container(name: str, *, since: str, group: str, help_lines: Sequence[str], a
         """Return helpful text about the subcommands."""
         return list(lines)
 
-    command(f"{name} HELP", arity=2, flags="loading stale", since=since, complexity="O(1)", group=group)(show_help)
+    declare = command(
+        f"{name} HELP", arity=2, flags="loading stale", since=since, complexity="O(1)", group=group, acl=acl or None
+    )
+    declare(show_help)

@@ -67,7 +67,7 @@ def _parse_integer(text: str) -> int:
 
 # The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
 _ALL_EVENTS: Final = "g$lshzxetd"
-_OTHER_EVENTS: Final = "KEmn"
+_OTHER_EVENTS: Final = "nKEm"
 
 
 def _parse_events(text: str) -> str:
@@ -106,6 +106,48 @@ OPTIONS: Final[dict[str, Option]] = {
         ),
         Option("dir", "text", "./streamd-data", "data directory", mutable=False, flag=True),
         Option("appendonly", "boolean", False, "keep a journal in the data directory, yes or no", flag=True),
+        Option(
+            "appendfsync",
+            "choice",
+            "everysec",
+            "when the journal is synced: before each reply, every second, or as the system likes",
+            choices=("always", "everysec", "no"),
+            flag=True,
+        ),
+        Option(
+            "appenddirname",
+            "text",
+            "appendonlydir",
+            "directory of the journal, in the data directory",
+            mutable=False,
+            flag=True,
+        ),
+        Option(
+            "appendfilename",
+            "text",
+            "appendonly.aof",
+            "what the names of the journal's files begin with",
+            mutable=False,
+            flag=True,
+        ),
+        Option(
+            "auto-aof-rewrite-percentage",
+            "integer",
+            100,
+            "rewrite the journal when it has grown by so much; 0 never",
+            0,
+            2**31 - 1,
+            flag=True,
+        ),
+        Option(
+            "auto-aof-rewrite-min-size",
+            "memory",
+            64 * 1024 * 1024,
+            "do not rewrite a smaller journal by itself",
+            flag=True,
+        ),
+        Option("aof-use-rdb-preamble", "boolean", False, "only no: the base is made of commands, too"),
+        Option("aof-load-truncated", "boolean", True, "only yes: a torn end is cut off"),
         Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**31 - 1, flag=True),

@@ -9,11 +9,12 @@ import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.clock import Clock
-from streamd.command import COMMANDS, Command, Context
+from streamd.command import COMMANDS, Command, CommandTable, Context
 from streamd.config import Config
 from streamd.errors import CommandError, UnknownSubcommand, WrongArity
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US
 from streamd.monitor_line import monitor_line
+from streamd.process import ProcessFacts, read_process_facts
 from streamd.resp.encoder import encode
 from streamd.resp.types import NO_REPLY, Raw, Reply
 from streamd.state import Record, State
@@ -29,10 +30,22 @@ WHILE_SUBSCRIBED = frozenset(
 
 
 class Journal(Protocol):
-    """Where the effects of a unit go; see streamd.journal."""
+    """Where the effects of a unit go; see streamd.persistence."""
+
+    writers: dict[Client, None]  # who has written something in this turn
 
     def append_unit(self, records: list[Record]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together."""
+
+    def end_turn(self) -> None:
+        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+
+    def tick(self) -> bool:
+        """Do what time demands; return whether more is to be done at once."""
+
+
+# While commands are restricted `run` finds none, so that all take the careful path.
+_NONE: dict[bytes, Command] = {}
 
 
 class Engine:
@@ -48,10 +61,12 @@ class Engine:
         self.journal: Journal | None = None
         self.on_shutdown: Callable[[bool | None], None] = lambda save: None
         self.sleep: Callable[[float], None] = time.sleep
+        self.process_facts: Callable[[], ProcessFacts] = read_process_facts
         self.stopwatch: Callable[[], int] = time.perf_counter_ns
         self._resumed: list[Client] = []
         self._running_backlogs = False
-        self._commands = _both_cases()
+        self.state.commands = COMMANDS.copy_for_server()
+        self._commands = _both_cases(self.state.commands)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -100,7 +115,7 @@ class Engine:
         state = self.state
         context = client.context
         assert context is not None
-        commands = self._commands
+        commands = self._commands if not state.is_restricted else _NONE
         append = client.out.append
         stopwatch = self.stopwatch
         state.wants_flush(client)
@@ -130,7 +145,7 @@ class Engine:
                 except Exception:
                     reply = self._internal_error(request)
             if state.records:
-                self._end_unit()
+                self._end_unit(client)
             if reply is BLOCKED:
                 if state.blocked.ready:
                     self._serve_ready()
@@ -157,6 +172,9 @@ class Engine:
 
     def end_turn(self) -> None:
         """Let the replies of this turn leave."""
+        if self.journal is not None:
+            self.journal.end_turn()
+            return
         state = self.state
         clients, state.to_flush = state.to_flush, []
         for client in clients:
@@ -165,20 +183,21 @@ class Engine:
 
     def execute(self, context: Context, request: list[bytes]) -> Reply:
         """Execute one request on the careful path and return its reply, an error included."""
-        mode = context.client.reply_mode
+        client = context.client
+        if client.reply_mode == "on":
+            return self._execute(context, request)
+        if client.reply_mode == "skip":
+            client.reply_mode = "skipping"
         reply = self._execute(context, request)
-        if mode != "on" and reply is not BLOCKED:
-            client = context.client
-            if mode == "skip" and client.reply_mode == "skip":
-                client.reply_mode = "on"
-                client.update_special()
-                return NO_REPLY
-            if client.reply_mode != "on":
-                return NO_REPLY
-        return reply
+        if reply is BLOCKED or client.reply_mode == "on":  # the request was CLIENT REPLY ON
+            return reply
+        if client.reply_mode == "skipping":
+            client.reply_mode = "on"
+            client.update_special()
+        return NO_REPLY
 
     def _execute(self, context: Context, request: list[bytes]) -> Reply:
-        command = self._commands.get(request[0]) or COMMANDS.get(request[0].lower())
+        command = self._commands.get(request[0]) or self.state.commands.get(request[0].lower())
         client = context.client
         try:
             if command is None:
@@ -229,6 +248,8 @@ class Engine:
                 f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
                 "are allowed in this context"
             )
+        if self.state.is_restricted:
+            self.state.check_restrictions(command.flags)
         if client.transaction is not None and "no_multi" in command.flags:
             raise CommandError("ERR Command not allowed inside a transaction")
 
@@ -277,12 +298,15 @@ class Engine:
         self.state.stats.internal_errors += 1
         return self._count_error(CommandError("ERR internal error"))
 
-    def _end_unit(self) -> None:
+    def _end_unit(self, client: Client | None = None) -> None:
+        """Hand over what `client`, or the passing of time, has changed."""
         records = self.state.records
         if records:
             self.state.records = []
             assert self.journal is not None
             self.journal.append_unit(records)
+            if client is not None:
+                self.journal.writers[client] = None
 
     # -- blocked clients ------------------------------------------------------------------------------------------
 
@@ -305,7 +329,7 @@ class Engine:
         except Exception:
             reply = self._internal_error([b"blocked"])
         if self.state.records:
-            self._end_unit()
+            self._end_unit(waiter.client)
         if reply is not BLOCKED:
             self.unblock(waiter, reply)
 
@@ -361,7 +385,7 @@ class Engine:
             return self.clock.monotonic_us() >= deadline_us
 
         more = self.state.sweeper.run(self.state.time.ms, stop)
-        if self.state.active_expire:
+        if self.state.active_expire and not self.state.is_loading:
             for db in self.state.keyspace:
                 if db.deadlines and db.expire_due(stop):
                     more = True
@@ -370,6 +394,8 @@ class Engine:
                 self._serve_ready()
             if self._resumed:
                 self._run_backlogs()
+        if self.journal is not None and self.journal.tick():
+            more = True
         self.end_turn()
         return more
 
@@ -410,6 +436,6 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
     return found
 
 
-def _both_cases() -> dict[bytes, Command]:
+def _both_cases(commands: CommandTable) -> dict[bytes, Command]:
     """Return the commands under their names in lower and in upper case, as clients send them."""
-    return {name: command for key, command in COMMANDS.items() for name in (key, key.upper())}
+    return {name: command for key, command in commands.items() for name in (key, key.upper())}

@@ -1,21 +1,24 @@
 """What all clients share: keyspace, configuration, time, statistics, and the services that commands ask for."""
 
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from streamd.blocking import BlockedClients, Waiter
 from streamd.clock import Clock, TurnTime
 from streamd.config import Config
+from streamd.errors import CommandError
 from streamd.idmp.sweeper import Sweeper
 from streamd.keyspace import Database, Keyspace
 from streamd.keyspace_events import KeyspaceEvents
+from streamd.process import ProcessFacts
 from streamd.pubsub import PubSub
 from streamd.resp.types import NO_REPLY
 from streamd.slowlog import SlowLog
 
 if TYPE_CHECKING:
     from streamd.client import Client
-    from streamd.command import Context
+    from streamd.command import CommandTable, Context
     from streamd.resp.types import Reply
 
 # A journal record: the database it belongs to and the words of the command that repeats its effect.
@@ -34,8 +37,35 @@ class Services(Protocol):
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""
 
+    def process_facts(self) -> ProcessFacts:
+        """Return what the operating system says of the process (INFO)."""
+
     def sleep(self, seconds: float) -> None:
         """Stand still (DEBUG SLEEP)."""
+
+
+class JournalServices(Protocol):
+    """What commands ask of the journal."""
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether a rewrite is running."""
+
+    @property
+    def saved_s(self) -> int:
+        """The Unix time of the last rewrite, or of the start, in seconds."""
+
+    def start_rewrite(self) -> None:
+        """Begin a rewrite. Raises: CommandError; OSError."""
+
+    def save(self) -> None:
+        """Rewrite in the foreground. Raises: CommandError."""
+
+    def reload(self, rewrite: bool) -> None:
+        """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
+
+    def wait_for_sync(self, context: "Context", timeout_ms: int, replicas: int) -> "Reply":
+        """Return WAITAOF's reply, or park the client."""
 
 
 class Stats:
@@ -65,7 +95,13 @@ class State:
     records: effects of the running unit (a command, a transaction), for the journal; None without a journal.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
+    commands: the commands, with this server's statistics.
     monitors: client ID -> client, of those that see every command.
+    run_id: 40 hexadecimal digits, new at every start.
+    persistence: returns the journal's fields of INFO, where they differ from those without a journal.
+    journal: what commands ask of the journal; None without one.
+    is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
+    is_restricted: either of them: commands take the careful path.
     slow_us: the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
@@ -94,6 +130,7 @@ class State:
         self.paused: list[Client] = []
         self.slow_us = -1
         self.random = Random()
+        self.commands: CommandTable  # set by the engine, which knows which commands there are
         events = KeyspaceEvents(self.pubsub)
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
@@ -103,11 +140,33 @@ class State:
         self._slowlog_changed()
         config.on_change("slowlog-log-slower-than", self._slowlog_changed)
         self.port = config.integer("port")
-        self.run_id = ""
+        self.run_id = f"{self.random.getrandbits(160):040x}"
+        self.persistence: Callable[[], dict[str, object]] = dict
         self.active_expire = True
+        self.journal: JournalServices | None = None
+        self.is_loading = False
+        self.write_error: CommandError | None = None
+        self.is_restricted = False
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
+
+    def set_loading(self, is_loading: bool) -> None:
+        """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""
+        self.is_loading = is_loading
+        self.is_restricted = is_loading or self.write_error is not None
+
+    def refuse_writes(self, error: CommandError | None) -> None:
+        """Answer `error` to commands that write, from now on; None: take them again."""
+        self.write_error = error
+        self.is_restricted = self.is_loading or error is not None
+
+    def check_restrictions(self, flags: frozenset[str]) -> None:
+        """Raise the error that a command with these flags meets at present, if any."""
+        if self.is_loading and "loading" not in flags:
+            raise CommandError("LOADING Redis is loading the dataset in memory")
+        if self.write_error is not None and "write" in flags:
+            raise self.write_error
 
     def wants_flush(self, client: "Client") -> None:
         """Have `client.out` sent at the end of the turn."""

@@ -1,8 +1,8 @@
 """CONFIG: options at run time."""
 
-from streamd.command import COMMANDS, Context, command, container
+from streamd.command import Context, command, container
 from streamd.config import OPTIONS
-from streamd.errors import CommandError
+from streamd.errors import CommandError, SyntaxError_
 from streamd.glob import compile_glob
 from streamd.resp.types import Reply
 
@@ -55,7 +55,7 @@ def config_set(context: Context, args: list[bytes]) -> Reply:
     """
     words = [word.decode("utf-8", "surrogateescape") for word in args[2:]]
     if len(words) % 2:
-        raise CommandError("ERR wrong number of arguments for 'config|set' command")
+        raise SyntaxError_()
     context.state.config.set_all(list(zip(words[::2], words[1::2], strict=True)))
     return "OK"
 
@@ -66,7 +66,7 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/config-resetstat/
     """
-    for one in COMMANDS.values():
+    for one in context.state.commands.values():
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
     context.state.stats.reset()

@@ -1,0 +1,68 @@
+"""What the operating system says of the running process."""
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """Sizes in bytes, times in seconds; 0 where the system does not tell."""
+
+    pid: int
+    executable: str
+    system: str
+    bits: int
+    python: str
+    memory_bytes: int
+    memory_peak_bytes: int
+    system_memory_bytes: int
+    user_s: float
+    system_s: float
+    children_user_s: float
+    children_system_s: float
+
+
+def read_process_facts() -> ProcessFacts:
+    """Return the facts as they are now."""
+    times = os.times()
+    peak = 0
+    if resource is not None:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    resident = _resident_bytes() or peak
+    return ProcessFacts(
+        pid=os.getpid(),
+        executable=sys.executable,
+        system=" ".join((platform.system(), platform.release(), platform.machine())),
+        bits=64 if sys.maxsize > 2**32 else 32,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        memory_bytes=resident,
+        memory_peak_bytes=max(peak, resident),
+        system_memory_bytes=_system_memory_bytes(),
+        user_s=times.user,
+        system_s=times.system,
+        children_user_s=times.children_user,
+        children_system_s=times.children_system,
+    )
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def _system_memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
