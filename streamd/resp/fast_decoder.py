@@ -25,11 +25,15 @@ _join = b"".join
 # The types that hiredis delivers as if they were `*` or `$`: simple and verbatim strings, big numbers, sets, pushes,
 # attributes, maps.
 _LOOKALIKES = b"+=(~>|%"
-_has_long_count = re.compile(rb"\*[0-9]{%d}" % (COUNT_DIGITS_MAX + 1)).search
+
+
+def _long_count_of(kind: int) -> Callable[[bytes], re.Match[bytes] | None]:
+    return re.compile(rb"%b[0-9]{%d}" % (re.escape(bytes((kind,))), COUNT_DIGITS_MAX + 1)).search
+
+
+_has_long_count = _long_count_of(STAR)
 # (One pattern for each: a literal first byte is found quickly, a set of them byte by byte.)
-_HAS_LONG_LOOKALIKE_COUNT: list[tuple[int, Callable[[bytes], re.Match[bytes] | None]]] = [
-    (kind, re.compile(rb"\\%c[0-9]{%d}" % (kind, COUNT_DIGITS_MAX + 1)).search) for kind in b"~>%|"
-]
+_HAS_LONG_LOOKALIKE_COUNT = [(kind, _long_count_of(kind)) for kind in b"~>%|"]
 
 # Readers that wait for work, empty. One serves any number of connections: it is empty between two chunks, so that an
 # idle connection holds none. (A list's pop and append are atomic: servers in several threads share it.)

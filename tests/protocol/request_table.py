@@ -11,7 +11,10 @@ ACCEPTED: list[tuple[bytes, list[list[bytes]]]] = [
     (XADD * 3, [XADD_WORDS] * 3),
     (b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", [[b"ECHO", b""]]),
     (b"*1\r\n$0\r\n\r\n", [[b""]]),
-    (b"*2\r\n$4\r\nECHO\r\n$14\r\n\r\n*1\r\n$1\r\na\r\n*\r\n" + PING, [[b"ECHO", b"\r\n*1\r\n$1\r\na\r\n*"], [b"PING"]]),
+    (
+        b"*2\r\n$4\r\nECHO\r\n$14\r\n\r\n*1\r\n$1\r\na\r\n*\r\n" + PING,
+        [[b"ECHO", b"\r\n*1\r\n$1\r\na\r\n*"], [b"PING"]],
+    ),
     (b"*2\r\n$4\r\nECHO\r\n$9\r\n+=(~>|%$*\r\n" + PING, [[b"ECHO", b"+=(~>|%$*"], [b"PING"]]),
     (b"*2\r\n$4\r\nECHO\r\n$8\r\n*9999999\r\n" + PING, [[b"ECHO", b"*9999999"], [b"PING"]]),
     (b"*2\r\n$4\r\nECHO\r\n$4\r\n\x00\xff\r\n\r\n", [[b"ECHO", b"\x00\xff\r\n"]]),
@@ -37,7 +40,7 @@ ACCEPTED: list[tuple[bytes, list[list[bytes]]]] = [
     (b'ECHO ""\r\n', [[b"ECHO", b""]]),
     (b'ECHO "\\n\\r\\t\\b\\a\\"\\\\\\q"\r\n', [[b"ECHO", b'\n\r\t\b\a"\\q']]),
     (b'ECHO "\\x00\\xfF\\x4\\xg1"\r\n', [[b"ECHO", b"\x00\xffx4xg1"]]),
-    (b"ECHO 'a \"b\" \\n \\' c'\r\n", [[b"ECHO", b"a \"b\" \\n ' c"]]),
+    (b"ECHO 'a \"b\" \\n \\' c'\r\n", [[b"ECHO", b'a "b" \\n \' c']]),
     (b"ECHO a\\n\\x41\r\n", [[b"ECHO", b"a\\n\\x41"]]),
     (b"ECHO \xff\xfe\r\n", [[b"ECHO", b"\xff\xfe"]]),
     (b'ECHO "a"\v\n', [[b"ECHO", b"a"]]),
@@ -104,11 +107,22 @@ REFUSED: list[tuple[bytes, list[list[bytes]], str]] = [
     (b'PING\r\nECHO "a\r\n' + PING, [[b"PING"]], "unbalanced quotes in request"),
     *(
         (b"ECHO %b\r\n" % words, [], "unbalanced quotes in request")
-        for words in (b'"', b"'", b'"a"b', b"'a'b", b"\"a''", b'"a""b"', b"'a\\'", b'"a\\"', b'"a\\', b'x"', b"'a'\"b\"")
+        for words in (
+            b'"',
+            b"'",
+            b'"a"b',
+            b"'a'b",
+            b"\"a''",
+            b'"a""b"',
+            b"'a\\'",
+            b'"a\\"',
+            b'"a\\',
+            b'x"',
+            b"'a'\"b\"",
+        )
     ),
     (b"a" * 65_537, [], "too big inline request"),
     (b"*" + b"1" * 65_536, [], "too big mbulk count string"),
     (b"*1\r\n$" + b"1" * 65_536, [], "too big bulk count string"),
 ]
 assert len({data for data, *_ in ACCEPTED}) == len(ACCEPTED)
-
