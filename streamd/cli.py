@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from streamd.config import OPTIONS, Config, ConfigError
+from streamd.journal.filesystem import LockedError
+from streamd.journal.loader import LoadError
+from streamd.journal.recovery import DamagedError
+from streamd.persistence import Persistence
 from streamd.server import AddressError, Server
 from streamd.version import REDIS_VERSION, VERSION
 
@@ -109,8 +113,6 @@ def _config(arguments: argparse.Namespace) -> Config:
                 config.values[option.name] = option.parse(given)
             except ConfigError as error:
                 raise Failure(EXIT_USAGE, f"--{option.name} {given}: {error}")
-    if config["appendonly"]:
-        raise Failure(EXIT_USAGE, "--appendonly yes: this version has no journal yet; use --appendonly no")
     return config
 
 
@@ -152,26 +154,53 @@ def _loop_runner(main: "asyncio.coroutines.Coroutine[None, None, int]") -> int: 
 async def _run_server(config: Config, directory: Path) -> int:
     server = Server(config)
     try:
-        await server.start()
+        await server.start(_ProgressLine().show)
     except AddressError as error:
         raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
+    except LockedError:
+        raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
+    except (DamagedError, LoadError) as error:
+        raise Failure(EXIT_DAMAGED, str(error))
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     print(_banner(server, directory), flush=True)
     await server.stopped.wait()
+    if server.journal_failure is not None:
+        raise Failure(EXIT_JOURNAL, server.journal_failure)
     print("streamd stopped", flush=True)
     return EXIT_OK
+
+
+class _ProgressLine:
+    """Says on a terminal, once a second, how far loading has come."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def show(self, persistence: Persistence) -> None:
+        loading = persistence.journal.loading
+        second = persistence.loading_ms // 1000
+        if second > self._shown and sys.stderr.isatty():
+            self._shown = second
+            percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
+            print(f"loading the journal: {percent} % of {loading.bytes_total} bytes", file=sys.stderr, flush=True)
 
 
 def _banner(server: Server, directory: Path) -> str:
     host, port = server.addresses[0]
     shown = "  ".join(f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in server.addresses)
+    persistence = "off: data is in memory and ends with this process"
+    if server.persistence is not None:
+        journal = server.persistence.journal
+        persistence = f"journal in {journal.directory}, appendfsync {server.config['appendfsync']}"
     return (
         f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
         f"  listening on      {shown}\n"
         f"  data directory    {directory}\n"
-        f"  persistence       off: data is in memory and ends with this process\n"
+        f"  persistence       {persistence}\n"
         f"  connect with      redis-cli -h {host} -p {port}\n"
         f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
         f"Ready to accept connections on {host}:{port}"

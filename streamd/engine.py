@@ -233,10 +233,10 @@ class Engine:
             command.rejected += 1
         if client.transaction is not None:
             client.transaction_broken = True
-            if command is not None and command.name == "exec":
-                assert client.context is not None
-                client.context.discard_transaction()
-                error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+        if command is not None and command.name == "exec":
+            assert client.context is not None
+            client.context.discard_transaction()
+            error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
         return self._count_error(error)
 
     def _check_allowed(self, command: Command, context: Context) -> None:
@@ -319,9 +319,10 @@ class Engine:
             for (_, key), db in ready.items():
                 for waiter in blocked.waiters(db, key):
                     if waiter.client.waiter is waiter:
-                        self._attempt(waiter)
+                        self.attempt(waiter)
 
-    def _attempt(self, waiter: Waiter) -> None:
+    def attempt(self, waiter: Waiter) -> None:
+        """Try a blocked client's command again."""
         try:
             reply = waiter.attempt()
         except CommandError as error:

@@ -9,7 +9,10 @@ from streamd.clock import Clock, ManualClock
 from streamd.config import Config
 from streamd.connection import Connection
 from streamd.engine import Engine
-from streamd.limits import STOP_S
+from streamd.journal.filesystem import FileSystem
+from streamd.journal_thread import JournalThread
+from streamd.limits import SLICE_US, STOP_S
+from streamd.persistence import Persistence
 
 
 class AddressError(OSError):
@@ -20,7 +23,8 @@ class Server:
     """Listens, and runs the engine's turns and timers on the running loop.
 
     start() -> serving at `addresses`; stop() -> every accepted request answered, every socket closed.
-    `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server.
+    `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server. journal_failure: why the journal
+    could not be written, which has ended it.
     """
 
     def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
@@ -37,16 +41,72 @@ class Server:
         self._timer_ms: int | None = None
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
+        self.persistence: Persistence | None = None
+        self.journal_failure: str | None = None
 
-    async def start(self) -> None:
-        """Listen on the configured addresses. Raises: AddressError."""
+    async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
+        """Listen on the configured addresses, and load the journal if there is one.
+
+        on_progress: called after each slice of loading. Raises: AddressError; LockedError, DamagedError, LoadError,
+        OSError of the journal.
+        """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
-        await self._listen()
-        self.engine.state.port = self.addresses[0][1]
+        if self.config["appendonly"]:
+            self._open_journal()
+        try:
+            await self._listen()
+            self.engine.state.port = self.addresses[0][1]
+            if self.persistence is not None:
+                await self._load_journal(self.persistence, on_progress or (lambda persistence: None))
+        except BaseException:
+            await self._close_listeners()
+            self._close_journal()
+            raise
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
         self._run_cron()
+
+    def _open_journal(self) -> None:
+        self._journal_thread = JournalThread(self._loop, self.end_turn)
+        self.persistence = Persistence(
+            self.engine.state,
+            FileSystem(),
+            self.config.text("dir"),
+            self._journal_thread.submit,
+            self._journal_failed,
+            self.engine.attempt,
+        )
+        try:
+            self.persistence.open()
+        except BaseException:
+            self._close_journal()
+            raise
+
+    async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
+        """Load in slices; clients get -LOADING meanwhile."""
+        until_us = self.clock.monotonic_us() + 10 * SLICE_US
+        for _ in persistence.load():
+            if self.clock.monotonic_us() >= until_us:
+                on_progress(persistence)
+                await asyncio.sleep(0)
+                until_us = self.clock.monotonic_us() + 10 * SLICE_US
+        persistence.begin()
+        self.engine.journal = persistence
+
+    def _journal_failed(self, reason: str) -> None:
+        """Stop without another word to anybody: what was not acknowledged must not be."""
+        self.log.critical("%s", reason)
+        self.journal_failure = reason
+        for connection in list(self.connections):
+            connection.abort()
+        self._loop.call_soon(self.request_stop)
+
+    def _close_journal(self) -> None:
+        if self.persistence is not None:
+            self.persistence.close()
+            self._journal_thread.close()
+            self.engine.journal = self.persistence = None
 
     async def _listen(self) -> None:
         port = self.config.integer("port")
@@ -133,6 +193,8 @@ class Server:
 
     def _shutdown_requested(self, save: bool | None) -> None:
         self.log.warning("User requested shutdown...")
+        if save and self.persistence is not None:
+            self.persistence.save()
         self._loop.call_soon(self.request_stop)
 
     def request_stop(self) -> None:
@@ -153,14 +215,17 @@ class Server:
         if self._timer is not None:
             self._timer.cancel()
         self.engine.end_turn()
+        deadline = self._loop.time() + STOP_S
+        while self.persistence is not None and self.persistence.barrier.is_holding and self._loop.time() < deadline:
+            await asyncio.sleep(0.001)
         for connection in list(self.connections):
             connection.close()
-        deadline = self._loop.time() + STOP_S
         while self.connections and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
         for connection in list(self.connections):
             connection.abort()
         await self._close_listeners()
+        self._close_journal()
         self.stopped.set()
 
     async def _close_listeners(self) -> None:

@@ -4,7 +4,7 @@
 |---|---|
 | DEFAULTS | seconds, iids: the settings of streams created from here on |
 | XIDMPSETTINGS | key, seconds, iids: the settings of this stream; its window is left as it is |
-| XIDMPCLEAR | key: all iids are forgotten (XIDMP CFGSET with the settings that were there) |
+| XIDMP | CFGSET, key, DURATION, seconds, MAXSIZE, iids: the same, and all iids are forgotten |
 | XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
 | XIDMPDUPLICATE | key, count: how many duplicates there were |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
@@ -36,6 +36,8 @@ def apply_note(keyspace: Keyspace, defaults: Defaults, words: list[bytes]) -> st
             duration_s, maxsize = map(int, words[2:])
             defaults.set_defaults(duration_s, maxsize)
             return None
+        if name == b"#XIDMP":
+            words = [*words[:2], words[3], *words[5::2]]
         apply = _APPLY.get(name)
         if apply is None:
             return "this version does not know such a note"
@@ -51,8 +53,8 @@ def _settings(stream: Stream, words: list[bytes]) -> None:
     stream.idmp.duration_s, stream.idmp.maxsize = map(int, words)
 
 
-def _clear_window(stream: Stream, words: list[bytes]) -> None:
-    stream.idmp.clear()
+def _reconfigure(stream: Stream, words: list[bytes]) -> None:
+    stream.idmp.reconfigure(*map(int, words))
 
 
 def _iid(stream: Stream, words: list[bytes]) -> None:
@@ -70,7 +72,7 @@ def _counters(stream: Stream, words: list[bytes]) -> None:
 
 _APPLY: Final[dict[bytes, Callable[[Stream, list[bytes]], str | None]]] = {
     b"#XIDMPSETTINGS": _settings,
-    b"#XIDMPCLEAR": _clear_window,
+    b"#XIDMP": _reconfigure,
     b"#XIDMPIID": _iid,
     b"#XIDMPDUPLICATE": _duplicates,
     b"#XIDMPCOUNTERS": _counters,

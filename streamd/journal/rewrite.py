@@ -116,7 +116,7 @@ class Rewrite:
                 if gone:
                     kept.append((index, [words[0], *gone]))
             else:
-                places = _places(index, words) if name in _TYING else [(index, words[1])]
+                places = _places(index, words) if name in _TYING else [(index, words[2 if name in _CONTAINERS else 1])]
                 out = [key in self._waiting[db] or (db, key) in anew for db, key in places]
                 if not any(out):
                     kept.append(record)
@@ -299,6 +299,7 @@ class Rewrite:
                 pass  # the next start removes it
 
 
+_CONTAINERS: Final = frozenset((b"XGROUP", b"XIDMP"))
 _WHOLE: Final = frozenset((b"FLUSHALL", b"FLUSHDB", b"SWAPDB"))
 _TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"MSETNX"))
 

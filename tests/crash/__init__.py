@@ -1,0 +1,1 @@
+"""What happens to the journal when disks, power and processes fail."""

@@ -1,0 +1,125 @@
+"""An engine with a journal on a simulated disk, which can be killed and started again, without sockets, threads or
+time.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from streamd.client import Client
+from streamd.clock import ManualClock
+from streamd.config import Config
+from streamd.engine import Engine
+from streamd.persistence import Persistence
+from tests.crash.simulated_disk import SimulatedDisk
+
+DIRECTORY = "data"
+INCREMENT = "data/appendonlydir/appendonly.aof.1.incr.aof"
+
+
+class Job:
+    """A job that runs when the test says so."""
+
+    def __init__(self, owner: "Restartable", job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        self.ended = False
+        self._owner = owner
+        self._job = job
+        self._done = done
+
+    def wait(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        if self in self._owner.jobs:
+            self._owner.jobs.remove(self)
+        failure: OSError | None = None
+        try:
+            self._job()
+        except OSError as error:
+            failure = error
+        self._done(failure)
+
+
+class Restartable:
+    """A server without a network.
+
+    replies: client -> what has left towards it. jobs: syncs that were handed out; with `at_once` they run at the end
+    of each turn. dead: why the journal gave up, or None.
+    """
+
+    def __init__(
+        self, disk: SimulatedDisk | None = None, clock: ManualClock | None = None, at_once: bool = True, **options: Any
+    ) -> None:
+        self.disk = disk or SimulatedDisk()
+        self.clock = clock or ManualClock(1_700_000_000_000)
+        self.options = {"appendfsync": "always", "appendonly": True, **options}
+        self.at_once = at_once
+        self.jobs: list[Job] = []
+        self.dead: str | None = None
+        self.replies: dict[Client, list[bytes]] = {}
+        self.engine = Engine(self.clock, Config(**self.options))
+        self.engine.stopwatch = lambda: 0
+        self.persistence = Persistence(
+            self.engine.state, self.disk, DIRECTORY, self._submit, self._died, self.engine.attempt
+        )
+        self.persistence.open()
+        for _ in self.persistence.load():
+            pass
+        self.persistence.begin()
+        self.engine.journal = self.persistence
+        self.client = self.connect()
+
+    def _submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> Job:
+        handed = Job(self, job, done)
+        self.jobs.append(handed)
+        return handed
+
+    def _died(self, reason: str) -> None:
+        self.dead = reason
+
+    def connect(self) -> Client:
+        """Return a new client."""
+        client = self.engine.connect()
+        left = self.replies[client] = []
+
+        def flush() -> None:
+            left.extend(client.out)
+            client.out.clear()
+
+        client.flush = flush
+        return client
+
+    def run(self, *requests: list[bytes], client: Client | None = None) -> None:
+        """Execute requests without ending the turn."""
+        self.engine.run(client or self.client, [list(request) for request in requests])
+
+    def send(self, *words: bytes | str, client: Client | None = None) -> bytes | None:
+        """Execute one request in a turn of its own; return the reply, None if none has left."""
+        client = client or self.client
+        before = len(self.replies[client])
+        self.run([word.encode() if isinstance(word, str) else word for word in words], client=client)
+        self.end_turn()
+        replies = self.replies[client][before:]
+        assert len(replies) <= 1, replies
+        return replies[0] if replies else None
+
+    def end_turn(self) -> None:
+        """End the turn; with `at_once` also the syncs that it needs."""
+        self.engine.end_turn()
+        while self.at_once and self.jobs:
+            self.jobs[0].wait()
+
+    def cron(self) -> None:
+        """Do what time demands until nothing more is due, syncs included."""
+        while self.engine.cron() or (self.at_once and self.jobs):
+            while self.at_once and self.jobs:
+                self.jobs[0].wait()
+
+    def rewrite(self) -> bytes | None:
+        """Rewrite the journal to the end; return BGREWRITEAOF's reply."""
+        reply = self.send("BGREWRITEAOF")
+        self.cron()
+        return reply
+
+    def restart(self, disk: SimulatedDisk | None = None, **options: Any) -> "Restartable":
+        """Start again on what a killed process has left, or on `disk`."""
+        return Restartable(disk or self.disk.kill(), self.clock, self.at_once, **{**self.options, **options})

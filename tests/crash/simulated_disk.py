@@ -1,0 +1,213 @@
+"""A disk in memory that fails when told to, and that loses what was not synced when its power is cut."""
+
+import errno
+import random
+from collections.abc import Callable
+
+from streamd.journal.filesystem import LockedError
+
+SECTOR = 64  # what is written to the platter as one; small, so that short histories tear in many places
+
+
+class Inode:
+    """A file's content: as a running process sees it, as the disk has it, and the writes in between."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+        self.writes: list[tuple[int, bytes] | int] = []  # (offset, data), or a length that the file was cut to
+
+
+class SimulatedFile:
+    def __init__(self, disk: "SimulatedDisk", inode: Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._open = True
+
+    def write_at(self, offset: int, data: bytes) -> int:
+        assert self._open
+        data = data[: self._disk.step("write", len(data))]
+        content = self._inode.data
+        if len(content) < offset:
+            content.extend(bytes(offset - len(content)))
+        content[offset : offset + len(data)] = data
+        self._inode.writes.append((offset, bytes(data)))
+        return len(data)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        assert self._open
+        self._disk.step("read")
+        return bytes(self._inode.data[offset : offset + length])
+
+    def size(self) -> int:
+        assert self._open
+        return len(self._inode.data)
+
+    def truncate(self, length: int) -> None:
+        assert self._open
+        self._disk.step("truncate")
+        del self._inode.data[length:]
+        self._inode.writes.append(length)
+
+    def sync(self) -> None:
+        assert self._open
+        self._disk.step("sync")
+        self._inode.durable = bytes(self._inode.data)
+        self._inode.writes.clear()
+
+    def close(self) -> None:
+        assert self._open
+        self._open = False
+
+
+class SimulatedDisk:
+    """Stands for `FileSystem`.
+
+    fail_at: the number of the operation (from 1) that fails; failure: an errno, or "short" for a write that is cut in
+    the middle. fails_for: how many operations fail from there on. operations: how many there were.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+        self.fail_at = 0
+        self.fails_for = 1
+        self.failure: int | str = errno.EIO
+        self.operations = 0
+        self.failed: list[str] = []
+        self._locked: set[str] = set()
+
+    def step(self, name: str, length: int = 0) -> int:
+        """Count an operation, let it fail if it is its turn; return how many of `length` bytes are written."""
+        self.operations += 1
+        if self.fail_at and self.fail_at <= self.operations < self.fail_at + self.fails_for:
+            self.failed.append(name)
+            if self.failure == "short":
+                return length // 2 if name == "write" else length
+            number = self.failure
+            assert isinstance(number, int)
+            raise OSError(number, errno.errorcode[number])  # InterruptedError for EINTR
+        return length
+
+    def open(self, path: str, create: bool = False) -> SimulatedFile:
+        self.step("open")
+        if create:
+            self.names[path] = Inode()
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return SimulatedFile(self, self.names[path])
+
+    def exists(self, path: str) -> bool:
+        return path in self.names
+
+    def list(self, directory: str) -> list[str]:
+        self.step("list")
+        return [path.rpartition("/")[2] for path in self.names if path.rpartition("/")[0] == directory]
+
+    def make_directory(self, directory: str) -> None:
+        self.step("make_directory")
+
+    def rename(self, old: str, new: str) -> None:
+        self.step("rename")
+        self.names[new] = self.names.pop(old)
+
+    def unlink(self, path: str) -> None:
+        self.step("unlink")
+        del self.names[path]
+
+    def sync_directory(self, directory: str) -> None:
+        self.step("sync_directory")
+        for names in (self.durable_names, self.names):
+            for path in [path for path in names if path.rpartition("/")[0] == directory]:
+                if path in self.names:
+                    self.durable_names[path] = self.names[path]
+                else:
+                    del self.durable_names[path]
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self.step("lock")
+        if path in self._locked:
+            raise LockedError(errno.EAGAIN, "in use by another server", path)
+        self._locked.add(path)
+        return lambda: self._locked.discard(path)
+
+    def kill(self) -> "SimulatedDisk":
+        """Return the disk as the next process finds it: a killed process loses nothing that it has written."""
+        after = SimulatedDisk()
+        after.names = {path: _copy(inode) for path, inode in self.names.items()}
+        after.durable_names = {path: _copy(inode) for path, inode in self.durable_names.items()}
+        return after
+
+    def cut_power(self, seed: int) -> "SimulatedDisk":
+        """Return the disk as it is after a power loss.
+
+        Synced data and names are there. Of what was not synced each sector is on the disk or not, whatever the order,
+        or garbled; each change of a name happened or not, but in their order.
+        """
+        chance = random.Random(seed)
+        after = SimulatedDisk()
+        names = dict(self.durable_names)
+        # Changes of names since the last sync of the directory; journaling file systems keep their order.
+        for path in list(dict.fromkeys([*self.names, *self.durable_names])):
+            if self.names.get(path) is not self.durable_names.get(path) and chance.random() < 0.5:
+                if path in self.names:
+                    names[path] = self.names[path]
+                elif path.rpartition("/")[2].startswith("temp-") or not _is_needed(path, names):
+                    names.pop(path, None)
+        for path, inode in names.items():
+            twin = Inode()
+            twin.data = bytearray(_after_power_loss(inode, chance))
+            twin.durable = bytes(twin.data)
+            after.names[path] = twin
+        after.durable_names = dict(after.names)
+        return after
+
+
+def _is_needed(path: str, names: dict[str, Inode]) -> bool:
+    """Return whether an old manifest that is still in place names the file: it was unlinked after the manifest's
+    sync.
+    """
+    name = path.rpartition("/")[2].encode()
+    return any(path.endswith(".manifest") and name in bytes(inode.durable) for path, inode in names.items())
+
+
+def _copy(inode: Inode) -> Inode:
+    twin = Inode()
+    twin.data = bytearray(inode.data)
+    twin.durable = inode.durable
+    twin.writes = list(inode.writes)
+    return twin
+
+
+def _after_power_loss(inode: Inode, chance: random.Random) -> bytes:
+    data = bytearray(inode.durable)
+    kind = chance.choice(("lost", "reordered", "garbled", "all"))
+    for change in inode.writes:
+        if isinstance(change, int):
+            if chance.random() < 0.5:
+                del data[change:]
+            continue
+        offset, written = change
+        end = offset + len(written)
+        at = offset
+        while at < end:
+            upto = min(end, (at // SECTOR + 1) * SECTOR)
+            sector = written[at - offset : upto - offset]
+            if kind == "all" or (kind == "reordered" and chance.random() < 0.6):
+                _put(data, at, sector)
+            elif kind == "garbled" and chance.random() < 0.7:
+                if chance.random() < 0.3:
+                    sector = bytearray(sector)
+                    for _ in range(chance.randint(1, 8)):
+                        sector[chance.randrange(len(sector))] = chance.randrange(256)
+                _put(data, at, bytes(sector))
+            elif kind == "lost":
+                return bytes(data)
+            at = upto
+    return bytes(data)
+
+
+def _put(data: bytearray, at: int, sector: bytes) -> None:
+    if len(data) < at:
+        data.extend(bytes(at - len(data)))
+    data[at : at + len(sector)] = sector
