@@ -1,6 +1,6 @@
 """A cursor over a request's words that parses them with Redis's error texts."""
 
-from streamd.errors import CommandError, NoSuchDatabase, NotAnInteger, OutOfRange, SyntaxError_
+from streamd.errors import CommandError, InvalidCursor, NoSuchDatabase, NotAnInteger, OutOfRange, SyntaxError_
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -16,6 +16,16 @@ def parse_integer(word: bytes) -> int:
     if not INT64_MIN <= number <= INT64_MAX:
         raise NotAnInteger()
     return number
+
+
+def parse_cursor(word: bytes) -> int:
+    """Return the cursor of a SCAN, as C's strtoul reads it: signs are taken, -1 is 2**64-1. Raises: InvalidCursor."""
+    digits = word[1:] if word[:1] in (b"-", b"+") else word
+    if not word:
+        return 0
+    if not digits.isdigit() or int(digits) >= 2**64:
+        raise InvalidCursor()
+    return int(word) % 2**64
 
 
 def parse_database(word: bytes, databases: int) -> int:

@@ -150,7 +150,7 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("aof-load-truncated", "boolean", True, "only yes: a torn end is cut off"),
         Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
-        Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**31 - 1, flag=True),
+        Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
         Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
         Option(
             "loglevel",

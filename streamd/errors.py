@@ -139,3 +139,8 @@ class SubcommandSyntax(CommandError):
         super().__init__(
             f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container.upper()} HELP."
         )
+
+
+class InvalidCursor(CommandError):
+    def __init__(self) -> None:
+        super().__init__("ERR invalid cursor")

@@ -4,7 +4,7 @@ from streamd.arguments import Arguments, parse_integer
 from streamd.client import Client
 from streamd.command import Context, command, container
 from streamd.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_
-from streamd.resp.types import NO_REPLY, Reply
+from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
 
 _FLAGS = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"
@@ -123,7 +123,7 @@ def client_info(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/client-info/
     """
-    return context.client.describe(context.now_ms) + b"\n"
+    return Verbatim(context.client.describe(context.now_ms) + b"\n")
 
 
 @command(
@@ -144,7 +144,7 @@ def client_list(context: Context, args: list[bytes]) -> Reply:
         clients = [found for word in args[3:] if (found := context.state.clients.get(_parse_id(word))) is not None]
     elif len(args) > 2:
         raise SyntaxError_()
-    return b"".join([client.describe(context.now_ms) + b"\n" for client in clients])
+    return Verbatim(b"".join([client.describe(context.now_ms) + b"\n" for client in clients]))
 
 
 def _parse_id(word: bytes) -> int:
@@ -382,7 +382,7 @@ def client_trackinginfo(context: Context, args: list[bytes]) -> Reply:
     Reply: map: flags, redirect, prefixes.
     Source: https://redis.io/docs/latest/commands/client-trackinginfo/
     """
-    return {b"flags": [b"off"], b"redirect": -1, b"prefixes": []}
+    return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
 
 
 @command("CLIENT GETREDIR", arity=2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection")
@@ -402,8 +402,6 @@ def client_caching(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/client-caching/
     """
-    if args[2].upper() not in (b"YES", b"NO"):
-        raise SyntaxError_()
     raise CommandError(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
     )

@@ -35,13 +35,15 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
     Reply: map.
     Source: https://redis.io/docs/latest/commands/config-get/
     """
-    patterns = [compile_glob(word, ignore_case=True) for word in args[2:]]
-    values = context.state.config.values
-    return {
-        name.encode(): OPTIONS[name].format(values[name]).encode("utf-8", "surrogateescape")
-        for name in OPTIONS
-        if any(matches(name.encode()) for matches in patterns)
-    }
+    found: dict[bytes, bytes] = {}
+    for word in args[2:]:
+        matches = compile_glob(word, ignore_case=True)
+        is_name = not set(b"*?[") & set(word)  # then it is shown as it was written
+        for name, value in context.state.config.values.items():
+            if matches(name.encode()):
+                text = OPTIONS[name].format(value)
+                found[word if is_name else name.encode()] = text.encode("utf-8", "surrogateescape")
+    return found
 
 
 @command(

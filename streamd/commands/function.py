@@ -2,7 +2,7 @@
 
 from streamd.arguments import Arguments
 from streamd.command import Context, command, container
-from streamd.errors import CommandError
+from streamd.errors import CommandError, SubcommandSyntax
 from streamd.resp.types import Reply
 
 container(
@@ -55,7 +55,9 @@ def function_flush(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/function-flush/
     """
-    if len(args) > 3 or (len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC")):
+    if len(args) > 3:
+        raise SubcommandSyntax(args)
+    if len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC"):
         raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
     return "OK"
 
@@ -65,12 +67,12 @@ def function_flush(context: Context, args: list[bytes]) -> Reply:
     tips="nondeterministic_output request_policy:all_shards response_policy:special",
 )  # fmt: skip
 def function_stats(context: Context, args: list[bytes]) -> Reply:
-    """Return which function runs, and the engines: none.
+    """Return which function runs: none; and what the engine that Redis has holds: nothing.
 
     Reply: map: running_script, engines.
     Source: https://redis.io/docs/latest/commands/function-stats/
     """
-    return {b"running_script": None, b"engines": {}}
+    return {b"running_script": None, b"engines": {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}}
 
 
 @command(

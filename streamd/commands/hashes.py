@@ -1,6 +1,6 @@
 """Commands on hashes."""
 
-from streamd.arguments import INT64_MAX, INT64_MIN, Arguments, parse_integer
+from streamd.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer
 from streamd.command import Context, command
 from streamd.errors import CommandError, NotAnInteger, SyntaxError_, WouldOverflow, WrongArity
 from streamd.glob import compile_glob
@@ -217,8 +217,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the next cursor, always 0, and an array of fields and values.
     Source: https://redis.io/docs/latest/commands/hscan/
     """
-    if not args[2].isdigit() or int(args[2]) >= 2**64:
-        raise CommandError("ERR invalid cursor")
+    parse_cursor(args[2])
     matches = compile_glob(b"*")
     fields = context.db.hash(args[1])
     if fields is None:

@@ -84,25 +84,25 @@ def command_docs(context: Context, args: list[bytes]) -> Reply:
     acl="connection", syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", tips=_ORDER,
 )  # fmt: skip
 def command_list(context: Context, args: list[bytes]) -> Reply:
-    """Return the names of the commands; with a filter also of subcommands, those that it lets through.
+    """Return the names of the commands and subcommands, all or those that a filter lets through.
 
     Source: https://redis.io/docs/latest/commands/command-list/
     """
-    commands = context.state.commands
+    parents = context.state.commands.values()
+    everything = [one for parent in parents for one in (parent, *parent.subcommands.values())]
     if len(args) == 2:
-        return SetReply(list(commands))
+        return [one.name.encode() for one in everything]
     if len(args) != 5 or args[2].upper() != b"FILTERBY":
         raise SyntaxError_()
     kind, word = args[3].upper(), args[4]
     if kind == b"MODULE":
-        return SetReply([])
-    everything = [one for parent in commands.values() for one in (parent, *parent.subcommands.values())]
+        return []
     if kind == b"ACLCAT":
         category = word.lower().decode("utf-8", "surrogateescape")
-        return SetReply([one.name.encode() for one in everything if category in categories(one)])
+        return [one.name.encode() for one in everything if category in categories(one)]
     if kind == b"PATTERN":
         matches = compile_glob(word, ignore_case=True)
-        return SetReply([one.name.encode() for one in everything if matches(one.name.encode())])
+        return [one.name.encode() for one in everything if matches(one.name.encode())]
     raise SyntaxError_()
 
 

@@ -1,8 +1,8 @@
 """Commands on keys of any type: there or not, removing, finding."""
 
-from streamd.arguments import Arguments
+from streamd.arguments import Arguments, parse_cursor
 from streamd.command import Context, command
-from streamd.errors import CommandError, SyntaxError_
+from streamd.errors import SyntaxError_
 from streamd.glob import compile_glob
 from streamd.keyspace import TYPE_NAMES
 from streamd.resp.types import Reply
@@ -107,8 +107,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the next cursor, 0 at the end, and an array of keys.
     Source: https://redis.io/docs/latest/commands/scan/
     """
-    if not args[1].isdigit() or int(args[1]) >= 2**64:
-        raise CommandError("ERR invalid cursor")
+    cursor = parse_cursor(args[1])
     words = Arguments(args, 2)
     count, matches, type_name = 10, None, None
     while words.left():
@@ -123,7 +122,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
         else:
             raise SyntaxError_()
     db = context.db
-    cursor, page = db.in_scan_order().page(int(args[1]), count)
+    cursor, page = db.in_scan_order().page(cursor, count)
     found = []
     for key in page:
         if matches is not None and not matches(key):

@@ -6,7 +6,7 @@ from streamd.arguments import Arguments, parse_integer
 from streamd.command import Context, command, container
 from streamd.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.keyspace import KeyValue
-from streamd.resp.types import Reply
+from streamd.resp.types import Reply, Verbatim
 
 # Redis keeps strings up to so many bytes inside the object, and hashes up to so many fields, none longer, in a list.
 _EMBEDDED_BYTES_MAX: Final = 44
@@ -157,7 +157,7 @@ def memory_doctor(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/memory-doctor/
     """
-    return b"No advice: memory is managed by Python.\n"
+    return Verbatim(b"No advice: memory is managed by Python.\n")
 
 
 @command(
@@ -169,7 +169,7 @@ def memory_malloc_stats(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/memory-malloc-stats/
     """
-    return b"Stats not supported for the current allocator"
+    return Verbatim(b"Stats not supported for the current allocator")
 
 
 @command(

@@ -2,7 +2,7 @@
 
 from streamd.arguments import parse_integer
 from streamd.command import Context, command, container
-from streamd.errors import CommandError, NotAnInteger
+from streamd.errors import CommandError, NotAnInteger, SubcommandSyntax
 from streamd.resp.types import Reply
 
 _ADMIN = "admin loading stale"
@@ -37,6 +37,8 @@ def slowlog_get(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/slowlog-get/
     """
     count = 10
+    if len(args) > 3:
+        raise SubcommandSyntax(args)
     if len(args) > 2:
         try:
             count = parse_integer(args[2])

@@ -1,10 +1,9 @@
 """Commands on a part of a string: counting with it, its length, appending to it, ranges of it."""
 
-from decimal import Decimal, InvalidOperation, localcontext
-
 from streamd.arguments import INT64_MAX, INT64_MIN, parse_integer
 from streamd.command import Context, command
-from streamd.errors import CommandError, NotAFloat, NotFinite, StringTooLong, WouldOverflow
+from streamd.errors import CommandError, StringTooLong, WouldOverflow
+from streamd.long_double import add_fractions
 from streamd.resp.types import Reply
 
 
@@ -83,26 +82,11 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
     """
     key, db = args[1], context.db
     old = db.string(key)
-    try:
-        with localcontext(prec=40) as arithmetic:
-            total = Decimal(0 if old is None else _plain(old)) + Decimal(_plain(args[2]))
-            arithmetic.prec = 400
-            value = b"%b" % f"{total:.17f}".rstrip("0").rstrip(".").encode()
-    except InvalidOperation:
-        raise NotAFloat()
-    if not total.is_finite():
-        raise NotFinite()
+    value = add_fractions(b"0" if old is None else old, args[2])
     db.put(key, value)
     context.record(b"SET", key, value, b"KEEPTTL")
     context.changed(key, "$", "incrbyfloat")
     return value
-
-
-def _plain(word: bytes) -> str:
-    text = word.decode("latin-1")
-    if not text or text != text.strip() or "_" in text or "nan" in text.lower():
-        raise NotAFloat()
-    return text
 
 
 @command(

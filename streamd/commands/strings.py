@@ -85,8 +85,8 @@ def set_(context: Context, args: list[bytes]) -> Reply:
             keep_ttl = True
             words.word()
         else:
-            taken = None if keep_ttl or expiry is not None else _take_expiry(words)
-            if taken is None:
+            taken = None if keep_ttl else _take_expiry(words)
+            if taken is None or (expiry is not None and expiry.option != taken.option):
                 raise SyntaxError_()
             expiry = taken
     expires_ms = None if expiry is None else _expiry_ms(context, expiry, "set")
@@ -196,13 +196,14 @@ def getex(context: Context, args: list[bytes]) -> Reply:
     words = Arguments(args, 2)
     expiry: _Expiry | None = None
     persist = False
-    if words.left():
-        persist = words.flag(b"PERSIST")
-        if not persist:
-            expiry = _take_expiry(words)
-            if expiry is None:
-                raise SyntaxError_()
-        words.end()
+    while words.left():
+        if expiry is None and words.flag(b"PERSIST"):
+            persist = True
+            continue
+        taken = None if persist else _take_expiry(words)
+        if taken is None or (expiry is not None and expiry.option != taken.option):
+            raise SyntaxError_()
+        expiry = taken
     value = db.string(key)
     if value is None:
         return None
