@@ -166,7 +166,7 @@ class Demo:
             if rows >= ROWS_MIN and rows // 10 < self._length(ENRICHED) - before < rows * 9 // 10:
                 break
         driver.kill()
-        written = self._length(ENRICHED) - before
+        written = self._settled_length(ENRICHED) - before
         self.display.say(
             f"[bold]killed the driver (kill -9) in batch {batch}[/]: {written:,} of its {rows:,} rows were written"
         )
@@ -190,6 +190,13 @@ class Demo:
 
     def _length(self, stream: str) -> int:
         return int(self.client.xlen(stream))
+
+    def _settled_length(self, stream: str) -> int:
+        """Return the length once the server has executed what had reached it."""
+        length = -1
+        while length != (length := self._length(stream)):
+            self._pause(100)
+        return length
 
     def _show(self) -> None:
         cuts = sum(self.proxy.cuts.values()) if self.proxy else 0

@@ -70,16 +70,39 @@ class Child:
         raise ChildFailed(f"{self.name} did not say {text!r}:\n{self.last_lines()}")
 
     def kill(self) -> None:
-        """End the process and what it started (of a Spark driver: Python, the JVM, workers) with signal 9."""
+        """End the process and all that it started (of a Spark driver: Python, the JVM, the workers) with signal 9."""
         if not self.ended:
             os.killpg(self.process.pid, signal.SIGKILL)
+        # Spark's workers have a process group of their own; the session is what they share with the driver.
+        while members := session_members(self.process.pid):
+            for pid in members:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.process.poll()
         self.process.wait()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Ask the process to end, and kill it when it does not."""
+        """Ask the process to end; what still runs of it after a while is killed."""
         if not self.ended:
             self.process.terminate()
             try:
                 self.process.wait(seconds)
             except subprocess.TimeoutExpired:
-                self.kill()
+                pass
+        self.kill()
+
+
+def session_members(session: int) -> list[int]:
+    """Return the processes of a session that still run; without a /proc to look into, none."""
+    members = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            # The fields behind the name, which stands in brackets: state, parent, process group, session.
+            state, _, _, its_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(its_session) == session and state != "Z":
+            members.append(int(entry.name))
+    return members
