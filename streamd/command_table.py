@@ -93,7 +93,7 @@ def _key_spec(command: Command, first: int, last: int, flags: list[str]) -> Repl
 def document(command: Command) -> dict[bytes, Reply]:
     """Return the map of COMMAND DOCS."""
     docs: dict[bytes, Reply] = {
-        b"summary": command.summary.encode(),
+        b"summary": command.summary.rstrip(".").encode(),
         b"since": command.since.encode(),
         b"group": command.group.encode(),
         b"complexity": command.complexity.encode(),

@@ -38,6 +38,7 @@ class Database:
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     on_ready(db, key): a key that somebody waits for may have become useful.
     on_expired(db, key): a key was removed because its time had passed.
+    on_new(db, key), on_miss(db, key): a key is added, was asked for and is not there; None where nobody wants to know.
     """
 
     __slots__ = (
@@ -45,6 +46,8 @@ class Database:
         "expires_ms",
         "index",
         "on_expired",
+        "on_miss",
+        "on_new",
         "on_ready",
         "scan_order",
         "time",
@@ -64,6 +67,8 @@ class Database:
         self.waiting: dict[bytes, int] = {}
         self.on_ready: Callable[[Database, bytes], None] = _ignore
         self.on_expired: Callable[[Database, bytes], None] = _ignore
+        self.on_new: Callable[[Database, bytes], None] | None = None
+        self.on_miss: Callable[[Database, bytes], None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -71,9 +76,12 @@ class Database:
     def get(self, key: bytes) -> KeyValue | None:
         """Return the value of a live key, or None; a key whose time has passed is removed."""
         value = self.values.get(key)
-        if self.expires_ms and value is not None and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
+        if value is None:
+            if self.on_miss is not None:
+                self.on_miss(self, key)
+        elif self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
-            return None
+            return self.get(key)
         return value
 
     def stream(self, key: bytes) -> Stream | None:
@@ -99,8 +107,8 @@ class Database:
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
-        if self.scan_order is not None and key not in self.values:
-            self._scan_order_gains(key)
+        if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
+            self._gains(key)
         self.values[key] = value
         if key in self.waiting:
             self.on_ready(self, key)
@@ -157,11 +165,13 @@ class Database:
             self.scan_order = ScanOrder(self.values.keys())
         return self.scan_order
 
-    def _scan_order_gains(self, key: bytes) -> None:
-        assert self.scan_order is not None
-        self.scan_order.add(key)
-        if not self.scan_order.fits:
-            self.scan_order = None
+    def _gains(self, key: bytes) -> None:
+        if self.on_new is not None:
+            self.on_new(self, key)
+        if self.scan_order is not None:
+            self.scan_order.add(key)
+            if not self.scan_order.fits:
+                self.scan_order = None
 
     def clear(self) -> int:
         """Remove every key; return how many there were."""

@@ -11,6 +11,7 @@ from streamd.errors import CommandError
 from streamd.idmp.sweeper import Sweeper
 from streamd.keyspace import Database, Keyspace
 from streamd.keyspace_events import KeyspaceEvents
+from streamd.monitor_line import redacted
 from streamd.process import ProcessFacts
 from streamd.pubsub import PubSub
 from streamd.resp.types import NO_REPLY
@@ -102,6 +103,7 @@ class State:
     journal: what commands ask of the journal; None without one.
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_restricted: either of them: commands take the careful path.
+    supervised: all clients take the careful path. reading: their running command only reads.
     slow_us: the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
@@ -128,6 +130,8 @@ class State:
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.paused: list[Client] = []
+        self.supervised = False
+        self.reading = False
         self.slow_us = -1
         self.random = Random()
         self.commands: CommandTable  # set by the engine, which knows which commands there are
@@ -176,6 +180,17 @@ class State:
 
     def _events_changed(self) -> None:
         self.notify_flags = self._configure_events(self.config.text("notify-keyspace-events"))
+        for db in self.keyspace:
+            db.on_new = self._new if "n" in self.notify_flags else None
+            db.on_miss = self._missed if "m" in self.notify_flags else None
+        self.supervise()
+
+    def _new(self, db: Database, key: bytes) -> None:
+        self.notify("n", "new", key, db.index)
+
+    def _missed(self, db: Database, key: bytes) -> None:
+        if self.reading:
+            self.notify("m", "keymiss", key, db.index)
 
     def _slowlog_changed(self) -> None:
         self.slow_us = self.config.integer("slowlog-log-slower-than")
@@ -183,7 +198,7 @@ class State:
     def note_slow(self, client: "Client", took_us: int, request: "list[bytes]") -> None:
         """Put a command into the slow log."""
         length_max = self.config.integer("slowlog-max-len")
-        self.slowlog.add(self.time.ms // 1000, took_us, request, client.address, client.name, length_max)
+        self.slowlog.add(self.time.ms // 1000, took_us, redacted(request), client.address, client.name, length_max)
 
     def end_pause(self) -> None:
         """Let paused clients go on."""
@@ -195,10 +210,10 @@ class State:
         self.supervise()
 
     def supervise(self) -> None:
-        """Have all clients take the careful path while somebody monitors or clients are paused."""
-        supervised = bool(self.monitors) or self.pause_until_ms > 0
+        """Have all clients take the careful path while somebody monitors, clients are paused or misses published."""
+        self.supervised = bool(self.monitors) or self.pause_until_ms > 0 or "m" in self.notify_flags
         for client in self.clients.values():
-            client.supervised = supervised
+            client.supervised = self.supervised
             client.update_special()
 
     def record(self, db_index: int, *words: bytes) -> None:

@@ -1,6 +1,7 @@
 """Commands about the server as a whole: time, size, flushing, shutting down, replication's answers."""
 
-from streamd.arguments import parse_integer
+import re
+
 from streamd.command import Context, command
 from streamd.errors import CommandError, SubcommandSyntax, SyntaxError_
 from streamd.keyspace import Database
@@ -140,7 +141,7 @@ def monitor(context: Context, args: list[bytes]) -> Reply:
     syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF",
 )  # fmt: skip
 def debug(context: Context, args: list[bytes]) -> Reply:
-    """Stand still (SLEEP), let expired keys stay until somebody asks for them (SET-ACTIVE-EXPIRE 0), or load the journal.
+    """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
 
     RELOAD rewrites the journal and loads it, LOADAOF loads it as it is.
 
@@ -155,7 +156,7 @@ def debug(context: Context, args: list[bytes]) -> Reply:
         if seconds > 0:
             context.state.services.sleep(seconds)
     elif subcommand == b"SET-ACTIVE-EXPIRE" and len(args) == 3:
-        context.state.active_expire = parse_integer(args[2]) != 0
+        context.state.active_expire = re.match(rb"\s*[+-]?0*[1-9]", args[2]) is not None
     elif subcommand in (b"RELOAD", b"LOADAOF"):
         if context.state.journal is None:
             raise CommandError("ERR there is no journal to load: the server was started with appendonly no")
