@@ -61,7 +61,9 @@ def install(*what: str) -> None:
     """
     quiet = () if sys.stdout.isatty() else ("-q",)
     pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *quiet]
-    if subprocess.run([*pip, "-c", "constraints.txt", *what], check=False).returncode != 0:
+    # setuptools warns of editable installs in general; pip's own messages stay.
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    if subprocess.run([*pip, "-c", "constraints.txt", *what], env=environment, check=False).returncode != 0:
         raise SystemExit(f"set-up: pip could not install {what[-1]}; its message stands above")
 
 
