@@ -26,9 +26,10 @@ class Waiter:
 
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
     on_timeout: the reply when `deadline_ms` passes (None: it never does).
+    retry_ms: when to attempt again though no key became ready; None for never.
     """
 
-    __slots__ = ("attempt", "client", "db", "deadline_ms", "keys", "number", "on_timeout")
+    __slots__ = ("attempt", "client", "db", "deadline_ms", "keys", "number", "on_timeout", "retry_ms")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Waiter:
         self.deadline_ms = deadline_ms
         self.attempt = attempt
         self.on_timeout = on_timeout
+        self.retry_ms: int | None = None
 
 
 class BlockedClients:
@@ -55,6 +57,7 @@ class BlockedClients:
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
         self._deadlines: SortedList[tuple[int, int, Waiter]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._retries: SortedList[tuple[int, int, Waiter]] = SortedList(key=lambda row: (row[0], row[1]))
         self._numbers = 0
         self.count = 0
         self.ready: dict[tuple[int, bytes], Database] = {}
@@ -80,12 +83,20 @@ class BlockedClients:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
     def set_deadline(self, waiter: Waiter, deadline_ms: int | None) -> None:
-        """Move a waiter's deadline (CLIENT PAUSE, XREADGROUP CLAIM)."""
+        """Move a waiter's deadline (CLIENT PAUSE)."""
         if waiter.deadline_ms is not None:
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
         waiter.deadline_ms = deadline_ms
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def set_retry(self, waiter: Waiter, retry_ms: int | None) -> None:
+        """Have a waiter attempt again at a Unix time, without a key becoming ready (XREADGROUP CLAIM)."""
+        if waiter.retry_ms is not None:
+            self._retries.discard((waiter.retry_ms, waiter.number, waiter))
+        waiter.retry_ms = retry_ms
+        if retry_ms is not None:
+            self._retries.add((retry_ms, waiter.number, waiter))
 
     def remove(self, waiter: Waiter) -> None:
         """Forget a waiter: it was served, timed out or its client went."""
@@ -102,6 +113,7 @@ class BlockedClients:
                 del waiter.db.waiting[key]
         if waiter.deadline_ms is not None:
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+        self.set_retry(waiter, None)
 
     def mark_ready(self, db: Database, key: bytes) -> None:
         """Note that `key` may serve its waiters; they are served when the running command has ended."""
@@ -116,8 +128,13 @@ class BlockedClients:
         return len(self._deadlines)
 
     def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline, or None."""
-        return self._deadlines[0][0] if self._deadlines else None
+        """Return the earliest deadline or time of a further attempt, or None."""
+        heads = [rows[0][0] for rows in (self._deadlines, self._retries) if rows]
+        return min(heads) if heads else None
+
+    def due_retries(self, now_ms: int) -> list[Waiter]:
+        """Return the waiters who are to attempt again, earliest first."""
+        return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
 
     def due(self, now_ms: int) -> list[Waiter]:
         """Return the waiters whose deadline has come, earliest first."""

@@ -2,9 +2,10 @@
 
 from streamd.arguments import parse_integer
 from streamd.command import Context, command, container
-from streamd.errors import BusyGroup, CommandError, SubcommandSyntaxError
+from streamd.errors import BusyGroup, CommandError, NoGroup, SubcommandSyntaxError
+from streamd.group_effects import record_position, shown
 from streamd.resp.types import Reply
-from streamd.stream.entry_id import format_id, parse_id
+from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
 from streamd.stream.stream import Stream
 
@@ -56,6 +57,15 @@ def _existing(stream: Stream | None) -> Stream:
             "MKSTREAM option to create an empty stream automatically."
         )
     return stream
+
+
+def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
+    """Return the stream and the group that a request names. Raises: CommandError, NoGroup, WrongType."""
+    stream = _existing(context.stream(args[2]))
+    group = (stream.groups or {}).get(args[3])
+    if group is None:
+        raise NoGroup(f"No such consumer group '{shown(args[3])}' for key name '{shown(args[2])}'")
+    return stream, group
 
 
 def _entries_read_words(entries_read: int | None) -> list[bytes]:
@@ -135,3 +145,92 @@ def xgroup_destroy(context: Context, args: list[bytes]) -> Reply:
     context.notify(key, "t", "xgroup-destroy")
     context.db.signal(key)
     return 1
+
+
+@command(
+    "XGROUP SETID",
+    arity=-5,
+    flags="write",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(1)",
+    syntax="key group <id | $> [ENTRIESREAD entries-read]",
+    access="RW update",
+)
+def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
+    """Set the ID that a consumer group has read up to.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-setid/
+    """
+    _, entries_read = _parse_options(args, mkstream_allowed=False)
+    stream, group = _group(context, args)
+    if args[4] == b"$":
+        last_id = stream.last_id
+    elif args[4] in (b"-", b"+"):
+        last_id = 0 if args[4] == b"-" else ID_MAX
+    else:
+        last_id = parse_id(args[4])
+
+    group.last_id = last_id
+    group.entries_read = entries_read
+
+    record_position(context, args[2], args[3], group)
+    context.notify(args[2], "t", "xgroup-setid")
+    return "OK"
+
+
+@command(
+    "XGROUP CREATECONSUMER",
+    arity=5,
+    flags="write denyoom",
+    keys=(2, 2, 1),
+    since="6.2.0",
+    complexity="O(1)",
+    syntax="key group consumer",
+    access="RW insert",
+)
+def xgroup_createconsumer(context: Context, args: list[bytes]) -> Reply:
+    """Create a consumer in a group and return 1, or 0 when it is there.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-createconsumer/
+    """
+    key, group_name, name = args[2:]
+    _, group = _group(context, args)
+    if name in group.consumers:
+        return 0
+
+    group.consumer(name, context.now_ms)
+
+    context.record(b"XGROUP", b"CREATECONSUMER", key, group_name, name)
+    context.notify(key, "t", "xgroup-createconsumer")
+    return 1
+
+
+@command(
+    "XGROUP DELCONSUMER",
+    arity=5,
+    flags="write",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(N) with N being the number of the consumer's pending entries.",
+    syntax="key group consumer",
+    access="RW delete",
+)
+def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
+    """Remove a consumer from a group and return how many pending entries went with it.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-delconsumer/
+    """
+    key, group_name, name = args[2:]
+    _, group = _group(context, args)
+    if name not in group.consumers:
+        return 0
+
+    pending = group.remove_consumer(name)
+
+    context.record(b"XGROUP", b"DELCONSUMER", key, group_name, name)
+    context.notify(key, "t", "xgroup-delconsumer")
+    return pending

@@ -1,11 +1,15 @@
 """XINFO: what a stream, its consumer groups and their consumers look like."""
 
+from itertools import islice
+
 from streamd.arguments import parse_integer
 from streamd.command import Context, command, container
-from streamd.errors import NoSuchKey, SubcommandSyntaxError
+from streamd.errors import NoGroup, NoSuchKey, SubcommandSyntaxError
+from streamd.group_effects import shown
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.group import Group
+from streamd.stream.pending import Consumer
 from streamd.stream.stream import Stream
 
 # Without COUNT, FULL shows so many entries, pending ones included.
@@ -61,7 +65,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
     return {
         **_properties(stream),
         b"entries": Raw(b"*%d\r\n%b" % (entries, data)),
-        b"groups": [_full_group(stream, name, group, count) for name, group in (stream.groups or {}).items()],
+        b"groups": [_full_group(stream, name, group, count) for name, group in sorted((stream.groups or {}).items())],
     }
 
 
@@ -105,13 +109,95 @@ def _summary(stream: Stream) -> Reply:
 
 
 def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
+    pending = [
+        [format_id(entry_id), b"" if owner is None else owner.name, -1 if owner is None else time_ms, deliveries]
+        for entry_id, owner, time_ms, deliveries in islice(group.pending.iterate(), count or None)
+    ]
     return {
         b"name": name,
         b"last-delivered-id": format_id(group.last_id),
         b"entries-read": group.entries_read,
         b"lag": group.lag(stream),
-        b"pel-count": 0,
-        b"nacked-count": 0,
-        b"pending": [],
-        b"consumers": [],
+        b"pel-count": len(group.pending),
+        b"nacked-count": len(group.pending.nacked),
+        b"pending": pending,
+        b"consumers": [_full_consumer(group, consumer, count) for _, consumer in sorted(group.consumers.items())],
     }
+
+
+def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
+    return {
+        b"name": consumer.name,
+        b"seen-time": consumer.seen_ms,
+        b"active-time": -1 if consumer.active_ms is None else consumer.active_ms,
+        b"pel-count": consumer.pending,
+        b"pending": [
+            [format_id(entry_id), time_ms, deliveries]
+            for entry_id, _, time_ms, deliveries in islice(group.pending.of_consumer(consumer), count or None)
+        ],
+    }
+
+
+@command(
+    "XINFO GROUPS",
+    arity=3,
+    flags="readonly",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(N) with N being the number of groups.",
+    syntax="key",
+    access="RO access",
+)
+def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
+    """Return the consumer groups of a stream.
+
+    Reply: array of maps; a `lag` or `entries-read` that cannot be known is null.
+    Raises: NoSuchKey; WrongType.
+    Source: https://redis.io/docs/latest/commands/xinfo-groups/
+    """
+    stream = _stream(context, args[2])
+    return [
+        {
+            b"name": name,
+            b"consumers": len(group.consumers),
+            b"pending": len(group.pending),
+            b"last-delivered-id": format_id(group.last_id),
+            b"entries-read": group.entries_read,
+            b"lag": group.lag(stream),
+        }
+        for name, group in sorted((stream.groups or {}).items())
+    ]
+
+
+@command(
+    "XINFO CONSUMERS",
+    arity=4,
+    flags="readonly",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(N) with N being the number of consumers.",
+    syntax="key group",
+    access="RO access",
+    tips="nondeterministic_output",
+)
+def xinfo_consumers(context: Context, args: list[bytes]) -> Reply:
+    """Return the consumers of a group.
+
+    Reply: array of maps; `idle` is the time in ms since the consumer was last named, `inactive` since it last got an
+    entry, -1 if it never did.
+    Raises: NoSuchKey; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xinfo-consumers/
+    """
+    group = (_stream(context, args[2]).groups or {}).get(args[3])
+    if group is None:
+        raise NoGroup(f"No such consumer group '{shown(args[3])}' for key name '{shown(args[2])}'")
+    now_ms = context.now_ms
+    return [
+        {
+            b"name": name,
+            b"pending": consumer.pending,
+            b"idle": max(0, now_ms - consumer.seen_ms),
+            b"inactive": -1 if consumer.active_ms is None else max(0, now_ms - consumer.active_ms),
+        }
+        for name, consumer in sorted(group.consumers.items())
+    ]

@@ -87,10 +87,9 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
             budget = ReadBudget(options.count, options.count_max, options.bytes_max)
         elif budget.exhausted:
             break
-        count = budget.count(stream.log, start)
-        if count == 0:
-            break
-        entries, data = stream.log.encode_range(start, ID_MAX, count)
-        budget.spend(entries)
-        found.append((key, Raw(b"*%d\r\n%b" % (entries, data))))
+        else:
+            budget.next_stream()
+        entries, data = budget.take(stream.log, start, ID_MAX)
+        if entries:
+            found.append((key, Raw(b"*%d\r\n%b" % (entries, data))))
     return Pairs(found) if found else None

@@ -1,6 +1,5 @@
 """How much of several streams one reply may hold."""
 
-from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log import Log
 
 
@@ -10,42 +9,62 @@ class ReadBudget:
     The size of an entry is the sum of its fields and values in bytes. The first entry comes whatever its size.
     """
 
-    __slots__ = ("_bytes_left", "_count", "_count_left", "_taken")
+    __slots__ = ("_bytes_left", "_count", "_count_left", "_empty", "_stream_left")
 
     def __init__(self, count: int, count_max: int, bytes_max: int) -> None:
         self._count = count or None
         self._count_left = count_max or None
         self._bytes_left = bytes_max or None
-        self._taken = False
-
-    def count(self, log: Log, start: int) -> int | None:
-        """Return how many entries from `start` on may come next; None for all of them."""
-        count = self._count
-        if self._count_left is not None:
-            count = self._count_left if count is None else min(count, self._count_left)
-        if self._bytes_left is None:
-            return count
-        fitting = 0
-        for _, fields in log.iterate(start, ID_MAX):
-            if fitting == count:
-                break
-            self._bytes_left -= sum(map(len, fields))
-            if self._bytes_left < 0 and self._taken:
-                self._bytes_left = 0
-                break
-            self._bytes_left = max(0, self._bytes_left)
-            self._taken = True
-            fitting += 1
-        return fitting
-
-    def spend(self, entries: int) -> None:
-        """Note that so many entries came."""
-        if self._count_left is not None:
-            self._count_left -= entries
-        if entries:
-            self._taken = True
+        self._stream_left = self._count
+        self._empty = True
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more may come."""
-        return self._taken and (self._count_left == 0 or self._bytes_left == 0)
+        """Whether nothing more may come, of any stream."""
+        return not self._empty and (self._count_left == 0 or self._bytes_left == 0)
+
+    def next_stream(self) -> None:
+        """Go on with another stream."""
+        self._stream_left = self._count
+
+    @property
+    def entries_left(self) -> int | None:
+        """How many entries of this stream may come, their sizes aside; None for all."""
+        if self._count_left is None or self._stream_left is None:
+            return self._stream_left if self._count_left is None else self._count_left
+        return min(self._stream_left, self._count_left)
+
+    def admit(self, size_bytes: int) -> bool:
+        """Return whether one more entry may come; if so, it is counted."""
+        if self.entries_left == 0:
+            return False
+        if self._bytes_left is not None:
+            if size_bytes > self._bytes_left and not self._empty:
+                self._bytes_left = 0
+                return False
+            self._bytes_left = max(0, self._bytes_left - size_bytes)
+        self._spend(1)
+        return True
+
+    def take(self, log: Log, start: int, end: int) -> tuple[int, bytes]:
+        """Return (how many, RESP) of the entries from `start` to `end` that may come."""
+        count = self.entries_left
+        if self._bytes_left is not None:
+            count = 0
+            for _, fields in log.iterate(start, end):
+                if not self.admit(sum(map(len, fields))):
+                    break
+                count += 1
+            return log.encode_range(start, end, count) if count else (0, b"")
+        if count == 0:
+            return 0, b""
+        entries, data = log.encode_range(start, end, count)
+        self._spend(entries)
+        return entries, data
+
+    def _spend(self, entries: int) -> None:
+        self._empty = self._empty and not entries
+        if self._stream_left is not None:
+            self._stream_left -= entries
+        if self._count_left is not None:
+            self._count_left -= entries

@@ -1,0 +1,88 @@
+"""XAUTOCLAIM: give a consumer the pending entries of a group that are idle for long."""
+
+from streamd.arguments import Arguments, parse_integer
+from streamd.command import Context, command
+from streamd.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.group_effects import need_consumer, need_group, record_owned, record_removed
+from streamd.resp.types import Raw, Reply
+from streamd.stream.entry_id import format_id, parse_range_start
+
+COUNT_DEFAULT = 100
+# The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
+COUNT_MAX = (2**63 - 1) // 16
+ATTEMPTS_FACTOR = 10
+
+
+@command(
+    "XAUTOCLAIM",
+    arity=-6,
+    flags="write fast",
+    keys=(1, 1, 1),
+    since="6.2.0",
+    complexity="O(1) if COUNT is small.",
+    syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
+    access="RW delete",
+    tips="nondeterministic_output",
+)
+def xautoclaim(context: Context, args: list[bytes]) -> Reply:
+    """Make a consumer the owner of pending entries that are idle for long, from an ID on.
+
+    Reply: [the ID to go on from, entries or with JUSTID their IDs, IDs of pending entries that were deleted].
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xautoclaim/
+    """
+    try:
+        min_idle_ms = max(0, parse_integer(args[4]))
+    except NotAnInteger:
+        raise CommandError("ERR Invalid min-idle-time argument for XAUTOCLAIM")
+    start = parse_range_start(args[5])
+    wanted, just_id = COUNT_DEFAULT, False
+    words = Arguments(args, 6)
+    while words.left():
+        if words.flag(b"COUNT", 1):
+            wanted = words.integer()
+            if not 1 <= wanted <= COUNT_MAX:
+                raise CommandError("ERR COUNT must be > 0")
+        elif words.flag(b"JUSTID"):
+            just_id = True
+        else:
+            raise SyntaxError_()
+    key, group_name = args[1], args[2]
+    stream, group = need_group(context, key, group_name)
+    consumer = need_consumer(context, key, group_name, group, args[3])
+
+    now_ms = context.now_ms
+    attempts = wanted * ATTEMPTS_FACTOR
+    parts: list[bytes] = []
+    gone: list[int] = []
+    claimed: list[tuple[int, int]] = []
+    next_id = 0
+    for entry_id, owner, delivered_ms, count in group.pending.iterate(start):
+        if not attempts or not wanted:
+            next_id = entry_id
+            break
+        attempts -= 1
+        if entry_id not in stream.log:
+            gone.append(entry_id)
+            wanted -= 1
+        elif owner is None or not min_idle_ms or now_ms - delivered_ms >= min_idle_ms:
+            claimed.append((entry_id, count if just_id else count + 1))
+            if just_id:
+                id_text = format_id(entry_id)
+                parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
+            else:
+                parts.append(stream.log.encode_range(entry_id, entry_id)[1])
+            wanted -= 1
+
+    by_count: dict[int, list[int]] = {}
+    for entry_id, count in claimed:
+        group.pending.set(entry_id, consumer, now_ms, count)
+        by_count.setdefault(count, []).append(entry_id)
+    for count, ids in by_count.items():
+        record_owned(context, key, group_name, group, consumer, ids, now_ms, count)
+    if claimed:
+        consumer.active_ms = now_ms
+    if gone:
+        group.pending.remove_many(gone)
+        record_removed(context, key, group_name, gone)
+    return [format_id(next_id), Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))), [*map(format_id, gone)]]

@@ -1,0 +1,83 @@
+"""What the consumer group commands have in common: finding a group, and recording what happened in it."""
+
+from collections.abc import Iterable
+
+from streamd.command import Context
+from streamd.errors import CommandError, NoGroup
+from streamd.stream.entry_id import format_id
+from streamd.stream.group import Group
+from streamd.stream.pending import Consumer
+from streamd.stream.stream import Stream
+
+
+def shown(word: bytes) -> str:
+    """Return a client's word as an error text shows it."""
+    return word.decode("utf-8", "surrogateescape")
+
+
+def find_group(context: Context, key: bytes, name: bytes) -> tuple[Stream, Group] | None:
+    """Return the stream at `key` and its group, or None if there is no such group. Raises: WrongType."""
+    stream = context.stream(key)
+    if stream is None or not stream.groups or name not in stream.groups:
+        return None
+    return stream, stream.groups[name]
+
+
+def need_group(context: Context, key: bytes, name: bytes, where: str = "") -> tuple[Stream, Group]:
+    """Return the stream at `key` and its group. `where` ends the error's text. Raises: NoGroup, WrongType."""
+    found = find_group(context, key, name)
+    if found is None:
+        raise NoGroup(f"No such key '{shown(key)}' or consumer group '{shown(name)}'{where}")
+    return found
+
+
+def need_consumer(context: Context, key: bytes, group_name: bytes, group: Group, name: bytes) -> Consumer:
+    """Return the consumer called `name`, created if it is not there; a creation is recorded and published."""
+    consumer, created = group.consumer(name, context.now_ms)
+    if created:
+        context.record(b"XGROUP", b"CREATECONSUMER", key, group_name, name)
+        context.notify(key, "t", "xgroup-createconsumer")
+    return consumer
+
+
+def record_owned(
+    context: Context,
+    key: bytes,
+    group_name: bytes,
+    group: Group,
+    consumer: Consumer,
+    ids: Iterable[int],
+    time_ms: int,
+    count: int,
+) -> None:
+    """Record that `consumer` has the entries `ids` since `time_ms`, each delivered `count` times."""
+    state = context.state
+    state.dirty += 1
+    if state.records is None:
+        return
+    words = [b"XCLAIM", key, group_name, consumer.name, b"0", *map(format_id, ids)]
+    words += [b"TIME", b"%d" % time_ms, b"RETRYCOUNT", b"%d" % count, b"FORCE", b"JUSTID"]
+    words += [b"LASTID", format_id(group.last_id)]
+    state.records.append((context.db.index, words))
+
+
+def record_position(context: Context, key: bytes, group_name: bytes, group: Group) -> None:
+    """Record how far a group has read."""
+    read = -1 if group.entries_read is None else group.entries_read
+    position = format_id(group.last_id)
+    context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read)
+
+
+def record_removed(context: Context, key: bytes, group_name: bytes, ids: list[int]) -> None:
+    """Record that entries are no longer pending."""
+    context.record(b"XACK", key, group_name, *map(format_id, ids))
+
+
+def parse_id_count(word: bytes, left: int, not_positive: str, mismatch: str) -> int:
+    """Return the number behind IDS, checked against the words that follow it. Raises: CommandError."""
+    if not word.isdigit() or word[:1] == b"0" or len(word) > 10:
+        raise CommandError(not_positive)
+    number = int(word)
+    if number > left:
+        raise CommandError(mismatch)
+    return number

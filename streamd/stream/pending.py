@@ -1,0 +1,487 @@
+"""Pending entries: what a consumer group delivered and nobody acknowledged yet."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+
+from streamd.stream.entry_id import ID_MAX
+
+# A batch longer than this is cut: removing one entry from a chunk moves all behind it.
+CHUNK_ENTRIES_MAX = 256
+
+# One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
+PendingEntry = tuple[int, "Consumer | None", int, int]
+
+
+class Consumer:
+    """One consumer of a group.
+
+    seen_ms: when it was last named in a command; active_ms: when it last got an entry, None if it never did.
+    pending: how many entries it has not acknowledged.
+    chunks: the `low` of every chunk that holds some of them, ascending; in_chunk: how many it holds of each.
+    """
+
+    __slots__ = ("active_ms", "chunks", "in_chunk", "name", "pending", "seen_ms")
+
+    def __init__(self, name: bytes, seen_ms: int) -> None:
+        self.name = name
+        self.seen_ms = seen_ms
+        self.active_ms: int | None = None
+        self.pending = 0
+        self.chunks: list[int] = []
+        self.in_chunk: dict[int, int] = {}
+
+    def gain(self, low: int, entries: int) -> None:
+        """Note that so many entries of the chunk `low` are its now."""
+        self.pending += entries
+        held = self.in_chunk.get(low)
+        if held is None:
+            self.in_chunk[low] = entries
+            if self.chunks and low < self.chunks[-1]:
+                insort(self.chunks, low)
+            else:
+                self.chunks.append(low)
+        else:
+            self.in_chunk[low] = held + entries
+
+    def lose(self, low: int, entries: int) -> None:
+        """Note that so many entries of the chunk `low` are no longer its."""
+        self.pending -= entries
+        left = self.in_chunk[low] - entries
+        if left:
+            self.in_chunk[low] = left
+        else:
+            del self.in_chunk[low]
+            del self.chunks[bisect_left(self.chunks, low)]
+
+
+class _Chunk:
+    """Some pending entries that follow each other.
+
+    low: no entry here is below it, and no entry of the chunk before is not.
+    ids: ascending. owners, times, counts: one value when it is the same for all entries, which it is as long as a whole
+    batch was delivered to one consumer; else a list with one for each.
+    noted_ms: the time of the chunk's valid row in the heap of the oldest deliveries; None if it has none.
+    """
+
+    __slots__ = ("counts", "ids", "low", "noted_ms", "owners", "times")
+
+    def __init__(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
+        self.low = ids[0]
+        self.ids = ids
+        self.owners: Consumer | list[Consumer | None] | None = owner
+        self.times: int | list[int] = time_ms
+        self.counts: int | list[int] = count
+        self.noted_ms: int | None = None
+
+    def owner_at(self, index: int) -> Consumer | None:
+        owners = self.owners
+        return owners[index] if isinstance(owners, list) else owners
+
+    def time_at(self, index: int) -> int:
+        times = self.times
+        return times[index] if isinstance(times, list) else times
+
+    def count_at(self, index: int) -> int:
+        counts = self.counts
+        return counts[index] if isinstance(counts, list) else counts
+
+    def spread(self) -> tuple[list[Consumer | None], list[int], list[int]]:
+        """Give every entry an owner, a time and a count of its own."""
+        size = len(self.ids)
+        if not isinstance(self.owners, list):
+            self.owners = [self.owners] * size
+        if not isinstance(self.times, list):
+            self.times = [self.times] * size
+        if not isinstance(self.counts, list):
+            self.counts = [self.counts] * size
+        return self.owners, self.times, self.counts
+
+    def extend(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
+        """Add entries behind the last one."""
+        added = len(ids)
+        size = len(self.ids)
+        if isinstance(self.owners, list):
+            self.owners += [owner] * added
+        elif self.owners is not owner:
+            self.owners = [self.owners] * size + [owner] * added
+        if isinstance(self.times, list):
+            self.times += [time_ms] * added
+        elif self.times != time_ms:
+            self.times = [self.times] * size + [time_ms] * added
+        if isinstance(self.counts, list):
+            self.counts += [count] * added
+        elif self.counts != count:
+            self.counts = [self.counts] * size + [count] * added
+        self.ids += ids
+
+    def set(self, index: int, owner: Consumer | None, time_ms: int, count: int) -> None:
+        """Change one entry."""
+        if self.owner_at(index) is not owner:
+            if not isinstance(self.owners, list):
+                self.owners = [self.owners] * len(self.ids)
+            self.owners[index] = owner
+        if self.time_at(index) != time_ms:
+            if not isinstance(self.times, list):
+                self.times = [self.times] * len(self.ids)
+            self.times[index] = time_ms
+        if self.count_at(index) != count:
+            if not isinstance(self.counts, list):
+                self.counts = [self.counts] * len(self.ids)
+            self.counts[index] = count
+
+    def remove(self, start: int, stop: int) -> None:
+        """Remove the entries from index `start` to before `stop`."""
+        del self.ids[start:stop]
+        if isinstance(self.owners, list):
+            del self.owners[start:stop]
+        if isinstance(self.times, list):
+            del self.times[start:stop]
+        if isinstance(self.counts, list):
+            del self.counts[start:stop]
+
+    def oldest_ms(self) -> int | None:
+        """Return the earliest delivery of the entries that somebody has, or None."""
+        owners, times = self.owners, self.times
+        if isinstance(owners, list):
+            return min((self.time_at(i) for i, owner in enumerate(owners) if owner is not None), default=None)
+        if owners is None or not self.ids:
+            return None
+        return min(times) if isinstance(times, list) else times
+
+
+class PendingEntries:
+    """The pending entries of one group, in the order of their IDs.
+
+    Shape: chunks of at most CHUNK_ENTRIES_MAX entries with disjoint ranges of IDs. A delivered batch becomes a chunk as
+    it is, so reading costs no work per entry, and acknowledging a batch removes a slice; entries that were claimed one
+    by one cost a chunk its uniform columns. No object per entry but its ID, which the garbage collector does not track.
+
+    nacked: the entries that were released and belong to nobody, in the order of their release.
+    """
+
+    __slots__ = ("_chunks", "_length", "_lows", "_oldest", "nacked")
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._chunks: list[_Chunk] = []
+        self._length = 0
+        self.nacked: dict[int, None] = {}
+        # A heap of (delivery time, low of chunk), built when somebody first asks for the oldest entries. A chunk's
+        # earliest delivery is never before the least time it has here.
+        self._oldest: list[tuple[int, int]] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, entry_id: int) -> bool:
+        return self._find(entry_id) is not None
+
+    @property
+    def first_id(self) -> int | None:
+        """The least pending ID, or None."""
+        return self._chunks[0].ids[0] if self._chunks else None
+
+    @property
+    def last_id(self) -> int | None:
+        """The greatest pending ID, or None."""
+        return self._chunks[-1].ids[-1] if self._chunks else None
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+
+    def deliver(self, ids: list[int], owner: Consumer, time_ms: int, count: int = 1) -> None:
+        """Give entries (ascending IDs) to a consumer; those that are pending already change hands.
+
+        `ids` belongs to the pending entries from here on.
+        """
+        if not ids:
+            return
+        if self._chunks and ids[0] <= self._chunks[-1].ids[-1]:
+            for entry_id in ids:
+                self.set(entry_id, owner, time_ms, count)
+            return
+        self._length += len(ids)
+        if self._chunks:
+            last = self._chunks[-1]
+            if len(last.ids) + len(ids) <= CHUNK_ENTRIES_MAX:
+                last.extend(ids, owner, time_ms, count)
+                owner.gain(last.low, len(ids))
+                self._note_time(time_ms, last)
+                return
+        for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
+            part = ids if len(ids) <= CHUNK_ENTRIES_MAX else ids[at : at + CHUNK_ENTRIES_MAX]
+            chunk = _Chunk(part, owner, time_ms, count)
+            self._lows.append(chunk.low)
+            self._chunks.append(chunk)
+            owner.gain(chunk.low, len(part))
+            self._note_time(time_ms, chunk)
+
+    def set(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
+        """Make one entry pending, or change it. `owner` None: it belongs to nobody, and is the last such one."""
+        found = self._find(entry_id)
+        if found is None:
+            chunk = self._insert(entry_id, owner, time_ms, count)
+            before = None
+        else:
+            chunk, index = found
+            before = chunk.owner_at(index)
+            if before is not owner and before is not None:
+                before.lose(chunk.low, 1)
+            chunk.set(index, owner, time_ms, count)
+        if owner is None:
+            self.nacked.pop(entry_id, None)
+            self.nacked[entry_id] = None
+        else:
+            if found is None or before is not owner:
+                owner.gain(chunk.low, 1)
+            if self.nacked:
+                self.nacked.pop(entry_id, None)
+            self._note_time(time_ms, chunk)
+
+    def remove(self, entry_id: int) -> bool:
+        """Remove an entry; return whether it was pending."""
+        found = self._find(entry_id)
+        if found is None:
+            return False
+        chunk, index = found
+        self._remove(chunk, index, index + 1)
+        return True
+
+    def remove_many(self, ids: Sequence[int]) -> list[int]:
+        """Remove entries; return which of `ids` were pending.
+
+        Who acknowledges what was delivered together says the same IDs: then they go as one slice.
+        """
+        removed: list[int] = []
+        ids = sorted(ids)
+        at, wanted = 0, len(ids)
+        while at < wanted:
+            found = self._find(ids[at])
+            if found is None:
+                at += 1
+                continue
+            chunk, index = found
+            run = min(len(chunk.ids) - index, wanted - at)
+            if run > 1 and (
+                chunk.ids[index + run - 1] != ids[at + run - 1] or chunk.ids[index : index + run] != ids[at : at + run]
+            ):
+                run = 1
+            removed += ids[at : at + run]
+            self._remove(chunk, index, index + run)
+            at += run
+        return removed
+
+    def remove_owner(self, owner: Consumer) -> int:
+        """Remove all entries of a consumer; return how many they were."""
+        removed = [entry_id for entry_id, _, _, _ in self.of_consumer(owner)]
+        self.remove_many(removed)
+        return len(removed)
+
+    def _insert(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> _Chunk:
+        self._length += 1
+        at = bisect_right(self._lows, entry_id) - 1
+        if at < 0:
+            chunk = _Chunk([entry_id], owner, time_ms, count)
+            chunk.low = 0  # whatever comes from below joins it
+            self._lows.insert(0, 0)
+            self._chunks.insert(0, chunk)
+            return chunk
+        chunk = self._chunks[at]
+        if len(chunk.ids) >= CHUNK_ENTRIES_MAX:
+            if entry_id > chunk.ids[-1]:
+                chunk = _Chunk([entry_id], owner, time_ms, count)
+                self._lows.insert(at + 1, entry_id)
+                self._chunks.insert(at + 1, chunk)
+                return chunk
+            self._split(at)
+            if entry_id >= self._lows[at + 1]:
+                at += 1
+            chunk = self._chunks[at]
+        index = bisect_left(chunk.ids, entry_id)
+        owners, times, counts = chunk.spread()
+        chunk.ids.insert(index, entry_id)
+        owners.insert(index, owner)
+        times.insert(index, time_ms)
+        counts.insert(index, count)
+        return chunk
+
+    def _split(self, at: int) -> None:
+        """Cut the chunk number `at` in the middle."""
+        chunk = self._chunks[at]
+        middle, end = len(chunk.ids) // 2, len(chunk.ids)
+        holders = self._holders(chunk, middle, end)
+        owners, times, counts = chunk.spread()
+        upper = _Chunk(chunk.ids[middle:], None, 0, 0)
+        upper.owners, upper.times, upper.counts = owners[middle:], times[middle:], counts[middle:]
+        chunk.remove(middle, end)
+        self._lows.insert(at + 1, upper.low)
+        self._chunks.insert(at + 1, upper)
+        for owner, held in holders:
+            owner.lose(chunk.low, held)
+            owner.gain(upper.low, held)
+        oldest_ms = upper.oldest_ms()
+        if oldest_ms is not None:
+            self._note_time(oldest_ms, upper)
+
+    @staticmethod
+    def _holders(chunk: _Chunk, start: int, stop: int) -> list[tuple[Consumer, int]]:
+        """Return who holds how many of the entries from index `start` to before `stop`."""
+        owners = chunk.owners
+        if not isinstance(owners, list):
+            return [] if owners is None else [(owners, stop - start)]
+        held: dict[Consumer, int] = {}
+        for owner in owners[start:stop]:
+            if owner is not None:
+                held[owner] = held.get(owner, 0) + 1
+        return list(held.items())
+
+    def _remove(self, chunk: _Chunk, start: int, stop: int) -> None:
+        if self.nacked:
+            for entry_id in chunk.ids[start:stop]:
+                self.nacked.pop(entry_id, None)
+        for owner, held in self._holders(chunk, start, stop):
+            owner.lose(chunk.low, held)
+        self._length -= stop - start
+        chunk.remove(start, stop)
+        if not chunk.ids:
+            at = bisect_left(self._lows, chunk.low)
+            del self._lows[at], self._chunks[at]
+
+    def _find(self, entry_id: int) -> tuple[_Chunk, int] | None:
+        at = bisect_right(self._lows, entry_id) - 1
+        if at < 0:
+            return None
+        chunk = self._chunks[at]
+        ids = chunk.ids
+        index = 0 if ids[0] == entry_id else bisect_left(ids, entry_id)
+        if index == len(ids) or ids[index] != entry_id:
+            return None
+        return chunk, index
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    def get(self, entry_id: int) -> PendingEntry | None:
+        """Return a pending entry, or None."""
+        found = self._find(entry_id)
+        if found is None:
+            return None
+        chunk, index = found
+        return entry_id, chunk.owner_at(index), chunk.time_at(index), chunk.count_at(index)
+
+    def iterate(self, start: int = 0, end: int = ID_MAX, until_ms: int | None = None) -> Iterator[PendingEntry]:
+        """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
+
+        until_ms: leave out what was delivered later than that.
+        """
+        chunks = self._chunks
+        for at in range(max(0, bisect_right(self._lows, start) - 1), len(chunks)):
+            chunk = chunks[at]
+            if chunk.low > end:
+                return
+            if until_ms is not None and not isinstance(chunk.times, list) and chunk.times > until_ms:
+                continue
+            ids = chunk.ids
+            for index in range(bisect_left(ids, start) if ids[0] < start else 0, len(ids)):
+                if ids[index] > end:
+                    return
+                time_ms = chunk.time_at(index)
+                if until_ms is None or time_ms <= until_ms:
+                    yield ids[index], chunk.owner_at(index), time_ms, chunk.count_at(index)
+
+    def of_consumer(
+        self, owner: Consumer, start: int = 0, end: int = ID_MAX, until_ms: int | None = None
+    ) -> Iterator[PendingEntry]:
+        """Yield the entries of one consumer; the rest is as in `iterate`."""
+        lows = self._lows
+        first = max(0, bisect_right(owner.chunks, start) - 1)
+        for low in owner.chunks[first:]:
+            if low > end:
+                return
+            chunk = self._chunks[bisect_left(lows, low)]
+            ids = chunk.ids
+            for index in range(bisect_left(ids, start) if ids[0] < start else 0, len(ids)):
+                if ids[index] > end:
+                    return
+                if chunk.owner_at(index) is owner:
+                    time_ms = chunk.time_at(index)
+                    if until_ms is None or time_ms <= until_ms:
+                        yield ids[index], owner, time_ms, chunk.count_at(index)
+
+    # -- the oldest deliveries --------------------------------------------------------------------------------------
+
+    def _note_time(self, time_ms: int, chunk: _Chunk) -> None:
+        if self._oldest is not None and (chunk.noted_ms is None or time_ms < chunk.noted_ms):
+            chunk.noted_ms = time_ms
+            heappush(self._oldest, (time_ms, chunk.low))
+
+    def _oldest_chunk(self, passed_over: Container[int]) -> _Chunk | None:
+        """Return the chunk with the earliest delivery, its row being the heap's head then; None if there is none.
+
+        passed_over: the `low` of chunks that do not count.
+        """
+        if self._oldest is None:
+            self._oldest = []
+            for chunk in self._chunks:
+                oldest_ms = chunk.oldest_ms()
+                if oldest_ms is not None:
+                    self._note_time(oldest_ms, chunk)
+        heap = self._oldest
+        while heap:
+            time_ms, low = heap[0]
+            at = bisect_left(self._lows, low)
+            if at < len(self._lows) and self._lows[at] == low and low not in passed_over:
+                chunk = self._chunks[at]
+                if chunk.noted_ms == time_ms:
+                    oldest_ms = chunk.oldest_ms()
+                    if oldest_ms == time_ms:
+                        return chunk
+                    chunk.noted_ms = None
+                    if oldest_ms is not None:
+                        self._note_time(oldest_ms, chunk)
+            heappop(heap)
+        return None
+
+    def oldest_ms(self) -> int | None:
+        """Return when the entry that waits longest was delivered, None if there is none; 0 if one was released."""
+        if self.nacked:
+            return 0
+        chunk = self._oldest_chunk(())
+        return None if chunk is None else chunk.noted_ms
+
+    def oldest(self, until_ms: int, count: int | None = None) -> list[PendingEntry]:
+        """Return up to `count` entries delivered at `until_ms` or before: released ones first, then by (time, ID)."""
+        wanted = self._length if count is None else count
+        chosen = list(islice(self.nacked, wanted))
+        opened: dict[int, _Chunk] = {}
+        candidates: list[tuple[int, int]] = []
+        while len(chosen) < wanted:
+            # Open the chunks that may have something older than the oldest candidate.
+            while (chunk := self._oldest_chunk(opened.keys())) is not None:
+                assert chunk.noted_ms is not None
+                if chunk.noted_ms > until_ms or (candidates and chunk.noted_ms > candidates[0][0]):
+                    break
+                opened[chunk.low] = chunk
+                for index, entry_id in enumerate(chunk.ids):
+                    if chunk.owner_at(index) is not None and chunk.time_at(index) <= until_ms:
+                        heappush(candidates, (chunk.time_at(index), entry_id))
+            if not candidates:
+                break
+            chosen.append(heappop(candidates)[1])
+        for chunk in opened.values():
+            noted_ms, chunk.noted_ms = chunk.noted_ms, None
+            assert noted_ms is not None
+            self._note_time(noted_ms, chunk)
+        entries = [self.get(entry_id) for entry_id in chosen]
+        return [entry for entry in entries if entry is not None]
+
+    def copy(self, consumers: dict[bytes, Consumer]) -> "PendingEntries":
+        """Return an independent copy whose owners are the consumers of the same names in `consumers`."""
+        other = PendingEntries()
+        for entry_id, owner, time_ms, count in self.iterate():
+            if owner is None:
+                other.set(entry_id, None, time_ms, count)
+            else:
+                other.deliver([entry_id], consumers[owner.name], time_ms, count)
+        other.nacked = dict(self.nacked)
+        return other
