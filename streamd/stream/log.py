@@ -141,6 +141,12 @@ class Log:
             self._texts += entry_fields
         return self._ids
 
+    def _stay_open(self, segment: Segment) -> None:
+        """Make the last node the tail, now that trimming has emptied it; Redis keeps it, and appends to it."""
+        self._gone = segment.used
+        self._gone_id = segment.last_id
+        self._room = self._capacity - self._gone
+
     def _sealed_for_writing(self) -> SegmentList:
         if self._sealed is None:
             self._sealed = SegmentList()
@@ -207,6 +213,7 @@ class Log:
         `approximate` and `limit` are as in `trim_to_length`.
         """
         removed = 0
+        ids = self._ids
         sealed = self._sealed
         while sealed:
             segment = sealed.segments[sealed.head]
@@ -220,8 +227,9 @@ class Log:
                 removed += sealed.delete(sealed.head, 0, position)
                 if not segment.live_count:
                     sealed.remove(sealed.head)
+                    if not (sealed or ids or self._gone):
+                        self._stay_open(segment)
             return removed
-        ids = self._ids
         if not ids or (limit and removed + len(ids) > limit):
             return removed
         if max(ids[-1], self._gone_id) < min_id:

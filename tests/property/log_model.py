@@ -91,6 +91,18 @@ class LogModel:
         return self.ids(start, end)[count::count]
 
 
+def assert_same_nodes(log, model):
+    """The log has the nodes of the model, but for empty ones, and its last one takes as many entries more."""
+    sealed = log._sealed
+    segments = [] if sealed is None else sealed.segments[sealed.head :]
+    found = [(segment.live_count, segment.used, segment.last_id) for segment in segments]
+    if log._ids:
+        found.append((len(log._ids), len(log._ids) + log._gone, max(log._ids[-1], log._gone_id)))
+        assert log._room - len(log._ids) == log._capacity - found[-1][1]
+    assert found == [(len(entries), used, last_id) for entries, used, last_id in model.nodes if entries]
+    assert log.memory_bytes > 0
+
+
 def assert_equal(log, model, ranges=(), counts=(None,)):
     """The log is the model, in all that is to be seen: in whole, and for each range with each count."""
     entries = model.entries()

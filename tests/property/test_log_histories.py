@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from streamd.stream.log import Log
-from tests.property.log_model import LogModel, assert_equal
+from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 # IDs that the next entry takes in turn: in one millisecond and in another, in a row and with a gap.
 STEPS = (1, 2, 1 << 64, (1 << 64) + 3)
@@ -64,6 +64,7 @@ OPERATIONS = [
 def explore(log, model, serial, depth):
     ids = model.ids()
     ends = ids[1:3] + ids[-1:] + [7]
+    assert_same_nodes(log, model)
     assert_equal(log, model, [(start, end) for start in ends for end in ends] if depth == 0 else [], (1, 2))
     if depth == 0:
         return 1
@@ -73,6 +74,19 @@ def explore(log, model, serial, depth):
         operation(other_log, other_model, serial)
         histories += explore(other_log, other_model, serial + 1, depth - 1)
     return histories
+
+
+@pytest.mark.parametrize("node_max_entries", [1, 2, 3])
+@pytest.mark.parametrize("deleted", [0, 1, 2])
+def test_all_short_histories_after_the_last_entries_were_deleted_and_nodes_grew(node_max_entries, deleted):
+    """The next entry goes into what is the last node now, if that takes one more."""
+    log, model = Log(node_max_entries), LogModel(node_max_entries)
+    for serial in range(4):
+        append(log, model, serial)
+    for _ in range(deleted):
+        delete(-1, log, model, 0)
+    set_node_max(5, log, model, 0)
+    explore(log, model, 4, 2)
 
 
 @pytest.mark.parametrize("node_max_entries", [1, 2, 3])

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log import Log
 from streamd.stream.segment_cache import CACHE
-from tests.property.log_model import LogModel, assert_equal
+from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])
 VALUES = st.sampled_from([b"", b"v", b"w" * 30, b"\r\n$3\r\n", b"x" * 1500])
@@ -104,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
     def what_is_kept_is_right(self):
         if not hasattr(self, "log"):
             return
-        assert len(self.log) == len(self.model.ids())
+        assert_same_nodes(self.log, self.model)
         sealed = self.log._sealed
         if sealed is not None:
             segments = sealed.segments[sealed.head :]

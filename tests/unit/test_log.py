@@ -88,11 +88,12 @@ def test_what_is_read_again_comes_from_the_cache():
 
 def test_the_cached_tail_is_forgotten_when_it_changes():
     log, ids = filled(5)
-    log.encode_range(ids[1], ids[2])
+    log.encode_range(ids[0], ids[1])
     log.delete(ids[0])
     assert log.encode_range(ids[1], ids[2])[1] == b"".join(
         encode_entry(entry_id, [b"f", b"v"]) for entry_id in ids[1:3]
     )
+    log.encode_range(ids[2], ids[3])
     log.trim_to_length(0)
     for entry_id in (11, 12, 13, 14):
         log.append(entry_id, [b"g", b"w"])
