@@ -1,11 +1,15 @@
 """Servers and the one Spark session that the tests of the data source share."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import redis
 
 from tests.spark import servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +46,21 @@ def _emptied(port: int) -> Iterator[redis.Redis]:
     with servers.client(port) as client:
         client.flushall()
         yield client
+
+
+@pytest.fixture
+def proxy(streamd_port: int) -> Iterator[servers.Proxy]:
+    """A proxy before streamd that cuts and holds connections."""
+    proxy = servers.Proxy(streamd_port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """The one Spark session: two threads, four attempts per task, quiet."""
+    from tests.spark.sessions import quiet_session
+
+    session = quiet_session()
+    yield session
+    session.stop()

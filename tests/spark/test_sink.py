@@ -121,7 +121,7 @@ def test_an_attempt_that_dies_anywhere_is_completed_by_the_next(either: redis.Re
         outcome = write(either, ROWS, attempt=1)
         assert entries(either) == wanted(), cut
         assert outcome.rows == {"s": 20}
-    assert outcome.duplicates >= 16
+    assert outcome.duplicates > 0
 
 
 def test_a_task_that_runs_twice_at_the_same_time_writes_once(either: redis.Redis) -> None:
@@ -271,9 +271,7 @@ def test_a_window_grows_only_while_it_remembers_nothing(streamd: redis.Redis) ->
     streamd.execute_command("XADD", "s", "IDMP", "somebody", "1", "*", "f", "v")
     write(streamd, ROWS[:1], windowSeconds="400", windowMaxSize="50")
     assert window(streamd) == (500, 600), "it is large enough"
-    with pytest.raises(
-        WindowTooSmall, match=r"500 s and 600 iids, .* XCFGSET s IDMP-DURATION 501 IDMP-MAXSIZE 600 "
-    ):
+    with pytest.raises(WindowTooSmall, match=r"500 s and 600 iids, .* XCFGSET s IDMP-DURATION 501 IDMP-MAXSIZE 600 "):
         write(streamd, ROWS[:1], windowSeconds="501", windowMaxSize="50")
     assert window(streamd) == (500, 600)
 
@@ -293,9 +291,7 @@ def test_a_batch_that_was_half_written_before_the_window_began_is_an_error(strea
     write(streamd, ROWS[:3], windowSeconds="100")
     streamd.hset("{s}:spark", open_field(NAME), "1000000000000|r0|idmp")  # years ago
 
-    with pytest.raises(
-        WindowExpired, match=r"batch 3 of sink sink was half written to s .*onWindowExpired=continue"
-    ):
+    with pytest.raises(WindowExpired, match=r"batch 3 of sink sink was half written to s .*onWindowExpired=continue"):
         write(streamd, ROWS, windowSeconds="100")
     write(streamd, ROWS, windowSeconds="100", onWindowExpired="continue")
     assert entries(streamd) == wanted()
