@@ -1,0 +1,99 @@
+"""A redis-server for a test to compare with, and clients that hand out the bytes it sends."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+needs_redis = [
+    pytest.mark.redis,
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
+]
+
+
+class RawClient:
+    """A connection: words in, bytes out."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # not behind an acknowledgement
+        self.socket.settimeout(10)
+
+    def send(self, *requests: list[bytes]) -> None:
+        self.socket.sendall(b"".join(encode_request(words) for words in requests))
+
+    def ask(self, words: list[bytes]) -> bytes:
+        """Return the reply to one request."""
+        self.send(words)
+        data = b""
+        while not is_complete(data):
+            data += self._receive()
+        return data
+
+    def _receive(self) -> bytes:
+        data = self.socket.recv(1 << 16)
+        assert data, "redis-server closed the connection"
+        return data
+
+    def arrived(self) -> bytes:
+        """Return what is there, without waiting."""
+        self.socket.setblocking(False)
+        data = b""
+        try:
+            while more := self.socket.recv(1 << 16):
+                data += more
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:
+            pass
+        self.socket.settimeout(10)
+        return data
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def encode_request(words: list[bytes]) -> bytes:
+    """Return a request in RESP."""
+    return b"*%d\r\n%b" % (len(words), b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
+
+
+def is_complete(data: bytes) -> bool:
+    """Return whether the bytes hold a whole reply."""
+    missing, at = 1, 0
+    while missing:
+        end = data.find(b"\r\n", at)
+        if end < 0:
+            return False
+        kind, head, at = data[at : at + 1], data[at + 1 : end], end + 2
+        missing -= 1
+        if kind in b"$=" and int(head) >= 0:
+            at += int(head) + 2
+            if at > len(data):
+                return False
+        elif kind in b"*~>%" and int(head) > 0:
+            missing += int(head) * (2 if kind == b"%" else 1)
+    return True
+
+
+@contextmanager
+def running_redis(directory: Path) -> Iterator[int]:
+    """Start a redis-server without persistence on a free port, and hand out the port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --enable-debug-command yes --save".split()
+    process = subprocess.Popen([*words, ""], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"Ready to accept connections" in line:
+                break
+        yield port
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,89 @@
+"""Several clients get, each of them, byte for byte what redis-server would have sent them."""
+
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+
+from streamd.clock import ManualClock
+from tests.differential.redis_process import RawClient, needs_redis, running_redis
+from tests.session import Session
+
+pytestmark = needs_redis
+
+Step = tuple[str, list[list[bytes]]]
+TABLE = Path(__file__).with_name("scenarios.txt")
+MONITOR_TIME = re.compile(rb"\d{10}\.\d{6} \[(\d+) [^\]]*\]")
+
+
+def scenarios() -> list[list[Step]]:
+    found: list[list[Step]] = [[]]
+    for line in TABLE.read_text().splitlines():
+        if not line and found[-1]:
+            found.append([])
+        elif line and not line.startswith("#"):
+            client, text = line.split(": ", 1)
+            requests = [[as_bytes(word) for word in shlex.split(one)] for one in text.split(" ; ")]
+            found[-1].append((client, requests))
+    return [steps for steps in found if steps]
+
+
+def as_bytes(word: str) -> bytes:
+    return word.encode().decode("unicode_escape").encode("latin-1")
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    with running_redis(tmp_path_factory.mktemp("redis")) as port:
+        yield port
+
+
+def normal(data: bytes) -> bytes:
+    return re.sub(rb"(\$2\r\nid\r\n):\d+", rb"\1:0", MONITOR_TIME.sub(rb"TIME [\1 ADDRESS]", data))
+
+
+def run_on_redis(port: int, steps: list[Step]) -> list[dict[str, bytes]]:
+    """Return what each client got in each step.
+
+    Two round trips on a further connection (of a command that MONITOR does not show) end a step: the first is answered not before the step's requests were
+    read, the second not before what they caused was sent.
+    """
+    control = RawClient(port)
+    control.ask([b"FLUSHALL"])
+    clients: dict[str, RawClient] = {}
+    got = []
+    for name, requests in steps:
+        if name not in clients:
+            clients[name] = RawClient(port)
+        clients[name].send(*requests)
+        for _ in range(2):
+            control.ask([b"CLIENT", b"LIST"])
+        got.append({name: data for name, client in clients.items() if (data := normal(client.arrived()))})
+    for client in (*clients.values(), control):
+        client.close()
+    return got
+
+
+def run_on_streamd(steps: list[Step]) -> list[dict[str, bytes]]:
+    session = Session(ManualClock(time.time_ns() // 1_000_000))
+    clients = {}
+    got = []
+    for name, requests in steps:
+        if name not in clients:
+            clients[name] = session.connect()
+        clients[name].send(*requests)
+        if clients[name].client.close_soon:
+            clients[name].disconnect()
+        got.append({name: data for name, client in clients.items() if (data := normal(client.received()))})
+    return got
+
+
+@pytest.mark.parametrize("steps", scenarios(), ids=lambda steps: " ".join(map(bytes.decode, steps[0][1][0])))
+def test_every_client_gets_what_redis_would_have_sent(port, steps):
+    theirs, ours = run_on_redis(port, steps), run_on_streamd(steps)
+    differences = [
+        (step, redis, streamd) for step, redis, streamd in zip(steps, theirs, ours, strict=True) if redis != streamd
+    ]
+    assert differences == []
