@@ -110,6 +110,11 @@ class Context:
 
 Handler = Callable[[Context, list[bytes]], Reply]
 
+# batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
+# they are alike and nobody watches, waits or listens; puts their replies into the client's output and returns how many
+# it executed. Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked.
+Batch = Callable[[Context, list[list[bytes]], int], int]
+
 
 @dataclass(slots=True)
 class Command:
@@ -123,6 +128,7 @@ class Command:
         otherwise one for all.
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
+    batch: executes a run of like requests at once, see Batch; None for most.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -141,6 +147,7 @@ class Command:
     access: str = ""
     acl: str | None = None
     tips: str = ""
+    batch: "Batch | None" = None
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -195,6 +202,7 @@ def command(
     access: str = "",
     acl: str | None = None,
     tips: str = "",
+    batch: "Batch | None" = None,
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
 
@@ -218,6 +226,7 @@ def command(
             access=access,
             acl=acl,
             tips=tips,
+            batch=batch,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:

@@ -95,7 +95,7 @@ class Session(SessionClient):
 
     def record(self) -> "list[tuple[int, list[bytes]]]":
         """Start to note the journal's records, and return the growing list of them: (database, words)."""
-        journal = RecordingJournal()
+        journal = RecordingJournal(self.engine)
         self.engine.journal = journal
         self.state.records = []
         return journal.records
@@ -104,12 +104,25 @@ class Session(SessionClient):
 class RecordingJournal:
     """A journal that only remembers."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.records: list[tuple[int, list[bytes]]] = []
+        self.writers: dict[Client, None] = {}
+        self._state = engine.state
 
     def append_unit(self, records: list[tuple[int, list[bytes]]]) -> None:
         """Take the effects of one unit."""
         self.records += records
+
+    def end_turn(self) -> None:
+        """Let all replies leave."""
+        clients, self._state.to_flush = self._state.to_flush, []
+        for client in clients:
+            client.flush_wanted = False
+            client.flush()
+
+    def tick(self) -> bool:
+        """Have nothing to do."""
+        return False
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
