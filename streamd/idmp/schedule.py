@@ -18,14 +18,15 @@ class Schedule:
         self.pids: dict[int, list[bytes]] = {}
         self.seconds: list[int] = []
 
-    def add(self, second: int, pid: bytes) -> None:
-        """Look at a producer at `second`."""
+    def add(self, second: int, pid: bytes) -> bool:
+        """Look at a producer at `second`; return whether nobody else was to be looked at then."""
         pids = self.pids.get(second)
-        if pids is None:
-            self.pids[second] = [pid]
-            heappush(self.seconds, second)
-        else:
+        if pids is not None:
             pids.append(pid)
+            return False
+        self.pids[second] = [pid]
+        heappush(self.seconds, second)
+        return True
 
     def drop_first(self) -> None:
         """Forget the earliest second."""

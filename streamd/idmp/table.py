@@ -330,8 +330,7 @@ class IdmpTable:
         if schedule is None:
             schedule = self._schedule = Schedule()
         second = (entry_id >> 64) // 1000 + self.duration_s
-        schedule.add(second, pid)
-        if schedule.seconds[0] == second and len(schedule.pids[second]) == 1 and self._sweeper is not None:
+        if schedule.add(second, pid) and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
 
     def _pack(self, pid: bytes, indexed: IndexedWindow) -> None:

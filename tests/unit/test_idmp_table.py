@@ -101,6 +101,12 @@ def form(request, monkeypatch):
     return request.param
 
 
+@pytest.fixture(autouse=True)
+def unused_tables_share_dicts_that_stay_empty():
+    yield
+    assert table._NO_PACKED == {} == table._NO_INDEXED
+
+
 def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) -> int:
     """Walk all histories of `depth` steps, those that led to the same insides only once; return how many insides."""
     start = (ObviousTable(1, maxsize), IdmpTable(1, maxsize), IdmpTable(1, maxsize), START_MS)
@@ -118,7 +124,7 @@ def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) ->
                 now = now_ms + (number if what == "tick" else 0)
                 before = model.copy()
                 state = (before, swept.copy(), unswept.copy())
-                entry_id = now - age_ms << 64 | number + 1
+                entry_id = now - age_ms << 64 | number
                 pid, iid = names[number] if what != "tick" else names[0]
                 if what == "sweep":
                     sweep(state[1], now)
@@ -315,3 +321,14 @@ def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkey
     sweep(subject, START_MS + 1000 + 100 * 27)
     assert sorted(subject._indexed) == []
     assert [iid for _, iid, _ in subject] == [b"%d" % i for i in range(28, 30)] * 3
+
+
+def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
+    subject = IdmpTable(1, 100)
+    for i, iid in enumerate([b"x" * 65, b"y" * 65, b"a", b"b"]):
+        subject.record(b"p", iid, START_MS + 1000 * i << 64)
+    held = list(subject)
+    for dropped, indexed in enumerate([[b"p"], [b"p"], [], []]):
+        sweep(subject, START_MS + 1000 * dropped)
+        assert list(subject) == held[dropped:]
+        assert list(subject._indexed) == indexed
