@@ -319,7 +319,7 @@ class Decoder:
         if at != start:
             self._at = at
             self._searched = 0
-            self._size += sum(map(len, islice(words, known, None)))
+            self._size += sum(map(len, words[known:]))
             self._missing -= len(words) - known
 
     def _bulk_length(self, end: int) -> int:
