@@ -47,8 +47,8 @@ def normal(data: bytes) -> bytes:
 def run_on_redis(port: int, steps: list[Step]) -> list[dict[str, bytes]]:
     """Return what each client got in each step.
 
-    Two round trips on a further connection (of a command that MONITOR does not show) end a step: the first is answered not before the step's requests were
-    read, the second not before what they caused was sent.
+    Two round trips on a further connection, of a command that MONITOR does not show, end a step: the first is
+    answered not before the step's requests were read, the second not before what they caused was sent.
     """
     control = RawClient(port)
     control.ask([b"FLUSHALL"])
