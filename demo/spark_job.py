@@ -5,11 +5,13 @@ import re
 import sys
 import threading
 
+import pyspark
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from demo import feed
+from spark_source import StreamdSource
 
 SCHEMA = "_id string, order string, shop string, item string, quantity long, cents long, currency string"
 
@@ -66,7 +68,7 @@ def wait_for_line(finish: threading.Event) -> None:
 
 def session() -> SparkSession:
     """Return a session on two threads of this machine, quiet."""
-    return (
+    spark = (
         SparkSession.builder.master("local[2]")
         .appName("streamd demo")
         .config("spark.ui.enabled", "false")
@@ -76,6 +78,9 @@ def session() -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
     )
+    if " " in pyspark.__file__:  # then Spark 4.3 does not find sources by itself: it looks for its own files under %20
+        spark.dataSource.register(StreamdSource)
+    return spark
 
 
 def cause(text: str) -> str:
