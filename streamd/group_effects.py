@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from streamd.command import Context
-from streamd.errors import CommandError, NoGroup
+from streamd.errors import NoGroup
 from streamd.stream.entry_id import format_id
 from streamd.stream.group import Group
 from streamd.stream.pending import Consumer
@@ -73,11 +73,10 @@ def record_removed(context: Context, key: bytes, group_name: bytes, ids: list[in
     context.record(b"XACK", key, group_name, *map(format_id, ids))
 
 
-def parse_id_count(word: bytes, left: int, not_positive: str, mismatch: str) -> int:
-    """Return the number behind IDS, checked against the words that follow it. Raises: CommandError."""
-    if not word.isdigit() or word[:1] == b"0" or len(word) > 10:
-        raise CommandError(not_positive)
-    number = int(word)
-    if number > left:
-        raise CommandError(mismatch)
-    return number
+def record_deleted(context: Context, key: bytes, ids: list[int], references: str) -> None:
+    """Record that entries were deleted, and with `references` "delete" that no group refers to them any more."""
+    words = [format_id(entry_id) for entry_id in ids]
+    if references == "delete":
+        context.record(b"XDELEX", key, b"DELREF", b"IDS", b"%d" % len(words), *words)
+    else:
+        context.record(b"XDEL", key, *words)

@@ -172,9 +172,9 @@ def parse_read_options(words: list[bytes], grouped: bool) -> ReadOptions:
         elif option == b"STREAMS" and more:
             at += 1
             if more % 2:
+                # The same for XREADGROUP, as in Redis 7.0.
                 raise CommandError(
-                    f"ERR Unbalanced {'XREADGROUP' if grouped else 'XREAD'} list of streams: for each stream key an ID "
-                    f"or '{'>' if grouped else '$'}' must be specified."
+                    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
                 )
             options.keys = words[at : at + more // 2]
             options.ids = words[at + more // 2 :]
@@ -321,3 +321,29 @@ def parse_settings(words: Arguments, duration: str, maxsize: str) -> tuple[int |
     if not values:
         raise CommandError("ERR At least one parameter must be specified")
     return values.get(duration), values.get(maxsize)
+
+
+def parse_deletion(words: list[bytes], at: int) -> tuple[str, list[bytes]]:
+    """Return (references, IDs as sent) of `[KEEPREF | DELREF | ACKED] IDS numids id [id ...]`; IDS may come first.
+
+    Raises: CommandError.
+    """
+    references: str | None = None
+    ids: list[bytes] | None = None
+    options = Arguments(words, at)
+    while options.left():
+        option = options.word().upper()
+        if option in REFERENCES and references is None:
+            references = REFERENCES[option]
+        elif option == b"IDS" and ids is None and options.left():
+            number = options.integer(CommandError("ERR Number of IDs must be a positive integer"))
+            if number < 1:
+                raise CommandError("ERR Number of IDs must be a positive integer")
+            if number > options.left():
+                raise CommandError("ERR The `numids` parameter must match the number of arguments")
+            ids = [options.word() for _ in range(number)]
+        else:
+            raise SyntaxError_()
+    if ids is None:
+        raise CommandError("ERR IDS option is required")
+    return references or "keep", ids

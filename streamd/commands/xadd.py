@@ -245,8 +245,7 @@ def _duplicate(context: Context, key: bytes, stream: Stream, entry_id: int) -> b
 
 def _trim(context: Context, key: bytes, stream: Stream, trim: Trim) -> None:
     """Trim behind an append, and record it exactly."""
-    effects = trim.apply(stream)
-    for effect in effects:
-        context.record(*effect[:1], key, *effect[1:])
-    if effects:
+    exact = trim.apply(stream)
+    if exact:
+        context.record(b"XTRIM", key, *exact)
         context.notify(key, "t", "xtrim")

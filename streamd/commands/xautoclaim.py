@@ -6,11 +6,13 @@ from streamd.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.group_effects import need_consumer, need_group, record_owned, record_removed
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_range_start
+from streamd.stream.pending import again
 
 COUNT_DEFAULT = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
 COUNT_MAX = (2**63 - 1) // 16
 ATTEMPTS_FACTOR = 10
+_COUNT_ERROR = CommandError("ERR COUNT must be > 0")
 
 
 @command(
@@ -40,9 +42,9 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
     words = Arguments(args, 6)
     while words.left():
         if words.flag(b"COUNT", 1):
-            wanted = words.integer()
+            wanted = words.integer(_COUNT_ERROR)
             if not 1 <= wanted <= COUNT_MAX:
-                raise CommandError("ERR COUNT must be > 0")
+                raise _COUNT_ERROR
         elif words.flag(b"JUSTID"):
             just_id = True
         else:
@@ -66,7 +68,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
             gone.append(entry_id)
             wanted -= 1
         elif owner is None or not min_idle_ms or now_ms - delivered_ms >= min_idle_ms:
-            claimed.append((entry_id, count if just_id else count + 1))
+            claimed.append((entry_id, count if just_id else again(count)))
             if just_id:
                 id_text = format_id(entry_id)
                 parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))

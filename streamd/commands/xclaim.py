@@ -13,6 +13,7 @@ from streamd.group_effects import (
 )
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
+from streamd.stream.pending import again
 
 
 class _Options:
@@ -105,7 +106,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         if options.count >= 0:
             count = options.count
         elif not options.just_id:
-            count += 1
+            count = again(count)
         group.pending.set(entry_id, consumer, time_ms, count)
         consumer.active_ms = now_ms
         if options.just_id:

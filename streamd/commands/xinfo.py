@@ -110,7 +110,7 @@ def _summary(stream: Stream) -> Reply:
 
 def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
     pending = [
-        [format_id(entry_id), b"" if owner is None else owner.name, -1 if owner is None else time_ms, deliveries]
+        [format_id(entry_id), b"" if owner is None else owner.name, time_ms, deliveries]
         for entry_id, owner, time_ms, deliveries in islice(group.pending.iterate(), count or None)
     ]
     return {

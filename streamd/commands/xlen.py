@@ -4,7 +4,16 @@ from streamd.command import Context, command
 from streamd.resp.types import Reply
 
 
-@command("XLEN", arity=2, flags="readonly fast", keys=(1, 1, 1), since="5.0.0", complexity="O(1)", syntax="key")
+@command(
+    "XLEN",
+    arity=2,
+    flags="readonly fast",
+    keys=(1, 1, 1),
+    since="5.0.0",
+    complexity="O(1)",
+    syntax="key",
+    access="RO",
+)
 def xlen(context: Context, args: list[bytes]) -> Reply:
     """Return the number of entries in a stream.
 

@@ -9,7 +9,7 @@ from streamd.group_effects import need_consumer, need_group, record_owned, recor
 from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
-from streamd.stream.pending import Consumer
+from streamd.stream.pending import Consumer, again
 from streamd.stream.reading import ReadBudget
 from streamd.stream.stream import Stream
 from streamd.stream_arguments import ReadOptions, parse_read_options, stream_keys
@@ -138,8 +138,8 @@ def _read_again(
             break
         shown.append([format_id(entry_id), NULL_ARRAY if fields is None else fields])
         if fields is not None:
-            group.pending.set(entry_id, consumer, now_ms, count + 1)
-            delivered.setdefault(count + 1, []).append(entry_id)
+            group.pending.set(entry_id, consumer, now_ms, again(count))
+            delivered.setdefault(again(count), []).append(entry_id)
     for count, ids in delivered.items():
         record_owned(context, key, group_name, group, consumer, ids, now_ms, count)
     return shown
@@ -228,8 +228,8 @@ class _Delivery:
                 break
             idle_ms = -1 if owner is None else max(0, now_ms - time_ms)
             parts.append(_four(stream.log.encode_range(entry_id, entry_id)[1], b":%d\r\n:%d\r\n" % (idle_ms, count)))
-            group.pending.set(entry_id, consumer, now_ms, count + 1)
-            delivered.setdefault(count + 1, []).append(entry_id)
+            group.pending.set(entry_id, consumer, now_ms, again(count))
+            delivered.setdefault(again(count), []).append(entry_id)
         if gone:
             group.pending.remove_many(gone)
             record_removed(context, self.key, self.options.group, gone)

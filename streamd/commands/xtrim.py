@@ -33,10 +33,9 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
         return 0
 
     length = len(stream)
-    effects = trim.apply(stream)
+    exact = trim.apply(stream)
 
-    for effect in effects:
-        context.record(*effect[:1], key, *effect[1:])
-    if effects:
+    if exact:
+        context.record(b"XTRIM", key, *exact)
         context.changed(key, "t", "xtrim")
     return length - len(stream)

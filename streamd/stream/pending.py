@@ -10,8 +10,16 @@ from streamd.stream.entry_id import ID_MAX
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX = 256
 
+# What the delivery count of an entry that cannot be processed is set to; it counts no further.
+COUNT_MAX = 2**63 - 1
+
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]
+
+
+def again(count: int) -> int:
+    """Return the delivery count after one more delivery."""
+    return count + 1 if count < COUNT_MAX else count
 
 
 class Consumer:

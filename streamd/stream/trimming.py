@@ -1,12 +1,13 @@
 """Trimming: removing the oldest entries of a stream, by length or by ID."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from streamd.stream.entry_id import format_id
+from streamd.stream.entry_id import ID_MAX, format_id
+from streamd.stream.references import delete_references, read_by_all_up_to, referenced_between
+from streamd.stream.stream import Stream
 
-if TYPE_CHECKING:
-    from streamd.stream.stream import Stream
+# How many entries are looked at in one step.
+_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,46 @@ class Trim:
     limit: int
     references: str
 
-    def apply(self, stream: "Stream") -> list[list[bytes]]:
-        """Trim; return what repeats it exactly, as commands without their key (name first): empty if nothing went."""
+    def apply(self, stream: Stream) -> list[bytes]:
+        """Trim; return the options of the XTRIM that repeats it exactly, empty if nothing went."""
+        if self.references != "keep" and stream.groups:
+            return self._apply_each(stream)
         log = stream.log
         if self.by == "maxlen":
             if not log.trim_to_length(self.threshold, self.approximate, self.limit):
                 return []
-            return [[b"XTRIM", b"MAXLEN", b"=", b"%d" % len(log)]]
+            return [b"MAXLEN", b"=", b"%d" % len(log)]
         if not log.trim_before(self.threshold, self.approximate, self.limit):
             return []
         first = log.first_id
-        return [[b"XTRIM", b"MINID", b"=", format_id(self.threshold if first is None else first)]]
+        return [b"MINID", b"=", format_id(self.threshold if first is None else first)]
+
+    def _apply_each(self, stream: Stream) -> list[bytes]:
+        """Trim entry by entry, with a look at the groups. Whole segments are no unit here, as in Redis."""
+        log = stream.log
+        wanted = len(log) - self.threshold if self.by == "maxlen" else len(log)
+        if self.limit:
+            wanted = min(wanted, self.limit)
+        end = ID_MAX if self.by == "maxlen" else self.threshold - 1
+        if self.references == "acked":
+            end = min(end, read_by_all_up_to(stream))
+        start = 0
+        removed = 0
+        while wanted > removed and start <= end:
+            ids = log.ids(start, end, _BATCH)
+            if not ids:
+                break
+            start = ids[-1] + 1
+            if self.references == "acked":
+                pending = referenced_between(stream, ids[0], ids[-1])
+                ids = [entry_id for entry_id in ids if entry_id not in pending]
+            ids = ids[: wanted - removed]
+            removed += len(ids)
+            if self.references == "delete":
+                delete_references(stream, ids)
+            for entry_id in ids:
+                log.delete(entry_id)
+        if not removed:
+            return []
+        words = b"DELREF" if self.references == "delete" else b"ACKED"
+        return [b"MAXLEN", b"=", b"%d" % len(log), words]

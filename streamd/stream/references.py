@@ -1,0 +1,33 @@
+"""The references that consumer groups hold to a stream's entries: pending ones, and those they have yet to read."""
+
+from collections.abc import Iterable
+
+from streamd.stream.entry_id import ID_MAX
+from streamd.stream.group import Group
+from streamd.stream.stream import Stream
+
+
+def groups_of(stream: Stream) -> Iterable[Group]:
+    """Return the groups of a stream."""
+    return (stream.groups or {}).values()
+
+
+def read_by_all_up_to(stream: Stream) -> int:
+    """Return the last ID that every group has read; all of them when there is no group."""
+    return min((group.last_id for group in groups_of(stream)), default=ID_MAX)
+
+
+def is_referenced(stream: Stream, entry_id: int) -> bool:
+    """Return whether some group has not read, or not acknowledged an entry."""
+    return any(entry_id > group.last_id or entry_id in group.pending for group in groups_of(stream))
+
+
+def delete_references(stream: Stream, ids: list[int]) -> None:
+    """Make entries no longer pending in any group."""
+    for group in groups_of(stream):
+        group.pending.remove_many(ids)
+
+
+def referenced_between(stream: Stream, start: int, end: int) -> set[int]:
+    """Return the IDs from `start` to `end` that are pending in some group."""
+    return {row[0] for group in groups_of(stream) for row in group.pending.iterate(start, end)}
