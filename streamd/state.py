@@ -16,6 +16,7 @@ from streamd.process import ProcessFacts
 from streamd.pubsub import PubSub
 from streamd.resp.types import NO_REPLY
 from streamd.slowlog import SlowLog
+from streamd.stream.stream import Stream
 
 if TYPE_CHECKING:
     from streamd.client import Client
@@ -143,6 +144,7 @@ class State:
         config.on_change("notify-keyspace-events", self._events_changed)
         self._slowlog_changed()
         config.on_change("slowlog-log-slower-than", self._slowlog_changed)
+        config.on_change("stream-node-max-entries", self._node_size_changed)
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
@@ -154,6 +156,14 @@ class State:
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
+
+    def _node_size_changed(self) -> None:
+        """Have the next entry of every stream follow the new size, as in Redis."""
+        entries = self.config.integer("stream-node-max-entries")
+        for db in self.keyspace:
+            for value in db.values.values():
+                if type(value) is Stream:
+                    value.log.node_max_entries = entries
 
     def set_loading(self, is_loading: bool) -> None:
         """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""

@@ -21,7 +21,7 @@ class _Options:
 
     __slots__ = ("count", "force", "just_id", "last_id", "time_ms")
 
-    def __init__(self, words: Arguments, now_ms: int) -> None:
+    def __init__(self, words: Arguments, now_ms: int, trusts_time: bool) -> None:
         self.time_ms: int | None = None
         self.count = -1
         self.force = False
@@ -42,8 +42,8 @@ class _Options:
                 self.last_id = parse_id(words.word())
             else:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(words.word())}'")
-        # A time that cannot be is taken for now: the client's clock may be a little ahead.
-        if self.time_ms is None or not 0 <= self.time_ms <= now_ms:
+        # A time that cannot be is taken for now: the client's clock may be a little ahead. (In a journal it was right.)
+        if self.time_ms is None or not (trusts_time or 0 <= self.time_ms <= now_ms):
             self.time_ms = now_ms
 
 
@@ -79,7 +79,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         except InvalidStreamId:
             break
     now_ms = context.now_ms
-    options = _Options(Arguments(args, 5 + len(ids)), now_ms)
+    options = _Options(Arguments(args, 5 + len(ids)), now_ms, context.state.is_loading)
     time_ms = options.time_ms
     assert time_ms is not None
 
