@@ -1,5 +1,7 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
+import builtins
+from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -12,10 +14,10 @@ from streamd.stream.stream import Stream
 if TYPE_CHECKING:
     from collections.abc import MutableSet
 
-# A string is bytes, a hash a dict of bytes to bytes.
-KeyValue = bytes | dict[bytes, bytes] | Stream
+# A string is bytes, a hash a dict of bytes to bytes, a list a deque, a set a set.
+KeyValue = bytes | dict[bytes, bytes] | deque[bytes] | builtins.set[bytes] | Stream
 
-TYPE_NAMES: dict[type, str] = {bytes: "string", dict: "hash", Stream: "stream"}
+TYPE_NAMES: dict[type, str] = {bytes: "string", dict: "hash", deque: "list", set: "set", Stream: "stream"}
 
 
 class Watcher:
@@ -102,6 +104,20 @@ class Database:
         """Return the hash at `key`, or None. Raises: WrongType."""
         value = self.get(key)
         if value is None or type(value) is dict:
+            return value
+        raise WrongType()
+
+    def list(self, key: bytes) -> deque[bytes] | None:
+        """Return the list at `key`, or None. Raises: WrongType."""
+        value = self.get(key)
+        if value is None or type(value) is deque:
+            return value
+        raise WrongType()
+
+    def set(self, key: bytes) -> builtins.set[bytes] | None:
+        """Return the set at `key`, or None. Raises: WrongType."""
+        value = self.get(key)
+        if value is None or type(value) is set:
             return value
         raise WrongType()
 

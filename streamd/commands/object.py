@@ -1,5 +1,6 @@
 """OBJECT and MEMORY: how a key's value is kept."""
 
+from collections import deque
 from typing import Final
 
 from streamd.arguments import Arguments, parse_integer
@@ -40,6 +41,10 @@ def _encoding(value: KeyValue) -> bytes:
             len(word) <= _LISTPACK_BYTES_MAX for pair in value.items() for word in pair
         )
         return b"listpack" if small else b"hashtable"
+    if isinstance(value, deque):
+        return b"quicklist"
+    if isinstance(value, set):
+        return b"hashtable"
     if not isinstance(value, bytes):
         return b"stream"
     try:
@@ -127,6 +132,8 @@ def _memory_bytes(value: KeyValue) -> int:
     if isinstance(value, dict):
         words = (len(word) for pair in value.items() for word in pair)
         return _DICT_OVERHEAD + sum(words) + len(value) * (_ROW_OVERHEAD + 2 * _BYTES_OVERHEAD)
+    if isinstance(value, deque | set):
+        return _DICT_OVERHEAD + sum(map(len, value)) + len(value) * (_ROW_OVERHEAD + _BYTES_OVERHEAD)
     return value.log.memory_bytes + value.idmp.iids_tracked * (2 * _ROW_OVERHEAD + _BYTES_OVERHEAD)
 
 

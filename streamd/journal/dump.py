@@ -4,6 +4,7 @@ All of it comes in pieces `(notes, bytes)`: with notes the bytes are `#streamd` 
 piece takes well below a millisecond to make.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
@@ -31,6 +32,11 @@ def dump_key(db_index: int, key: bytes, value: KeyValue, expires_ms: int | None)
         items = iter(value.items())
         while some := list(islice(items, _PIECE_ITEMS)):
             yield False, encode_command([b"HSET", key, *(text for pair in some for text in pair)])
+    elif type(value) is deque or type(value) is set:
+        name = b"RPUSH" if type(value) is deque else b"SADD"
+        members = iter(value)
+        while batch := list(islice(members, _PIECE_ITEMS)):
+            yield False, encode_command([name, key, *batch])
     else:
         assert type(value) is bytes
         yield False, encode_command((b"SET", key, value))

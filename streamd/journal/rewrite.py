@@ -325,8 +325,8 @@ def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -
             twin = value.copy()
             twin.idmp.sweeper = None
             return dump_key(index, key, twin, expires_ms)
-    elif type(value) is dict and len(value) > _AT_ONCE_ENTRIES_MAX:
-        return dump_key(index, key, dict(value), expires_ms)
+    elif not isinstance(value, bytes) and len(value) > _AT_ONCE_ENTRIES_MAX:
+        return dump_key(index, key, value.copy(), expires_ms)
     return iter(list(dump_key(index, key, value, expires_ms)))
 
 
