@@ -1,0 +1,231 @@
+"""The streaming reader against real servers, called as Spark calls it, without Spark."""
+
+import json
+import logging
+import pickle
+
+import pytest
+import redis
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from spark_source.errors import DataLoss, OptionError
+from spark_source.options import parse_options
+from spark_source.schema import raw_schema
+from spark_source.stream_reader import StreamdStreamReader
+from tests.spark.sessions import fill
+
+
+def reader(client: redis.Redis, **options: object) -> StreamdStreamReader:
+    port = client.connection_pool.connection_kwargs["port"]
+    given = {"port": port, "stream": "in", "startingOffsets": "earliest", **options}
+    parsed = parse_options({name: str(value) for name, value in given.items() if value is not None})
+    return StreamdStreamReader(parsed, raw_schema(True, "map"))
+
+
+def through_json(offset: dict) -> dict:
+    return json.loads(json.dumps(offset))
+
+
+def batches(source: StreamdStreamReader, most: int = 20) -> list[list[str]]:
+    """Run micro-batches until nothing is new; return the n of each one's entries. Checks that planning is pure."""
+    start, found = through_json(source.initialOffset()), []
+    for _ in range(most):
+        end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
+        if end == start:
+            return found
+        found.append(rows(source, start, end))
+        start = end
+    return found
+
+
+def rows(source: StreamdStreamReader, start: dict, end: dict) -> list[str]:
+    parts = source.partitions(start, end)
+    again = source.partitions(start, end)
+    assert [part.value for part in parts] == [part.value for part in again]
+    worker = pickle.loads(pickle.dumps(source))
+    return [dict(row["fields"])["n"] for part in parts for batch in worker.read(part) for row in batch.to_pylist()]
+
+
+def flat(found: list[list[str]]) -> list[str]:
+    return [n for batch in found for n in batch]
+
+
+def numbers(*bounds: int) -> list[str]:
+    return [str(n) for n in range(*bounds)]
+
+
+def test_batches_follow_each_other_without_gap_or_overlap(either: redis.Redis) -> None:
+    fill(either, 1000, "in")
+    found = batches(reader(either, maxEntriesPerTrigger=300, entriesPerPartition=70))
+
+    assert [len(batch) for batch in found] == [300, 300, 300, 100]
+    assert flat(found) == numbers(1000)
+
+
+def test_nothing_new_is_the_same_offset(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    source = reader(either)
+    end = source.latestOffset(source.initialOffset(), ReadMaxRows(100))
+
+    assert source.latestOffset(end, ReadMaxRows(100)) is end
+
+
+def test_latest_starts_behind_what_is_there_and_stays_there(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    source = reader(either, startingOffsets=None)
+    first = source.initialOffset()
+    fill(either, 5, "in", first=10)
+
+    assert source.initialOffset() == first
+    assert batches(source) == [numbers(10, 15)]
+
+
+def test_the_first_batch_is_the_same_when_its_start_is_asked_for_again(either: redis.Redis) -> None:
+    """After a restart Spark asks for the start of an unfinished first batch anew: `latest` is further by then."""
+    fill(either, 10, "in")
+    source = reader(either, startingOffsets="latest")
+    start = source.initialOffset()
+    fill(either, 5, "in", first=10)
+    end = through_json(source.latestOffset(start, ReadAllAvailable()))
+
+    restarted = reader(either, startingOffsets="latest")
+    assert rows(restarted, through_json(restarted.initialOffset()), end) == numbers(10, 15)
+
+
+def test_available_now_ends_where_the_stream_was_at_its_start(either: redis.Redis) -> None:
+    fill(either, 100, "in")
+    source = reader(either, maxEntriesPerTrigger=60)
+    source.prepareForTriggerAvailableNow()
+    fill(either, 100, "in", first=100)
+
+    assert flat(batches(source)) == numbers(100)
+
+
+def test_streams_share_a_batch_by_what_waits_in_them(either: redis.Redis) -> None:
+    fill(either, 300, "in")
+    fill(either, 100, "other", first=1000)
+    found = batches(reader(either, stream="in,other", maxEntriesPerTrigger=40))
+
+    assert [sum(int(n) >= 1000 for n in batch) for batch in found[:9]] == [10] * 9
+    assert sorted(flat(found), key=int) == numbers(300) + numbers(1000, 1100)
+
+
+def test_a_small_backlog_waits_for_more(either: redis.Redis) -> None:
+    fill(either, 9, "in")
+    source = reader(either, minEntriesPerTrigger=10)
+    assert batches(source) == []
+    fill(either, 1, "in", first=9)
+    assert batches(source) == [numbers(10)]
+
+    assert batches(reader(either, minEntriesPerTrigger=11, maxTriggerDelay="0s")) == [numbers(10)], "but not for ever"
+
+
+def test_a_batch_is_limited_by_bytes(either: redis.Redis) -> None:
+    for n in range(20):
+        either.xadd("in", {"n": n, "v": "x" * 1000})
+
+    assert [len(batch) for batch in batches(reader(either, maxBytesPerTrigger="5k"))] == [5, 5, 5, 5]
+
+
+def test_a_missing_stream_is_empty_with_one_warning(either: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
+    source = reader(either)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert batches(source) == []
+    assert [record.message for record in caplog.records] == ["stream in does not exist yet: waiting for it"]
+
+    fill(either, 3, "in")
+    assert batches(source) == [numbers(3)]
+
+
+def test_what_is_read_is_trimmed_with_trim_on_commit(either: redis.Redis) -> None:
+    fill(either, 250, "in")
+    source = reader(either, trimOnCommit="true", maxEntriesPerTrigger=200)
+    end = source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
+    source.commit(through_json(end))
+    source.commit(through_json(end))
+
+    assert either.xlen("in") == 50
+    assert rows(source, end, through_json(source.latestOffset(end, ReadAllAvailable()))) == numbers(200, 250)
+
+
+def test_a_stream_made_anew_is_read_from_its_start_when_loss_is_allowed(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    source = reader(either, failOnDataLoss="false")
+    start = through_json(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
+    either.delete("in")
+    fill(either, 4, "in", first=100)
+
+    end = through_json(source.latestOffset(start, ReadAllAvailable()))
+    assert rows(source, start, end) == numbers(100, 104)
+    assert through_json(source.latestOffset(end, ReadAllAvailable())) == end
+    with pytest.raises(DataLoss, match="stream in was made anew"):
+        reader(either).latestOffset(start, ReadAllAvailable())
+
+
+def test_trimmed_entries_are_counted_in_the_offset_when_loss_is_allowed(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    source = reader(either, failOnDataLoss="false")
+    start = through_json(source.latestOffset(source.initialOffset(), ReadMaxRows(4)))
+    either.xtrim("in", maxlen=3, approximate=False)
+
+    end = through_json(source.latestOffset(start, ReadAllAvailable()))
+    assert end["in"]["lost"] == 3
+    assert rows(source, start, end) == numbers(7, 10)
+
+
+def test_a_range_that_came_back_short_is_judged(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    names = [name.decode() for name, _ in either.xrange("in")]
+    source = reader(either)
+    start = source.initialOffset()
+    middle = through_json(source.latestOffset(start, ReadMaxRows(4)))
+    end = through_json(source.latestOffset(middle, ReadAllAvailable()))
+
+    either.xdel("in", names[6])
+    assert rows(source, middle, end) == ["4", "5", "7", "8", "9"], "a single deletion is somebody's wish"
+    either.xtrim("in", maxlen=2, approximate=False)
+    with pytest.raises(DataLoss, match=r"4 of 6 entries are gone, its first entry is now .*: keep more of the stream"):
+        rows(source, middle, end)
+    assert rows(reader(either, failOnDataLoss="false"), middle, end) == ["8", "9"]
+
+
+def test_lag_is_reported(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    source = reader(either)
+    source.latestOffset(source.initialOffset(), ReadMaxRows(4))
+
+    last = either.xinfo_stream("in")["last-generated-id"].decode()
+    assert source.reportLatestOffset() == {"in": {"id": last, "n": 10}}
+
+
+def test_spark_before_4_2_hands_over_no_start(either: redis.Redis) -> None:
+    """A restarted query learns where it is only when it is asked for partitions; ranges are cut then."""
+    fill(either, 100, "in")
+    checkpoint = through_json(reader(either).latestOffset(reader(either).initialOffset(), ReadMaxRows(30)))
+
+    restarted = reader(either, entriesPerPartition=20)
+    end = through_json(restarted.latestOffset())
+    assert rows(restarted, checkpoint, end) == numbers(30, 100)
+    assert len(restarted.partitions(checkpoint, end)) == 4
+    assert rows(restarted, end, through_json(restarted.latestOffset())) == []
+    fill(either, 5, "in", first=100)
+    assert rows(restarted, end, through_json(restarted.latestOffset())) == numbers(100, 105)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
+        ({"endingTimestamp": "5"}, "endingTimestamp is for batch reads"),
+        ({"stream": None}, "stream is missing: name what to read, or give streamPattern"),
+    ],
+)
+def test_options_that_a_streaming_query_cannot_have(streamd: redis.Redis, options: dict, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        reader(streamd, **options)
+
+
+def test_offsets_of_a_stream_that_is_not_read_are_an_error(streamd: redis.Redis) -> None:
+    with pytest.raises(OptionError, match="startingOffsets names stream other, which is not read"):
+        reader(streamd, startingOffsets='{"other": "1-0"}').initialOffset()
