@@ -41,8 +41,8 @@ class _Pool:
         self.commands: dict[str, bool] = {}
         self.used_at = time.monotonic()
 
-    def client_for(self, key: str | None) -> "redis.Redis":
-        """Return the client of the node that holds `key`; connects when needed.
+    def client_for(self, key: str | None, node: str | None = None) -> "redis.Redis":
+        """Return the client of the node that holds `key`, or has the name `node`; connects when needed.
 
         Raises: redis.RedisError.
         """
@@ -51,8 +51,16 @@ class _Pool:
         if self.cluster is None:
             assert self.single is not None
             return self.single
-        node = self.cluster.get_node_from_key(key) if key is not None else self.cluster.get_default_node()
-        return self.cluster.get_redis_connection(node)
+        if node is not None:
+            chosen = self.cluster.get_node(node_name=node)
+        else:
+            chosen = self.cluster.get_node_from_key(key) if key is not None else self.cluster.get_default_node()
+        return self.cluster.get_redis_connection(chosen)
+
+    def nodes(self) -> list[str | None]:
+        """Return the names of the nodes that hold keys; of a single server just None. Raises: redis.RedisError."""
+        self.client_for(None)
+        return [None] if self.cluster is None else [node.name for node in self.cluster.get_primaries()]
 
     def forget(self) -> None:
         """Drop every connection, and what is known about a cluster's nodes."""
@@ -67,6 +75,8 @@ class _Pool:
 
     def _connect(self) -> None:
         import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
 
         options = self.options
         settings: dict[str, object] = {
@@ -80,7 +90,8 @@ class _Pool:
         }
         if options.ssl:
             settings.update(ssl=True, ssl_ca_certs=options.ssl_ca)
-        single = redis.Redis(db=options.db, **settings)  # type: ignore[arg-type]
+        once = Retry(NoBackoff(), 0)  # what to try again, and for how long, is decided here
+        single = redis.Redis(db=options.db, retry=once, **settings)  # type: ignore[arg-type]
         if options.cluster is not False and _is_cluster(single, options):
             single.close()
             self.cluster = redis.RedisCluster(**settings)  # type: ignore[arg-type]
@@ -174,8 +185,8 @@ class Server:
     patience: Patience = field(default_factory=Patience, compare=False)
 
     @contextmanager
-    def session(self, key: str | None = None) -> Iterator[Session]:
-        """Lend a connection to the node that holds `key`. Raises: redis.RedisError."""
+    def session(self, key: str | None = None, node: str | None = None) -> Iterator[Session]:
+        """Lend a connection to the node that holds `key`, or has the name `node`. Raises: redis.RedisError."""
         import redis
 
         pool = self._pool()
@@ -183,7 +194,7 @@ class Server:
             pool.single.connection_pool.disconnect(inuse_connections=False)
         pool.used_at = time.monotonic()
         try:
-            connections = pool.client_for(key).connection_pool
+            connections = pool.client_for(key, node).connection_pool
             connection = connections.get_connection()
         except Exception as error:
             if is_passing(error) or isinstance(error, redis.RedisError):
@@ -209,13 +220,32 @@ class Server:
 
         Raises: Unreachable after `timeout` (or `patience_s`); the server's own errors as StreamdError.
         """
+
+        def once() -> T:
+            with self.session(key) as session:
+                return work(session)
+
+        return self._again_and_again(once, patience_s)
+
+    def on_every_node(self, work: Callable[[Session], T]) -> list[T]:
+        """Return `work(session)` for each node that holds keys; otherwise as `patiently`."""
+
+        def once() -> list[T]:
+            made = []
+            for node in self._pool().nodes():
+                with self.session(node=node) as session:
+                    made.append(work(session))
+            return made
+
+        return self._again_and_again(once, None)
+
+    def _again_and_again(self, once: Callable[[], T], patience_s: float | None) -> T:
         limit_s = self.options.timeout_s if patience_s is None else min(patience_s, self.options.timeout_s)
         began = time.monotonic()
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                with self.session(key) as session:
-                    return work(session)
+                return once()
             except Exception as error:
                 if not is_passing(error):
                     raise explained(error, self.options) from None

@@ -64,8 +64,13 @@ def is_raw(options: ReadOptions, schema: StructType) -> bool:
     ]
 
 
-def find_streams(session: Session, pattern: str) -> list[str]:
+def find_streams(server: Server, pattern: str) -> list[str]:
     """Return the names of the streams that match a glob pattern, sorted; names that are no UTF-8 are left out."""
+    found = server.on_every_node(lambda session: _scan(session, pattern))
+    return sorted(set().union(*found))
+
+
+def _scan(session: Session, pattern: str) -> set[str]:
     cursor, found = b"0", set()
     while True:
         reply = session.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000, "TYPE", "stream")
@@ -77,7 +82,7 @@ def find_streams(session: Session, pattern: str) -> list[str]:
             except UnicodeDecodeError:
                 continue
         if cursor in (b"0", 0):
-            return sorted(found)
+            return found
 
 
 class StreamdReader(RangeReader, DataSourceReader):
@@ -111,7 +116,7 @@ class StreamdReader(RangeReader, DataSourceReader):
         contact = self.server.patiently(lambda session: session.call("PING"), patience_s=FIRST_CONTACT_S)
         assert contact is not None
         if options.pattern is not None:
-            names = self.server.patiently(lambda session: find_streams(session, options.pattern or ""))
+            names = find_streams(self.server, options.pattern)
         for offsets, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
             refuse_unread(offsets, names, option)
         parts: list[Range] = []

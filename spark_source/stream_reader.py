@@ -135,7 +135,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return list(self.read_options.streams)
         now = time.monotonic()
         if self.matched_at is None or now - self.matched_at >= self.read_options.pattern_interval_s:
-            self.matched = self.server.patiently(lambda session: find_streams(session, pattern))
+            self.matched = find_streams(self.server, pattern)
             self.matched_at = now
         return self.matched
 
