@@ -10,6 +10,7 @@ from streamd.resp.types import Reply
 
 if TYPE_CHECKING:
     from streamd.client import Client
+    from streamd.command import Command
 
 
 class _Blocked:
@@ -25,11 +26,12 @@ class Waiter:
     """One blocked client.
 
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
+    command: what the client waits in; failures are counted there.
     on_timeout: the reply when `deadline_ms` passes (None: it never does).
     retry_ms: when to attempt again though no key became ready; None for never.
     """
 
-    __slots__ = ("attempt", "client", "db", "deadline_ms", "keys", "number", "on_timeout", "retry_ms")
+    __slots__ = ("attempt", "client", "command", "db", "deadline_ms", "keys", "number", "on_timeout", "retry_ms")
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Waiter:
     ) -> None:
         self.number = number
         self.client = client
+        self.command: Command | None = None
         self.db = db
         self.keys = keys
         self.deadline_ms = deadline_ms

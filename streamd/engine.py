@@ -165,6 +165,7 @@ class Engine:
                 if state.blocked.ready:
                     self._serve_ready()
                 if client.waiter is not None:
+                    client.waiter.command = command
                     client.backlog.extend(requests[at + 1 :])
                     break
             elif reply is not NO_REPLY:
@@ -352,7 +353,7 @@ class Engine:
         try:
             reply = waiter.attempt()
         except CommandError as error:
-            reply = self._count_error(error)
+            reply = self._count_error(error) if waiter.command is None else self._failed(waiter.command, error)
         except Exception:
             reply = self._internal_error([b"blocked"])
         if self.state.records:
