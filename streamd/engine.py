@@ -398,7 +398,7 @@ class Engine:
         if 0 < self.state.pause_until_ms <= self.state.time.ms:
             self.state.end_pause()
         for waiter in self.state.blocked.due_retries(self.state.time.ms):
-            self._attempt(waiter)
+            self.attempt(waiter)
         for waiter in self.state.blocked.due(self.state.time.ms):
             if waiter.client.waiter is waiter:
                 self.unblock(waiter, waiter.on_timeout)
