@@ -48,10 +48,11 @@ ID_SHAPES = {
     "five per millisecond": lambda n: [(1, None) if i % 5 == 4 else (0, 1) for i in range(n)],
     "thirty per 900 milliseconds": lambda n: [(900, None) if i % 30 == 29 else (0, 1) for i in range(n)],
     "seqs go on in the next millisecond": lambda n: [(i % 2, 1 + 60 * (i % 4)) for i in range(n)],
+    "a seq of a thousand": lambda n: [(1, 1000 if i == 0 else 0) for i in range(n)],
     "seqs far apart": lambda n: [(i % 2, 1 << 40) for i in range(n)],
     "years apart": lambda n: [(1 << 40, i % 2) for i in range(n)],
 }
-FIRST_IDS = [(0, 0), (0, 995), (7, 1), (993, 96), (9_999, 0), (MS, 0), (MS, 9), (MS, 12_345_678), (1 << 63, 1 << 63)]
+FIRST_IDS = [(0, 0), (0, 995), (7, 1), (993, 96), (9_993, 0), (MS, 0), (MS, 9), (MS, 12_345_678), (1 << 63, 1 << 63)]
 FIELD_SHAPES = {
     "one field, values alike": lambda i: [b"f", b"%08d" % i],
     "one field, lengths differ": lambda i: [b"f", b"v" * (i % 7)],
@@ -70,7 +71,7 @@ FIELD_SHAPES = {
 @pytest.mark.parametrize("ids", ID_SHAPES.values(), ids=ID_SHAPES)
 @pytest.mark.parametrize("first", FIRST_IDS, ids=str)
 def test_ids_of_every_shape_are_given_back(first, ids):
-    for count in (1, 2, 30, 100):
+    for count in (1, 2, 8, 30, 100):
         entry_ids = ids_of(*first, ids(count))
         assert entry_ids == sorted(set(entry_ids))
         if entry_ids[-1] > ID_MAX:
@@ -178,18 +179,27 @@ def test_a_copy_is_changed_apart():
 
 
 @pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
-@pytest.mark.parametrize("first_seq", [0, 100, 980])
-def test_a_segment_reads_the_same_from_the_cache(fields, first_seq):
-    ids = ids_of(MS, first_seq, [(0, 1)] * 40)
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ids_of(MS, 0, [(0, 1)] * 40),
+        ids_of(MS, 100, [(0, 1)] * 40),
+        ids_of(MS, 980, [(0, 1)] * 40),
+        ids_of(MS, 0, [(1, 0)] * 40),
+        ids_of(MS, 0, [(1, None) if i % 12 == 11 else (0, 1) for i in range(40)]),
+    ],
+    ids=["of one and two digits", "of three digits", "of three and four digits", "the same", "of one, two, one digits"],
+)
+def test_a_segment_reads_the_same_from_the_cache(fields, ids):
     entries = [fields(i) for i in range(40)]
     segment = seal(ids, entries)
-    assert segment.read(3, 9) == encode(ids[3:9], entries[3:9])
+    assert segment.read(25, 33) == encode(ids[25:33], entries[25:33])
     assert segment.encoded is None
     for _ in range(2):
         assert segment.read(0, 40) == encode(ids, entries)
-        assert segment.read(3, 9) == encode(ids[3:9], entries[3:9])
+        assert segment.read(25, 33) == encode(ids[25:33], entries[25:33])
         assert segment.read(0, 40, True) == encode(ids[::-1], entries[::-1])
-        assert segment.read(3, 9, True) == encode(ids[3:9][::-1], entries[3:9][::-1])
+        assert segment.read(25, 33, True) == encode(ids[25:33][::-1], entries[25:33][::-1])
     assert segment.encoded is not None
     segment.delete(3, 4)
     assert segment.encoded is None
@@ -222,6 +232,21 @@ def test_the_cache_lets_go_of_segments_that_are_gone():
     cache.bytes_max = 0
     cache.shrink()
     assert cache.bytes == 0
+
+
+def test_the_cache_keeps_one_run_of_one_tail():
+    cache = SegmentCache(bytes_max=400)
+    ids = [1, 2, 3]
+    cache.keep_tail(ids, 0, 2, False, b"one")
+    assert cache.tail(ids, 0, 2, False) == b"one"
+    for other in ((list(ids), 0, 2, False), (ids, 1, 2, False), (ids, 0, 3, False), (ids, 0, 2, True)):
+        assert cache.tail(*other) is None
+    cache.keep_tail(ids, 0, 3, False, bytes(101))
+    assert cache.tail(ids, 0, 3, False) is None
+    cache.forget_tail([1, 2, 3])
+    assert cache.tail(ids, 0, 2, False) == b"one"
+    cache.forget_tail(ids)
+    assert cache.tail(ids, 0, 2, False) is None
 
 
 def test_the_process_has_one_cache_with_a_bound():
