@@ -1,4 +1,4 @@
-"""What commands on strings, hashes and keys leave for the journal says what was decided, and replays to the same state."""
+"""What commands on strings, hashes and keys leave for the journal: what was decided, which replays to the same."""
 
 import pytest
 
