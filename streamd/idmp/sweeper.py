@@ -72,7 +72,6 @@ class Sweeper:
             self._remove(place)
             table = place()
             if table is not None:
-                table.place = None
                 due_ms = table.expire(now_ms, should_stop)
                 if due_ms is not None:
                     self.enroll(table, due_ms)

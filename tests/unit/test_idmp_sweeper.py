@@ -32,12 +32,17 @@ def one_iid_at(sweeper: Sweeper, ms: int, duration_s: int = 1) -> IdmpTable:
     return subject
 
 
+@pytest.mark.parametrize("packed_always", [1, 99])
 @pytest.mark.parametrize("offset_ms", [0, 1, 500, 999])
-@pytest.mark.parametrize(("waited_ms", "tracked"), [(999, 1), (1000, 0)])
-def test_an_iid_is_freed_by_the_first_run_after_its_end(sweeper, offset_ms, waited_ms, tracked):
+@pytest.mark.parametrize(("waited_ms", "tracked"), [(999, 2), (1000, 0)])
+def test_iids_are_freed_by_the_first_run_after_their_end(
+    sweeper, monkeypatch, packed_always, offset_ms, waited_ms, tracked
+):
+    monkeypatch.setattr(table, "PACKED_ALWAYS_MAX", packed_always)
     subject = one_iid_at(sweeper, START_MS + offset_ms)
+    subject.record(b"p", b"b", START_MS + offset_ms << 64)
     assert not sweeper.run(START_MS + offset_ms + waited_ms, never)
-    assert (subject.iids_tracked, subject.pids_tracked) == (tracked, tracked)
+    assert (subject.iids_tracked, subject.pids_tracked) == (tracked, tracked // 2)
     assert not sweeper.run(START_MS + offset_ms + waited_ms + 1000, never)
     assert (subject.iids_tracked, subject.pids_tracked) == (0, 0)
     assert sweeper.next_due_ms is None

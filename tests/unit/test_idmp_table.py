@@ -325,10 +325,10 @@ def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkey
 
 def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
     subject = IdmpTable(1, 100)
-    for i, iid in enumerate([b"x" * 65, b"y" * 65, b"a", b"b"]):
+    for i, iid in enumerate([b"x" * 65, b"a", b"y" * 65, b"b"]):
         subject.record(b"p", iid, START_MS + 1000 * i << 64)
     held = list(subject)
-    for dropped, indexed in enumerate([[b"p"], [b"p"], [], []]):
+    for dropped, indexed in enumerate([[b"p"], [b"p"], [b"p"], []]):
         sweep(subject, START_MS + 1000 * dropped)
         assert list(subject) == held[dropped:]
         assert list(subject._indexed) == indexed
