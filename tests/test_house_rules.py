@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
 LINES_MAX = 500
+TEST_LINES_MAX = 600  # tables of cases are long and easy to read
 NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "manager.py"}
 MAY_SLEEP = ("tests/crash/", "tests/spark/")
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
@@ -71,7 +72,8 @@ def test_a_module_says_in_one_sentence_what_it_is_responsible_for(name):
 
 def test_no_file_is_longer_than_a_reader_keeps_in_mind():
     lengths = {name: text_of(name).count("\n") for name in modules()}
-    assert {name: lines for name, lines in lengths.items() if lines > LINES_MAX} == {}
+    most = {name: TEST_LINES_MAX if name.startswith("tests/") else LINES_MAX for name in lengths}
+    assert {name: lines for name, lines in lengths.items() if lines > most[name]} == {}
 
 
 def test_no_file_has_a_name_that_says_nothing():
