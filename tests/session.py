@@ -44,6 +44,10 @@ class SessionClient:
         """Return the reply to a request whose words are separated by blanks."""
         return self.execute(line.split())
 
+    def say(self, line: str) -> None:
+        """Run a request whose words are separated by blanks; it may block."""
+        self.send(line.split())
+
     def raw(self, request: Iterable[Word]) -> bytes:
         """Return the bytes of the reply to one request."""
         self.send(request)
