@@ -131,9 +131,12 @@ class Engine:
             request = requests[at]
             command = commands.get(request[0])
             if command is not timed:
+                now = stopwatch()
                 if timed is not None:
-                    self._took(timed, stopwatch() - started, client, requests[first:at])
-                timed, first, started = command, at, stopwatch()
+                    timed.nanoseconds += now - started
+                    if now - started >= state.slow_ns:
+                        self._note_slow(timed, now - started, client, requests[first:at])
+                timed, first, started = command, at, now
             if (
                 command is None
                 or client.special
@@ -182,7 +185,10 @@ class Engine:
                 break
         if timed is not None:
             client.last_command = timed.name
-            self._took(timed, stopwatch() - started, client, requests[first : at + 1])
+            now = stopwatch()
+            timed.nanoseconds += now - started
+            if now - started >= state.slow_ns:
+                self._note_slow(timed, now - started, client, requests[first : at + 1])
         if self._resumed and not self._running_backlogs:
             self._run_backlogs()
 
@@ -240,7 +246,10 @@ class Engine:
             reply = self._failed(command, error)
         except Exception:
             reply = self._internal_error(request)
-        self._took(command, self.stopwatch() - started, client, [request])
+        nanoseconds = self.stopwatch() - started
+        command.nanoseconds += nanoseconds
+        if nanoseconds >= self.state.slow_ns:
+            self._note_slow(command, nanoseconds, client, [request])
         if self.state.monitors and "admin" not in command.flags:
             self._show_monitors(context, request)
         return reply
@@ -290,15 +299,12 @@ class Engine:
             monitor.reply(line)
             self.state.wants_flush(monitor)
 
-    def _took(self, command: Command, nanoseconds: int, client: Client, requests: list[list[bytes]]) -> None:
-        """Note how long a run of one command took; in the slow log it counts as requests that took equally long."""
-        command.nanoseconds += nanoseconds
-        state = self.state
-        slow_us = state.slow_us
-        if nanoseconds >= slow_us * 1000 * len(requests) and slow_us >= 0 and "skip_slowlog" not in command.flags:
-            took_us = nanoseconds // 1000 // len(requests)
+    def _note_slow(self, command: Command, nanoseconds: int, client: Client, requests: list[list[bytes]]) -> None:
+        """Put a run of one command into the slow log: as requests that took equally long, if that is long enough."""
+        each_ns = nanoseconds // len(requests)
+        if each_ns >= self.state.slow_ns and "skip_slowlog" not in command.flags:
             for request in requests:
-                state.note_slow(client, took_us, request)
+                self.state.note_slow(client, each_ns // 1000, request)
 
     def _failed(self, command: Command, error: CommandError) -> CommandError:
         command.failed += 1

@@ -1,18 +1,20 @@
 """An order of a database's keys in which SCAN can stop and go on while keys come and go."""
 
+import sys
 from collections.abc import Collection
 from typing import Final
 
-from xxhash import xxh3_64_intdigest
-
-# 48 bits of the hash make the cursor: clients exist that read it into a signed 64-bit integer.
-_HASH_BITS: Final = 48
+# So many bits of the hash make the cursor: clients exist that read it into a signed 64-bit integer.
+_HASH_BITS: Final = 48 if sys.hash_info.width >= 64 else 30
+_HASH_MASK: Final = (1 << _HASH_BITS) - 1
 # Keys in a bucket when it is built: a page reads and sorts one or two buckets.
 _KEYS_PER_BUCKET: Final = 16
 
 
 def _hash(key: bytes) -> int:
-    return xxh3_64_intdigest(key) >> (64 - _HASH_BITS)
+    # Python's own hash: the key carries it since it was put into a dict, which makes it ten times as fast as another.
+    # It differs from process to process, and so do Redis's cursors.
+    return hash(key) & _HASH_MASK
 
 
 class ScanOrder:

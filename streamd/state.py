@@ -105,7 +105,7 @@ class State:
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_restricted: either of them: commands take the careful path.
     supervised: all clients take the careful path. reading: their running command only reads.
-    slow_us: the option slowlog-log-slower-than.
+    slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
     """
@@ -133,7 +133,7 @@ class State:
         self.paused: list[Client] = []
         self.supervised = False
         self.reading = False
-        self.slow_us = -1
+        self.slow_ns = 0
         self.random = Random()
         self.commands: CommandTable  # set by the engine, which knows which commands there are
         events = KeyspaceEvents(self.pubsub)
@@ -203,7 +203,8 @@ class State:
             self.notify("m", "keymiss", key, db.index)
 
     def _slowlog_changed(self) -> None:
-        self.slow_us = self.config.integer("slowlog-log-slower-than")
+        slow_us = self.config.integer("slowlog-log-slower-than")
+        self.slow_ns = slow_us * 1000 if slow_us >= 0 else 2**63
 
     def note_slow(self, client: "Client", took_us: int, request: "list[bytes]") -> None:
         """Put a command into the slow log."""
