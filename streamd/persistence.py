@@ -24,7 +24,7 @@ from streamd.state import Record, State
 log = logging.getLogger("streamd")
 
 # After a rewrite that failed, before the next one begins by itself.
-_RETRY_MS = 5_000
+_RETRY_MS = 1_000
 
 
 class Persistence:

@@ -1,5 +1,6 @@
 """The file operations that the journal is made of, behind an object that tests replace."""
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any, Final
@@ -119,6 +120,8 @@ def write_all(file: File, offset: int, data: bytes) -> None:
             written = file.write_at(offset, bytes(view) if len(view) < len(data) else data)
         except InterruptedError:
             continue
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view = view[written:]
         offset += written
 

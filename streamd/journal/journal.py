@@ -72,7 +72,8 @@ class Journal:
             try:
                 repeat(file.sync)
                 repeat(lambda: self.files.sync_directory(self.directory))
-                manifest = Manifest(manifest.base, [part])
+                has_base = manifest.base is not None and self.loading.sizes[manifest.base.name] > 0
+                manifest = Manifest(manifest.base if has_base else None, [part])
                 manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
                 manifests.rename_temporary(self.files, self.directory, self._manifest_name)
                 repeat(lambda: self.files.sync_directory(self.directory))

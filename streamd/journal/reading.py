@@ -31,12 +31,11 @@ class Malformed(Exception):
 class Trouble:
     """Where a file stops making sense.
 
-    offset: of what cannot be read. cut: everything before it is whole. torn: the file ends there, inside something.
-    in_run: `cut` lies inside a run, so that a CUT_LINE must stand there before anything else does.
+    offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies inside a
+    run, so that a CUT_LINE must stand there before anything else does.
     """
 
     offset: int
-    cut: int
     torn: bool
     in_run: bool
     detail: str
@@ -60,7 +59,7 @@ class FileReader:
     """Reads a file; `pieces()` ends at the end of the file or at `trouble`.
 
     offset: everything before it was read. ours: what stands there was written by streamd, and so every record of it
-    lies in a run. ended: the line that ends a base was met.
+    lies in a run. begun_by_us: so was its first line. ended: the line that ends a base was met.
     """
 
     def __init__(self, file: File) -> None:
@@ -68,6 +67,7 @@ class FileReader:
         self.size = file.size()
         self.offset = 0
         self.ours = False
+        self.begun_by_us = False
         self.ended = False
         self.trouble: Trouble | None = None
         self._window = b""
@@ -106,6 +106,7 @@ class FileReader:
             self._comment(line)
         elif head[: end + 1] == FIRST_LINE:
             self.ours = True
+            self.begun_by_us = self.begun_by_us or self.offset == 0
             self.offset += end + 1
         elif not self.ours:
             self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
@@ -151,7 +152,8 @@ class FileReader:
             return
         torn = len(body) < length
         detail = "a run of records is incomplete" if torn else "a run of records does not match its checksum"
-        self.trouble = Trouble(start + whole, start + whole if whole else self.offset, torn, whole > 0, detail)
+        cut = start + whole if whole else self.offset
+        self.trouble = Trouble(cut, torn, whole > 0, detail)
 
     # -- what redis-server wrote ----------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class FileReader:
     # -- bytes ----------------------------------------------------------------------------------------------------
 
     def _stop(self, detail: str, torn: bool = False) -> None:
-        self.trouble = Trouble(self.offset, self.offset, torn, False, detail)
+        self.trouble = Trouble(self.offset, torn, False, detail)
 
     def _peek(self, length: int) -> bytes:
         return self._take(self.offset, length)

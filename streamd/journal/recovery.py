@@ -83,6 +83,7 @@ def read_parts(
             file.close()
     loading.bytes_total = sum(loading.sizes.values())
     before = 0
+    empty_base: str | None = None
     for part in parts:
         begin_file()
         path = f"{directory}/{part.name}"
@@ -98,6 +99,11 @@ def read_parts(
                 loading.cut = _judge(path, directory, file, reader.size, reader.trouble, part, last)
             elif part.kind == manifests.BASE and reader.ours and not reader.ended:
                 raise DamagedError(path, reader.size, "the end of the base is missing", "restore it from a copy")
+            elif part.kind == manifests.BASE and not reader.size:
+                empty_base = path
+            elif empty_base is not None and reader.begun_by_us:
+                # An empty base is what redis-server makes of no data; streamd's has at least two lines.
+                raise DamagedError(empty_base, 0, "it is empty", "a base cannot be cut: restore it from a copy")
             before += reader.size
             loading.bytes_done = before
         finally:
@@ -116,11 +122,11 @@ def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, p
         raise DamagedError(path, trouble.offset, trouble.detail, "a base cannot be cut: restore it from a copy")
     if not last:
         raise DamagedError(path, trouble.offset, trouble.detail, fix)
-    synced = noted_sync(file, trouble.cut, size)
-    if synced > trouble.cut:
+    synced = noted_sync(file, trouble.offset, size)
+    if synced > trouble.offset:
         detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
         raise DamagedError(path, trouble.offset, detail, fix)
-    return Cut(path, trouble.cut, size, trouble.detail, trouble.torn, trouble.in_run)
+    return Cut(path, trouble.offset, size, trouble.detail, trouble.torn, trouble.in_run)
 
 
 def apply_cut(files: FileSystem, cut: Cut) -> int:

@@ -1,0 +1,57 @@
+"""All that clients can see of a server's state, as one value that two servers can be compared by."""
+
+from typing import Any
+
+from streamd.engine import Engine
+from streamd.errors import CommandError
+from streamd.resp.types import Raw
+from streamd.stream.stream import Stream
+
+# How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids are in
+# memory includes expired ones for about a second; `iids` has those that count.
+_NOT_STATE = {b"radix-tree-keys", b"radix-tree-nodes", b"pids-tracked", b"iids-tracked", b"producers-tracked"}
+
+
+def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
+    """Return (database, key) -> type, expiry and everything that commands show of the value."""
+    context = engine.connect().context
+    assert context is not None
+    found = {}
+    for db in engine.state.keyspace:
+        context.db = db
+        for key in sorted(db.keys()):
+            value = db.values[key]
+            shown: Any = value
+            if isinstance(value, Stream):
+                shown = {
+                    "info": _plain(engine.execute(context, [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])),
+                    "groups": _plain(engine.execute(context, [b"XINFO", b"GROUPS", key])),
+                    "entries": list(value.log.iterate()),
+                    "iids": _remembered(value, engine.clock.now_ms()),
+                    "settings": (value.idmp.duration_s, value.idmp.maxsize),
+                    "counters": (value.idmp.iids_added, value.idmp.iids_duplicates),
+                }
+            elif isinstance(value, dict):
+                shown = dict(value)
+            found[(db.index, key)] = (type(value).__name__, db.expires_ms.get(key), shown)
+    engine.disconnect(context.client)
+    return found
+
+
+def _remembered(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
+    """Return (pid, iid, entry ID) by producer, each one's oldest first."""
+    until_ms = now_ms - stream.idmp.duration_s * 1000
+    found = [(pid, iid, entry_id) for pid, iid, entry_id in stream.idmp if entry_id >> 64 > until_ms]
+    return sorted(found, key=lambda row: row[0])
+
+
+def _plain(reply: Any) -> Any:
+    if isinstance(reply, dict):
+        return {_plain(name): _plain(value) for name, value in reply.items() if name not in _NOT_STATE}
+    if isinstance(reply, (list, tuple)):
+        return [_plain(value) for value in reply]
+    if isinstance(reply, Raw):
+        return reply.data
+    if isinstance(reply, CommandError):
+        return str(reply)
+    return reply
