@@ -333,6 +333,8 @@ def explained(error: Exception, options: ConnectionOptions) -> Exception:
         return StreamdError(f"{options.endpoint} does not let in {who} ({text}): check username and password")
     if isinstance(error, redis.exceptions.NoPermissionError):
         return StreamdError(f"{options.endpoint} refuses a command ({text}): extend the user's rights")
+    if is_passing(error):
+        return Unreachable(f"the connection to {options.endpoint} broke ({text}): see its log, or raise retries")
     if isinstance(error, redis.RedisError):
         return StreamdError(f"{options.endpoint} answers: {text}")
     return error

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -25,9 +25,11 @@ NAME = BatchName("sink", "3", 3, True)
 
 
 class CutServer(Server):
-    """A server whose connections break: at the given exchanges, before or after the server has the bytes."""
+    """A server whose connections break: at the given exchanges, before or after the server has the bytes.
 
-    def __init__(self, options, cuts: dict[int, str]) -> None:
+    In place of `before` or `after` there may be a function, which is called in that moment."""
+
+    def __init__(self, options, cuts: "dict[int, str | Callable[[], object]]") -> None:
         super().__init__(options, Patience())
         object.__setattr__(self, "cuts", cuts)
         object.__setattr__(self, "exchanges", 0)
@@ -41,6 +43,8 @@ class CutServer(Server):
                 number = self.exchanges
                 object.__setattr__(self, "exchanges", number + 1)
                 how = self.cuts.get(number)
+                if callable(how):
+                    how()
                 if how == "before":
                     raise redis.ConnectionError("cut before the server had the bytes")
                 replies = exchange(packed, count)
@@ -132,6 +136,41 @@ def test_a_task_that_runs_twice_at_the_same_time_writes_once(either: redis.Redis
         write(either, ROWS[:second] if second > first else ROWS[:first], attempt=1)
         write(either, ROWS, run="r2")
         assert entries(either) == wanted()
+
+
+def test_rows_that_were_sent_twice_are_counted(either: redis.Redis) -> None:
+    outcome = write(either, ROWS, {2: "after", 4: "after"})
+
+    if choose_kind(either) == "idmp":  # the exchange before all sets the window; chunks hold 4, 3, 4, 3, 4, 2 rows
+        assert (outcome.duplicates, outcome.retries) == (3 + 4, 2)
+    else:
+        assert (outcome.duplicates, outcome.retries) == (4 + 4, 2)
+
+
+def test_another_attempt_that_writes_in_between_is_noticed(either: redis.Redis) -> None:
+    """Before each exchange of the one attempt, the other writes all of its rows, or some."""
+    for moment in range(7):
+        for rows in (ROWS, ROWS[:4], ROWS[:13]):
+            either.flushall()
+            outcome = write(either, ROWS, {moment: lambda rows=rows: write_over(either, rows)})
+            assert entries(either) == wanted(), (moment, len(rows))
+            assert outcome.rows == {"s": 20}
+
+
+def write_over(client: redis.Redis, rows: list[dict]) -> None:
+    """Write as another attempt, which may find that more is written than it has."""
+    try:
+        write(client, rows, attempt=1)
+    except RowsChanged:
+        assert len(rows) < len(ROWS)
+
+
+def test_without_identity_nothing_is_sent_again(either: redis.Redis) -> None:
+    """The task fails: Spark then decides, and shows in its log, that rows are written twice."""
+    with pytest.raises(StreamdError, match=r"the connection to 127.0.0.1:.* broke"):
+        write(either, ROWS, {1: "after"}, exactlyOnce="none")
+
+    assert max(entries(either).values()) <= 2
 
 
 def test_a_committed_batch_is_not_written_again(either: redis.Redis) -> None:

@@ -173,6 +173,19 @@ def test_trimmed_entries_are_counted_in_the_offset_when_loss_is_allowed(either: 
     assert end["in"]["lost"] == 3
     assert rows(source, start, end) == numbers(7, 10)
 
+    capped = through_json(source.latestOffset(start, ReadMaxRows(1)))
+    either.xtrim("in", maxlen=2, approximate=False)
+    after = through_json(source.latestOffset(capped, ReadMaxRows(1)))
+    assert (capped["in"]["lost"], after["in"].get("lost")) == (3, None), "once"
+
+
+def test_what_was_trimmed_before_the_query_began_is_no_loss(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    either.xtrim("in", maxlen=6, approximate=False)
+    source = reader(either, maxEntriesPerTrigger=4)
+
+    assert batches(source) == [numbers(4, 8), numbers(8, 10)]
+
 
 def test_a_range_that_came_back_short_is_judged(either: redis.Redis) -> None:
     fill(either, 10, "in")

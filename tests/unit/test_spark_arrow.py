@@ -64,6 +64,12 @@ def test_the_last_value_counts_of_a_field_that_stands_twice_in_a_map() -> None:
     assert [row["fields"] for row in rows] == [[("f", "3"), ("g", "2")], [("f", "4")]]
 
 
+def test_the_last_value_counts_in_a_column_too() -> None:
+    page = [[b"1-0", [b"f", b"1", b"g", b"2", b"f", b"3"]]]
+
+    assert [mapped("f int", page), mapped("f int", [*page, [b"2-0", [b"g", b"1"]]])[:1]] == [[{"f": 3}]] * 2
+
+
 def test_an_array_keeps_both() -> None:
     page = [[b"1-0", [b"f", b"1", b"f", b"3"]]]
     rows = RawConverter(raw_schema(False, "array")).convert("s", page).to_pylist()
