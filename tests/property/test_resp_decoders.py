@@ -12,7 +12,14 @@ from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
 
-SMALL = RequestLimits(arguments_max=100_000, bulk_bytes_max=12, inline_bytes_max=16, request_bytes_max=20)
+LIMITS = [
+    RequestLimits(),
+    BEFORE_AUTH,
+    RequestLimits(arguments_max=3),
+    RequestLimits(bulk_bytes_max=5),
+    RequestLimits(request_bytes_max=12),
+    RequestLimits(inline_bytes_max=5),
+]
 PARTS = [
     *(b"* $ + - : = ( ~ > % | # , _ ! 0 1 2 9 -1 01 \r \n \r\n \0 \xff ' \" \\ ".split(b" ")),
     b" ",
@@ -87,7 +94,7 @@ def cut(data, places):
 
 
 @settings(max_examples=700, deadline=None)
-@given(mutated(), st.lists(st.integers(0, 10_000), max_size=4), st.sampled_from([RequestLimits(), SMALL, BEFORE_AUTH]))
+@given(mutated(), st.lists(st.integers(0, 10_000), max_size=4), st.sampled_from(LIMITS))
 @example(b"*3\r\n=7\r\ntxt:abc\r\n+$$$$$$$$\r\n$1\r\naXY", [], RequestLimits())
 @example(b"*1\r\n$4\r\n#t\r\n\r\n*\r\n", [1, 2, 14], RequestLimits())
 @example(b"*1\r\n$4\r\nPING\r\n#f\r\n#t\r\n*1\r\n", [], RequestLimits())
@@ -101,9 +108,30 @@ def test_decoders_agree_on_any_input_cut_anywhere(data, places, limits):
 
 
 @settings(max_examples=150, deadline=None)
-@given(mutated(), st.sampled_from([RequestLimits(), SMALL, BEFORE_AUTH]))
+@given(mutated(), st.sampled_from(LIMITS))
 def test_decoders_agree_on_any_input_byte_by_byte(data, limits):
     assert_same([data[i : i + 1] for i in range(len(data))], limits)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"*10", b"\r\n" + b"$1\r\na\r\n" * 10 + b"*0\r\nPI", b"NG\r\n"],
+        [b"*10", b"\r\n" + b"$1\r\na\r\n" * 10 + b"*\r\nPI", b"NG\r\n"],
+        [b"*2\r\n$10", b"\r\n0123456789\r\n$\r\n", b"abc\r\n"],
+        [b"PING", b"\r\n*\r\n"],
+    ],
+)
+def test_a_line_that_came_in_two_pieces_does_not_hide_the_end_of_the_next(pieces):
+    assert_same(pieces, RequestLimits())
+
+
+def test_what_one_connection_left_incomplete_does_not_reach_another():
+    ping = encode([[b"PING"]])
+    for missing in range(4 * len(ping)):
+        for left in (ping + b"*1\r\n$%d\r\n" % missing, ping + b"*%d\r\n" % (missing + 1), ping + b"*2\r\n$1\r\na\r\n"):
+            assert_same([left], RequestLimits())
+            assert_same([ping * 3], RequestLimits())
 
 
 def test_decoders_agree_on_every_change_of_one_byte():

@@ -91,6 +91,21 @@ def test_a_limit_holds_to_the_byte_and_to_the_word(kind):
 
 @both
 @pytest.mark.parametrize(
+    ("limits", "data", "error"),
+    [
+        (RequestLimits(arguments_max=3), encode(b"a", b"b", b"c", b"d"), "invalid multibulk length"),
+        (RequestLimits(bulk_bytes_max=5), encode(b"a", b"123456"), "invalid bulk length"),
+        (RequestLimits(inline_bytes_max=10), b"12345678901\n", "too big inline request"),
+        (RequestLimits(request_bytes_max=12), encode(b"12345", b"12345", b"123"), "too big request"),
+    ],
+)
+def test_each_limit_holds_by_itself(kind, limits, data, error):
+    assert refused(kind(limits), data) == ([], error)
+    assert refused(kind(limits), PING * 20 + data + PING) == ([[b"PING"]] * 20, error)
+
+
+@both
+@pytest.mark.parametrize(
     "data",
     [
         b"*1000000\r\n",
