@@ -9,8 +9,9 @@ so that one search through the tags, at the speed of memchr, rules out all slots
 are in use; the oldest is at `head`, which leaves 0 only when the window is full at the producer's maxsize: from there
 on the youngest overwrites the oldest, round and round.
 
-Measured (16-byte iids): 112 bytes for a window of one iid, 34 per iid at 100, where a dict with a deque takes 1,216 and
-170 to 210; and nothing here is an object that the garbage collector tracks.
+Measured (16-byte iids, Pss_Anon): 41 bytes per iid at 100 of them, where a dict with a deque takes 174, and 210 with one
+instead of about 1,300, all included that a producer costs; and nothing here is an object that the garbage collector
+tracks.
 """
 
 from struct import Struct
@@ -81,7 +82,7 @@ def record(window: bytearray, iid: bytes, entry_id: int, maxsize: int) -> int:
 
     iid: at most IID_BYTES_MAX bytes. maxsize: the same at every call. No more than IIDS_MAX fit in.
     """
-    # The steady way, to the end, takes 0.6 us: written out flat, since every call would cost a tenth of that.
+    # The steady way, from here to the end, takes 1 us: written out flat, since each call more is a tenth of that.
     tag = hash(iid) & 255
     used = window[COUNT]
     more = 1
