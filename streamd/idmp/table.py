@@ -13,9 +13,9 @@ from streamd.idmp.schedule import Schedule
 
 # Up to here a producer's window is always packed: a dict and a deque for a few iids are mostly air.
 PACKED_ALWAYS_MAX: Final = 4
-# So many producers of a table may have the quick form beyond that; at 100 iids each they take 17 MB. It is quicker while
-# it fits the caches (look-up and record 0.3 against 1.6 us with one producer, 0.9 against 2.2 with 1,000); among 20,000
-# producers at random they are level (2.2 against 2.5), since the packed form touches half as many cache lines.
+# So many producers of a table may have the quick form beyond that; at 100 iids each they take 17 MB. It is quicker
+# while it fits the caches (look-up and record 0.3 against 1.6 us with one producer, 0.9 against 2.2 with 1,000); among
+# 20,000 producers at random they are level (2.2 against 2.5): the packed form touches half as many cache lines.
 INDEXED_WINDOWS_MAX: Final = 1_000
 # An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
 REPACK_MAX: Final = 2
