@@ -9,8 +9,8 @@ so that one search through the tags, at the speed of memchr, rules out all slots
 are in use; the oldest is at `head`, which leaves 0 only when the window is full at the producer's maxsize: from there
 on the youngest overwrites the oldest, round and round.
 
-Measured (16-byte iids, Pss_Anon, all included that a producer costs): 41 bytes per iid at 100 of them, where a dict with
-a deque takes 174; 210 bytes with one iid, where these two alone are 1,216. And nothing here is an object that the
+Measured (16-byte iids, Pss_Anon, all included that a producer costs): 41 bytes per iid at 100 of them, where a dict and
+a deque take 174; 210 bytes with one iid, where these two alone are 1,216. And nothing here is an object that the
 garbage collector tracks.
 """
 
