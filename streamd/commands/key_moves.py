@@ -8,10 +8,9 @@ from streamd.resp.types import Reply
 
 
 def _put(db: Database, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
+    """Store a value at a key that is free."""
     db.put(key, value)
-    if expires_ms is None:
-        db.clear_expiry(key)
-    else:
+    if expires_ms is not None:
         db.set_expiry(key, expires_ms)
 
 

@@ -27,6 +27,22 @@ def test_scan_meets_every_key(engine, keys):
     assert scan(engine, "MATCH key:00*") == keys[:10]
 
 
+def test_a_key_that_goes_and_comes_back_is_met_once(engine, keys):
+    scan(engine)
+    for key in keys[:50]:
+        engine.execute([b"DEL", key])
+    assert scan(engine, "COUNT 3") == keys[50:]
+    for key in keys[:50]:
+        engine.execute([b"RENAME", keys[60], key])
+        engine.execute([b"RENAME", key, keys[60]])
+        engine.execute([b"SET", key, b"v"])
+    assert scan(engine, "COUNT 3") == keys
+
+
+def test_a_negative_cursor_lies_behind_everything(engine, keys):
+    assert engine.do("SCAN -1 COUNT 1000") == [b"0", []]
+
+
 def test_scan_shows_the_keys_of_one_type(engine, keys):
     engine.do("HSET h f v")
     engine.do("XADD s * f v")

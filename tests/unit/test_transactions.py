@@ -18,6 +18,17 @@ def test_a_change_of_a_watched_key_breaks_the_transaction(engine, change):
     assert engine.do("EXISTS result") == (change not in BREAKS)
 
 
+@pytest.mark.parametrize("change", ["MOVE k 1", "COPY k k DB 1"])
+def test_what_comes_from_another_database_is_a_change_too(engine, change):
+    engine.do("SET k v")
+    other = engine.connect()
+    other.do("SELECT 1")
+    other.do("WATCH k")
+    engine.do(change)
+    other.do("MULTI")
+    assert other.do("EXEC") is None
+
+
 def test_a_watched_key_whose_time_passes_breaks_the_transaction(engine, clock):
     engine.do("DEBUG SET-ACTIVE-EXPIRE 0")
     engine.do("SET k v PX 10")
