@@ -59,11 +59,7 @@ class Group:
                 return
         for entry_id in ids:
             if entry_id > self.last_id:
-                if (
-                    self.entries_read is not None
-                    and self.last_id >= first_id
-                    and not stream.has_tombstone_behind(self.last_id)
-                ):
+                if self.entries_read is not None and not stream.has_tombstone_behind(self.last_id):
                     self.entries_read += 1
                 elif stream.entries_added:
                     self.entries_read = stream.entries_up_to(entry_id)

@@ -36,7 +36,7 @@ def replayed(session, records):
     other.clock.set(session.clock.now_ms() + 10_000_000)
     other.state.is_loading = True
     for _, words in records:
-        if words[0] == b"XIDMPDUPLICATE":
+        if words[0] in (b"XIDMPDUPLICATE", b"XGROUPSEEN"):
             continue
         if words[0] == b"XADD" and words[2] == b"IDMP":
             words = [*words[:2], *words[5:]]

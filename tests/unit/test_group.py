@@ -231,3 +231,51 @@ def test_a_batch_counts_as_its_entries_one_by_one(engine):
                 read(engine, batch)
             read(engine)
             assert group_info(engine) == (6, 0), (deletions, batch)
+
+
+def test_the_lag_is_unknown_when_the_last_entry_read_is_deleted(engine):
+    fill(engine, 1, 2, 3)
+    engine.do("XGROUP CREATE s g 0")
+    read(engine, 2)
+    engine.do("XDEL s 2-0")
+    assert group_info(engine) == (2, None)
+
+
+def test_the_lag_is_nothing_at_the_streams_last_id_even_if_that_is_deleted(engine):
+    fill(engine, 1, 2, 3)
+    engine.do("XDEL s 3-0")
+    engine.do("XGROUP CREATE s g 3-0")
+    assert group_info(engine) == (None, 0)
+
+
+# -- what is recorded --------------------------------------------------------------------------------------------------
+
+
+def commands(records):
+    """What was recorded as commands, without the notes on when consumers were seen."""
+    return [b" ".join(words).decode() for _, words in records if words[0] != b"XGROUPSEEN"]
+
+
+def test_a_delivery_is_recorded_as_whose_the_entries_are_and_how_far_the_group_is(engine):
+    engine.do("XGROUP CREATE s g 0 MKSTREAM")
+    fill(engine, 1, 2)
+    records = engine.record()
+    read(engine)
+    assert commands(records) == [
+        "XGROUP CREATECONSUMER s g c",
+        "XCLAIM s g c 0 1-0 2-0 TIME 1000000000000 RETRYCOUNT 1 FORCE JUSTID LASTID 2-0",
+        "XGROUP SETID s g 2-0 ENTRIESREAD 2",
+    ]
+
+
+def test_a_claim_with_lastid_is_recorded_with_it(engine):
+    fill(engine, 1, 2)
+    engine.do("XGROUP CREATE s g 0")
+    read(engine, 1)
+    records = engine.record()
+    engine.do("XCLAIM s g c 0 1-0 LASTID 2-0")
+    engine.do("XCLAIM s g c 0 9-9 LASTID 7-0")
+    assert commands(records) == [
+        "XCLAIM s g c 0 1-0 TIME 1000000000000 RETRYCOUNT 2 FORCE JUSTID LASTID 2-0",
+        "XGROUP SETID s g 7-0 ENTRIESREAD 1",
+    ]
