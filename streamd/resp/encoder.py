@@ -1,7 +1,6 @@
 """Encodes replies, in both protocol versions."""
 
 from collections.abc import Callable
-from math import isnan
 
 from streamd.errors import CommandError
 from streamd.resp.types import (
@@ -23,7 +22,7 @@ _LINE_ENDS = str.maketrans("\r\n", "  ")
 
 def format_float(number: float) -> bytes:
     """A float as Redis prints it: 17 significant digits, no trailing zeros; `inf`, `-inf`, `nan`."""
-    return b"nan" if isnan(number) else b"%.17g" % number
+    return b"%.17g" % number
 
 
 def _line(text: str) -> bytes:

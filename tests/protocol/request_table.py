@@ -102,6 +102,7 @@ REFUSED: list[tuple[bytes, list[list[bytes]], str]] = [
     (b"*1\r\n\xff\r\n", [], "expected '$', got '\udcff'"),
     (b"*2\r\n$4\r\nECHO\r\n*1\r\n$1\r\na\r\n", [], "expected '$', got '*'"),
     (b"*2\r\n$3\r\nPING\r\n$1\r\na\r\n", [], "expected '$', got ' '"),
+    (b"*2\r\n$10\r\n0123456789\r\n$\r\n", [], "invalid bulk length"),
     (PING + XADD + b"*x\r\n" + PING, [[b"PING"], XADD_WORDS], "invalid multibulk length"),
     (PING * 20 + b"*1\r\n+PING\r\n" + PING, [[b"PING"]] * 20, "expected '$', got '+'"),
     (b'PING\r\nECHO "a\r\n' + PING, [[b"PING"]], "unbalanced quotes in request"),

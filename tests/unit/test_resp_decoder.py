@@ -40,6 +40,16 @@ def test_nothing_is_decoded_after_an_error(kind):
 
 
 @both
+def test_short_pieces_behind_long_ones_are_appended_to_what_is_left(kind):
+    decoder = kind()
+    requests = []
+    for piece in (b"ECHO 0123", b"456789", b"\nECHO abc", b"d\n", PING):
+        decoder.feed(piece)
+        requests += decoder.take()
+    assert requests == [[b"ECHO", b"0123456789"], [b"ECHO", b"abcd"], [b"PING"]]
+
+
+@both
 def test_limits_may_be_replaced_between_two_requests_that_came_together(kind):
     long = encode(*[b"x" * 20_000] * 11)
     decoder = kind(BEFORE_AUTH)
