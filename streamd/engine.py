@@ -11,7 +11,7 @@ from streamd.client import Client
 from streamd.clock import Clock
 from streamd.command import COMMANDS, Command, CommandTable, Context
 from streamd.config import Config
-from streamd.errors import CommandError, UnknownSubcommand, WrongArity
+from streamd.errors import CommandError, UnknownSubcommand, WrongArity, shown
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US
 from streamd.monitor_line import monitor_line
 from streamd.process import ProcessFacts, read_process_facts
@@ -444,13 +444,12 @@ class Engine:
 
 def unknown_command(request: list[bytes]) -> CommandError:
     """Return Redis's error for a command that does not exist."""
-    shown = ""
+    words = ""
     for word in request[1:]:
-        if len(shown) >= 128:
+        if len(words) >= 128:
             break
-        shown += f"'{word[: 128 - len(shown)].decode('utf-8', 'surrogateescape')}' "
-    name = request[0][:128].decode("utf-8", "surrogateescape")
-    return CommandError(f"ERR unknown command '{name}', with args beginning with: {shown}")
+        words += f"'{shown(word, 128 - len(words))}' "
+    return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
 
 
 def _may_write(command: Command, client: Client) -> bool:
@@ -468,7 +467,7 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
         raise WrongArity(container.name)
     found = container.subcommands.get(request[1].lower())
     if found is None:
-        raise UnknownSubcommand(container.name, request[1].decode("utf-8", "surrogateescape"))
+        raise UnknownSubcommand(container.name, shown(request[1]))
     return found
 
 

@@ -10,13 +10,14 @@ _MANTISSA_BITS: Final = 64
 # Redis's numbers end at 10**4932; a longer text is none that anybody counts with.
 _EXPONENT_MAX: Final = 4_900
 _NUMBER: Final = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,9}))?")
+_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+(?:[pP][+-]?\d{1,3})?")
 _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 
 def add_fractions(number: bytes, increment: bytes) -> bytes:
     """Return the text of the sum of two numbers. Raises: NotAFloat, NotFinite."""
     texts = (number, increment)
-    if any(not _NUMBER.fullmatch(text) and not _INFINITE.fullmatch(text) for text in texts):
+    if not all(_NUMBER.fullmatch(text) or _HEXADECIMAL.fullmatch(text) or _INFINITE.fullmatch(text) for text in texts):
         raise NotAFloat()
     if any(_INFINITE.fullmatch(text) for text in texts):
         raise NotFinite()
@@ -25,7 +26,8 @@ def add_fractions(number: bytes, increment: bytes) -> bytes:
 
 def _parse(text: bytes) -> Fraction:
     match = _NUMBER.fullmatch(text)
-    assert match is not None
+    if match is None:
+        return Fraction(float.fromhex(text.decode()))
     if abs(int(match[1] or 0)) > _EXPONENT_MAX:
         raise NotAFloat()
     return _rounded(Fraction(text.decode()))

@@ -3,7 +3,7 @@
 from streamd.arguments import Arguments, parse_integer
 from streamd.client import Client
 from streamd.command import Context, command, container
-from streamd.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_
+from streamd.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, shown
 from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
 
 _FLAGS = "noscript loading stale"
@@ -97,7 +97,7 @@ def client_setinfo(context: Context, args: list[bytes]) -> Reply:
     """
     attribute, value = args[2].upper(), args[3]
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
-        raise CommandError(f"ERR Unrecognized option '{args[2].decode('utf-8', 'surrogateescape')}'")
+        raise CommandError(f"ERR Unrecognized option '{shown(args[2])}'")
     if not _is_plain(value):
         raise CommandError(f"ERR {attribute.lower().decode()} cannot contain spaces, newlines or special characters.")
     if attribute == b"LIB-NAME":
@@ -157,7 +157,7 @@ def _parse_id(word: bytes) -> int:
 def _parse_type(word: bytes) -> str:
     name = word.lower().decode("utf-8", "surrogateescape")
     if name not in ("normal", "slave", "replica", "master", "pubsub"):
-        raise CommandError(f"ERR Unknown client type '{word.decode('utf-8', 'surrogateescape')}'")
+        raise CommandError(f"ERR Unknown client type '{shown(word)}'")
     return name
 
 

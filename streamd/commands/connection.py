@@ -4,7 +4,7 @@ from hmac import compare_digest
 
 from streamd.arguments import Arguments, parse_database, parse_integer
 from streamd.command import Context, command
-from streamd.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity, WrongPassword
+from streamd.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity, WrongPassword, shown
 from streamd.resp.types import Reply
 from streamd.version import REDIS_VERSION
 
@@ -61,7 +61,7 @@ def hello(context: Context, args: list[bytes]) -> Reply:
         elif words.flag(b"SETNAME", followed_by=1):
             name = _client_name(words.word())
         else:
-            raise CommandError(f"ERR Syntax error in HELLO option '{words.word().decode('utf-8', 'surrogateescape')}'")
+            raise CommandError(f"ERR Syntax error in HELLO option '{shown(words.word())}'")
     if password is not None:
         _log_in(context, *password)
     if not client.authenticated:

@@ -2,7 +2,7 @@
 
 from streamd.arguments import INT64_MAX, INT64_MIN, parse_integer
 from streamd.command import Context, command
-from streamd.errors import CommandError, InvalidExpire
+from streamd.errors import CommandError, InvalidExpire, shown
 from streamd.resp.types import Reply
 
 _CONDITIONS = "[NX | XX | GT | LT]"
@@ -11,8 +11,8 @@ _CONDITIONS = "[NX | XX | GT | LT]"
 def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -> int:
     """Decide and set an expiry; return whether it was set."""
     key, db = args[1], context.db
-    number = parse_integer(args[2])
     conditions = _conditions(args)
+    number = parse_integer(args[2])
     due_ms = number * unit_ms
     if not INT64_MIN <= due_ms <= INT64_MAX - (context.now_ms if relative else 0):
         raise InvalidExpire(args[0].decode().lower())
@@ -35,7 +35,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     found = set()
     for word in args[3:]:
         if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
-            raise CommandError(f"ERR Unsupported option {word.decode('utf-8', 'surrogateescape')}")
+            raise CommandError(f"ERR Unsupported option {shown(word)}")
         found.add(word.upper())
     if b"NX" in found and len(found) > 1:
         raise CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")

@@ -2,7 +2,7 @@
 
 from streamd.arguments import Arguments
 from streamd.command import Context, command, container
-from streamd.errors import CommandError, SubcommandSyntax
+from streamd.errors import CommandError, SubcommandSyntax, shown
 from streamd.resp.types import Reply
 
 container(
@@ -42,7 +42,7 @@ def function_list(context: Context, args: list[bytes]) -> Reply:
             words.word()
             named = True
         else:
-            raise CommandError(f"ERR Unknown argument {words.word().decode('utf-8', 'surrogateescape')}")
+            raise CommandError(f"ERR Unknown argument {shown(words.word())}")
     return []
 
 

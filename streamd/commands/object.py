@@ -30,7 +30,7 @@ container(
         "IDLETIME <key>",
         "    Show 0: when keys are accessed is not noted.",
         "REFCOUNT <key>",
-        "    Show 1: values are not shared.",
+        "    Show 1, or 2147483647 for an integer below 10,000, as Redis does.",
     ],
 )
 
@@ -73,11 +73,15 @@ def object_encoding(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_refcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many keys share the value, which is always 1, or nil.
+    """Return how many share the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000.
 
     Source: https://redis.io/docs/latest/commands/object-refcount/
     """
-    return None if context.db.get(args[2]) is None else 1
+    value = context.db.get(args[2])
+    if value is None:
+        return None
+    is_shared = isinstance(value, bytes) and value.isdigit() and len(value) <= 4 and _encoding(value) == b"int"
+    return 2**31 - 1 if is_shared else 1
 
 
 @command(
