@@ -255,19 +255,28 @@ class _Milliseconds(dict[bytes, int]):
         return entry_id
 
 
-_SMALL_SEQS = {b"%d" % seq: seq for seq in range(1000)}
+class _Seqs(dict[bytes, int]):
+    """The text of an ID's seq -> the seq. Raises: KeyError when it is no number."""
+
+    def __missing__(self, text: bytes) -> int:
+        if not text.isdigit() or len(text) > 19:
+            raise KeyError(text)
+        return int(text)
+
+
+_SEQS = _Seqs((b"%d" % seq, seq) for seq in range(1000))
 
 
 def parse_ids(words: list[bytes]) -> list[int]:
     """Return the entry IDs that a request lists. Raises: InvalidStreamId.
 
-    Hot path: what is read together is acknowledged together, so the IDs share their milliseconds, and their seqs are
+    Hot path: what is read together is acknowledged together, so the IDs share their milliseconds, and most seqs are
     small: two look-ups, where `parse_id` checks and converts each part.
     """
     if len(words) > 1:
         base = _Milliseconds()
         try:
-            return [base[ms] + _SMALL_SEQS[seq] for ms, _, seq in [word.partition(b"-") for word in words]]
+            return [base[ms] + _SEQS[seq] for ms, _, seq in [word.partition(b"-") for word in words]]
         except KeyError:
             pass
     return [parse_id(word) for word in words]

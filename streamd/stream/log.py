@@ -269,6 +269,13 @@ class Log:
     @property
     def first_id(self) -> int | None:
         """The ID of the first entry; None when there is none."""
+        sealed = self._sealed
+        if sealed:
+            segment = sealed.segments[sealed.head]
+            if segment.live is None:
+                return segment.first_id
+        elif self._ids:
+            return self._ids[0]
         return next((source.ids(low, low + 1)[0] for source, low, _ in self._runs(0, ID_MAX)), None)
 
     @property
@@ -371,10 +378,15 @@ class Log:
         if left <= 0:
             return found
         for source, low, high in self._runs(start, end, reverse):
+            if high - low > left:
+                if reverse:
+                    low = high - left
+                else:
+                    high = low + left
             run = source.ids(low, high)
             found += run[::-1] if reverse else run
-            if len(found) >= left:
-                del found[left:]
+            left -= high - low
+            if not left:
                 break
         return found
 

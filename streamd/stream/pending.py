@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Container, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, repeat
 
 from streamd.stream.entry_id import ID_MAX
 
@@ -94,6 +94,39 @@ class _Chunk:
     def count_at(self, index: int) -> int:
         counts = self.counts
         return counts[index] if isinstance(counts, list) else counts
+
+    def between(self, start: int, end: int) -> tuple[int, int]:
+        """Return the index of the first entry from ID `start` on, and of the first one behind ID `end`."""
+        ids = self.ids
+        return (
+            bisect_left(ids, start) if ids[0] < start else 0,
+            bisect_right(ids, end) if ids[-1] > end else len(ids),
+        )
+
+    def rows(self, start: int, stop: int) -> Iterator[PendingEntry]:
+        """Return the entries from index `start` to before `stop`."""
+        owners, times, counts = self.owners, self.times, self.counts
+        return zip(
+            self.ids[start:stop],
+            owners[start:stop] if isinstance(owners, list) else repeat(owners),
+            times[start:stop] if isinstance(times, list) else repeat(times),
+            counts[start:stop] if isinstance(counts, list) else repeat(counts),
+            strict=False,
+        )
+
+    def take_over(self, start: int, stop: int, owner: Consumer, time_ms: int, counts_up: bool) -> None:
+        """Give the entries from index `start` to before `stop` to a consumer, as one more delivery if `counts_up`."""
+        size, taken = len(self.ids), stop - start
+        if taken == size and not isinstance(self.counts, list):
+            self.owners, self.times = owner, time_ms
+            if counts_up:
+                self.counts = again(self.counts)
+            return
+        owners, times, counts = self.spread()
+        owners[start:stop] = [owner] * taken
+        times[start:stop] = [time_ms] * taken
+        if counts_up:
+            counts[start:stop] = [again(count) for count in counts[start:stop]]
 
     def spread(self) -> tuple[list[Consumer | None], list[int], list[int]]:
         """Give every entry an owner, a time and a count of its own."""
@@ -262,23 +295,51 @@ class PendingEntries:
         Who acknowledges what was delivered together says the same IDs: then they go as one slice.
         """
         removed: list[int] = []
-        ids = sorted(ids)
+        for chunk, index, run in self._runs(sorted(ids)):
+            removed += chunk.ids[index : index + run]
+            self._remove(chunk, index, index + run)
+        return removed
+
+    def take_over(self, ids: list[int], owner: Consumer, time_ms: int, counts_up: bool) -> None:
+        """Give pending entries (ascending IDs) to a consumer; that is one more delivery of each if `counts_up`."""
+        for chunk, index, run in self._runs(ids):
+            if self.nacked:
+                for entry_id in chunk.ids[index : index + run]:
+                    self.nacked.pop(entry_id, None)
+            if chunk.owners is not owner:
+                for before, held in self._holders(chunk, index, index + run):
+                    before.lose(chunk.low, held)
+                owner.gain(chunk.low, run)
+            chunk.take_over(index, index + run, owner, time_ms, counts_up)
+            self._note_time(time_ms, chunk)
+
+    def _runs(self, ids: list[int]) -> Iterator[tuple[_Chunk, int, int]]:
+        """Yield (chunk, index, entries) of those of `ids` (ascending) that are pending; each may be removed at once.
+
+        IDs that stand in a chunk one behind the other come as one run.
+        """
+        lows, chunks = self._lows, self._chunks
         at, wanted = 0, len(ids)
         while at < wanted:
-            found = self._find(ids[at])
-            if found is None:
+            entry_id = ids[at]
+            place = bisect_right(lows, entry_id) - 1
+            if place < 0:
                 at += 1
                 continue
-            chunk, index = found
-            run = min(len(chunk.ids) - index, wanted - at)
+            chunk = chunks[place]
+            there = chunk.ids
+            index = 0 if there[0] == entry_id else bisect_left(there, entry_id)
+            left = len(there) - index
+            if not left or there[index] != entry_id:
+                at += 1
+                continue
+            run = min(left, wanted - at)
             if run > 1 and (
-                chunk.ids[index + run - 1] != ids[at + run - 1] or chunk.ids[index : index + run] != ids[at : at + run]
+                there[index + run - 1] != ids[at + run - 1] or there[index : index + run] != ids[at : at + run]
             ):
                 run = 1
-            removed += ids[at : at + run]
-            self._remove(chunk, index, index + run)
             at += run
-        return removed
+            yield chunk, index, run
 
     def remove_owner(self, owner: Consumer) -> int:
         """Remove all entries of a consumer; return how many they were."""
@@ -348,8 +409,12 @@ class PendingEntries:
         if self.nacked:
             for entry_id in chunk.ids[start:stop]:
                 self.nacked.pop(entry_id, None)
-        for owner, held in self._holders(chunk, start, stop):
-            owner.lose(chunk.low, held)
+        owners = chunk.owners
+        if isinstance(owners, list):
+            for owner, held in self._holders(chunk, start, stop):
+                owner.lose(chunk.low, held)
+        elif owners is not None:
+            owners.lose(chunk.low, stop - start)
         self._length -= stop - start
         chunk.remove(start, stop)
         if not chunk.ids:
@@ -389,13 +454,13 @@ class PendingEntries:
                 return
             if until_ms is not None and not isinstance(chunk.times, list) and chunk.times > until_ms:
                 continue
-            ids = chunk.ids
-            for index in range(bisect_left(ids, start) if ids[0] < start else 0, len(ids)):
-                if ids[index] > end:
-                    return
-                time_ms = chunk.time_at(index)
-                if until_ms is None or time_ms <= until_ms:
-                    yield ids[index], chunk.owner_at(index), time_ms, chunk.count_at(index)
+            first, behind = chunk.between(start, end)
+            if until_ms is None or not isinstance(chunk.times, list):
+                yield from chunk.rows(first, behind)
+            else:
+                for row in chunk.rows(first, behind):
+                    if row[2] <= until_ms:
+                        yield row
 
     def of_consumer(
         self, owner: Consumer, start: int = 0, end: int = ID_MAX, until_ms: int | None = None
@@ -407,14 +472,13 @@ class PendingEntries:
             if low > end:
                 return
             chunk = self._chunks[bisect_left(lows, low)]
-            ids = chunk.ids
-            for index in range(bisect_left(ids, start) if ids[0] < start else 0, len(ids)):
-                if ids[index] > end:
-                    return
-                if chunk.owner_at(index) is owner:
-                    time_ms = chunk.time_at(index)
-                    if until_ms is None or time_ms <= until_ms:
-                        yield ids[index], owner, time_ms, chunk.count_at(index)
+            first, behind = chunk.between(start, end)
+            if chunk.owners is owner and until_ms is None:
+                yield from chunk.rows(first, behind)
+            else:
+                for row in chunk.rows(first, behind):
+                    if row[1] is owner and (until_ms is None or row[2] <= until_ms):
+                        yield row
 
     # -- the oldest deliveries --------------------------------------------------------------------------------------
 

@@ -19,6 +19,11 @@ class ReadBudget:
         self._empty = True
 
     @property
+    def sizes_count(self) -> bool:
+        """Whether the sizes of entries are limited."""
+        return self._bytes_left is not None
+
+    @property
     def exhausted(self) -> bool:
         """Whether nothing more may come, of any stream."""
         return not self._empty and (self._count_left == 0 or self._bytes_left == 0)

@@ -68,6 +68,13 @@ class Pair:
         self.model.set(entry_id, owner, time_ms, count)
         self.real.set(entry_id, owner, time_ms, count)
 
+    def take_over(self, ids, who, time_ms, counts_up):
+        for entry_id in ids:
+            if entry_id in self.model.rows:
+                count = self.model.rows[entry_id][2]
+                self.model.set(entry_id, self.consumers[who], time_ms, count + 1 if counts_up else count)
+        self.real.take_over(ids, self.consumers[who], time_ms, counts_up)
+
     def remove(self, ids):
         assert self.real.remove_many(ids) == self.model.remove(ids)
 
@@ -102,6 +109,7 @@ STEPS = [
     lambda pair: pair.set(12, None, 0, 1),
     lambda pair: pair.set(11, 0, 2, 1),
     lambda pair: pair.set(3, 1, 9, 2),
+    lambda pair: pair.take_over([10, 11, 12, 14, 16], 1, 8, True),
     lambda pair: pair.remove([10, 12, 14]),
     lambda pair: pair.remove([14, 13, 12]),
     lambda pair: pair.remove(list(range(8, 40, 4))),
@@ -126,7 +134,7 @@ def test_long_random_histories_never_differ_from_the_model(seed):
     chance = random.Random(seed)
     pair = Pair()
     for _ in range(150):
-        action = chance.randrange(6)
+        action = chance.randrange(7)
         known = sorted(pair.model.rows) or [1]
         if action == 0:
             pair.deliver(chance.choice((1, 2, 3, 7)), chance.randrange(2), chance.randrange(10))
@@ -137,6 +145,10 @@ def test_long_random_histories_never_differ_from_the_model(seed):
             pair.remove(chance.choices(known, k=3))
         elif action == 3:
             pair.set(chance.choice(known), chance.choice((0, 1, None)), chance.randrange(10), chance.randrange(4))
+        elif action == 5:
+            at = chance.randrange(len(known))
+            ids = known[at : at + chance.randrange(1, 9)]
+            pair.take_over(ids, chance.randrange(2), chance.randrange(10), chance.random() < 0.5)
         elif action == 4:
             pair.set(chance.randrange(pair.next_id), chance.choice((0, 1)), chance.randrange(10), 1)
         else:
