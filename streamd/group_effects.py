@@ -61,6 +61,22 @@ def record_owned(
     state.records.append((context.db.index, words))
 
 
+def record_taken(
+    context: Context, key: bytes, group_name: bytes, group: Group, consumer: Consumer, ids: list[int], time_ms: int
+) -> None:
+    """Record that `consumer` has got the pending entries `ids`, whose delivery counts are as they are now."""
+    if context.state.records is None:
+        context.state.dirty += len(ids)
+        return
+    by_count: dict[int, list[int]] = {}
+    for entry_id in ids:
+        entry = group.pending.get(entry_id)
+        assert entry is not None
+        by_count.setdefault(entry[3], []).append(entry_id)
+    for count, same in by_count.items():
+        record_owned(context, key, group_name, group, consumer, same, time_ms, count)
+
+
 def record_position(context: Context, key: bytes, group_name: bytes, group: Group) -> None:
     """Record how far a group has read."""
     read = -1 if group.entries_read is None else group.entries_read
@@ -68,9 +84,23 @@ def record_position(context: Context, key: bytes, group_name: bytes, group: Grou
     context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read)
 
 
+def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consumer) -> None:
+    """Record when a consumer was last named in a command, and when it last got an entry.
+
+    To be done last: what repeats a delivery says that, too, but by the clock of another time.
+    """
+    records = context.state.records
+    if records is not None:
+        active_ms = -1 if consumer.active_ms is None else consumer.active_ms
+        times = b"%d" % consumer.seen_ms, b"%d" % active_ms
+        records.append((context.db.index, [b"XGROUPSEEN", key, group_name, consumer.name, *times]))
+
+
 def record_removed(context: Context, key: bytes, group_name: bytes, ids: list[int]) -> None:
     """Record that entries are no longer pending."""
-    context.record(b"XACK", key, group_name, *map(format_id, ids))
+    context.state.dirty += 1
+    if context.state.records is not None:
+        context.state.records.append((context.db.index, [b"XACK", key, group_name, *map(format_id, ids)]))
 
 
 def record_deleted(context: Context, key: bytes, ids: list[int], references: str) -> None:

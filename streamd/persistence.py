@@ -11,10 +11,10 @@ from streamd.command import Context
 from streamd.errors import CommandError
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.journal import Journal
-from streamd.journal.loader import Loader
+from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
-from streamd.journal.recovery import Cut
+from streamd.journal.recovery import Cut, DamagedError
 from streamd.journal.rewrite import Rewrite
 from streamd.limits import SLICE_US
 from streamd.replay import Replay
@@ -285,6 +285,7 @@ class Persistence:
             if self.journal.rewrite is not None:
                 self.journal.abandon_rewrite()
             state.records = None
+            state.set_loading(True)
             for db in state.keyspace:
                 db.clear()
             replay = Replay(state)
@@ -292,7 +293,10 @@ class Persistence:
                 pass
         except OSError as error:
             raise CommandError(f"ERR Error trying to load the AOF files: {error.strerror}")
+        except (DamagedError, LoadError) as error:
+            raise CommandError(f"ERR Error trying to load the AOF files: {error}")
         finally:
+            state.set_loading(False)
             state.records = []
 
     # -- what commands ask ----------------------------------------------------------------------------------------
@@ -389,4 +393,3 @@ class Persistence:
     def _eta_s(self, done: int, total: int) -> int:
         took_ms = self.loading_ms
         return took_ms * (total - done) // done // 1000 if done else 1
-

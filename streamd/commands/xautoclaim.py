@@ -3,10 +3,10 @@
 from streamd.arguments import Arguments, parse_integer
 from streamd.command import Context, command
 from streamd.errors import CommandError, NotAnInteger, SyntaxError_
-from streamd.group_effects import need_consumer, need_group, record_owned, record_removed
+from streamd.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_range_start
-from streamd.stream.pending import again
+from streamd.stream.log import Log
 
 COUNT_DEFAULT = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
@@ -55,36 +55,38 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
 
     now_ms = context.now_ms
     attempts = wanted * ATTEMPTS_FACTOR
-    parts: list[bytes] = []
     gone: list[int] = []
-    claimed: list[tuple[int, int]] = []
+    claimed: list[int] = []
     next_id = 0
-    for entry_id, owner, delivered_ms, count in group.pending.iterate(start):
+    log = stream.log
+    for entry_id, owner, delivered_ms, _ in group.pending.iterate(start):
         if not attempts or not wanted:
             next_id = entry_id
             break
         attempts -= 1
-        if entry_id not in stream.log:
+        if entry_id not in log:
             gone.append(entry_id)
             wanted -= 1
         elif owner is None or not min_idle_ms or now_ms - delivered_ms >= min_idle_ms:
-            claimed.append((entry_id, count if just_id else again(count)))
-            if just_id:
-                id_text = format_id(entry_id)
-                parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
-            else:
-                parts.append(stream.log.encode_range(entry_id, entry_id)[1])
+            claimed.append(entry_id)
             wanted -= 1
 
-    by_count: dict[int, list[int]] = {}
-    for entry_id, count in claimed:
-        group.pending.set(entry_id, consumer, now_ms, count)
-        by_count.setdefault(count, []).append(entry_id)
-    for count, ids in by_count.items():
-        record_owned(context, key, group_name, group, consumer, ids, now_ms, count)
+    group.pending.take_over(claimed, consumer, now_ms, counts_up=not just_id)
+    record_taken(context, key, group_name, group, consumer, claimed, now_ms)
     if claimed:
         consumer.active_ms = now_ms
     if gone:
         group.pending.remove_many(gone)
         record_removed(context, key, group_name, gone)
-    return [format_id(next_id), Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))), [*map(format_id, gone)]]
+    record_seen(context, key, group_name, consumer)
+    shown: Reply = [*map(format_id, claimed)] if just_id else _entries(log, claimed)
+    return [format_id(next_id), shown, [*map(format_id, gone)]]
+
+
+def _entries(log: Log, ids: list[int]) -> Raw:
+    """Return the entries `ids`, which are all there."""
+    if ids and log.ids(ids[0], ids[-1], len(ids) + 1) == ids:
+        data = log.encode_range(ids[0], ids[-1])[1]
+    else:
+        data = b"".join([log.encode_range(entry_id, entry_id)[1] for entry_id in ids])
+    return Raw(b"*%d\r\n%b" % (len(ids), data))

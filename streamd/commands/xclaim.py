@@ -9,6 +9,7 @@ from streamd.group_effects import (
     record_owned,
     record_position,
     record_removed,
+    record_seen,
     shown,
 )
 from streamd.resp.types import Raw, Reply
@@ -118,4 +119,5 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         position_unsaid = False
     if position_unsaid:
         record_position(context, key, group_name, group)
+    record_seen(context, key, group_name, consumer)
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))

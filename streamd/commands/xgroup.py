@@ -3,7 +3,7 @@
 from streamd.arguments import parse_integer
 from streamd.command import Context, command, container
 from streamd.errors import BusyGroup, CommandError, NoGroup, SubcommandSyntaxError
-from streamd.group_effects import record_position, shown
+from streamd.group_effects import record_position, record_seen, shown
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
@@ -201,9 +201,10 @@ def xgroup_createconsumer(context: Context, args: list[bytes]) -> Reply:
     if name in group.consumers:
         return 0
 
-    group.consumer(name, context.now_ms)
+    consumer, _ = group.consumer(name, context.now_ms)
 
     context.record(b"XGROUP", b"CREATECONSUMER", key, group_name, name)
+    record_seen(context, key, group_name, consumer)
     context.notify(key, "t", "xgroup-createconsumer")
     return 1
 

@@ -1,14 +1,24 @@
 """XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
 
+from collections.abc import Callable
 from itertools import islice
 
 from streamd.blocking import BLOCKED
 from streamd.command import Context, command
 from streamd.errors import CommandError
-from streamd.group_effects import need_consumer, need_group, record_owned, record_position, record_removed
+from streamd.group_effects import (
+    need_consumer,
+    need_group,
+    record_owned,
+    record_position,
+    record_removed,
+    record_seen,
+    record_taken,
+)
 from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
+from streamd.stream.log import Log
 from streamd.stream.pending import Consumer, again
 from streamd.stream.reading import ReadBudget
 from streamd.stream.stream import Stream
@@ -115,7 +125,16 @@ class _Attempt:
                 reply = reading.read_claiming(budget) if options.claim_idle_ms is not None else reading.read_new(budget)
                 if reply is not None:
                     found.append((key, reply))
+            record_seen(context, key, options.group, consumer)
         return Pairs(found) if found else None
+
+
+def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
+    """Return what finds the fields of the entries `ids`: read in one go, unless many others lie between them."""
+    around = log.ids(ids[0], ids[-1], 4 * len(ids)) if ids else []
+    if around and around[-1] >= ids[-1]:
+        return dict(log.iterate(ids[0], ids[-1])).get
+    return log.get
 
 
 def _read_again(
@@ -130,18 +149,27 @@ def _read_again(
 ) -> Reply:
     """Return pending entries of a consumer, which counts as a delivery; one that was deleted comes without fields."""
     now_ms = context.now_ms
-    shown: list[Reply] = []
-    delivered: dict[int, list[int]] = {}
-    for entry_id, _, _, count in list(islice(group.pending.of_consumer(consumer, after_id + 1), budget.entries_left)):
-        fields = stream.log.get(entry_id)
-        if not budget.admit(0 if fields is None else sum(map(len, fields))):
-            break
-        shown.append([format_id(entry_id), NULL_ARRAY if fields is None else fields])
-        if fields is not None:
-            group.pending.set(entry_id, consumer, now_ms, again(count))
-            delivered.setdefault(again(count), []).append(entry_id)
-    for count, ids in delivered.items():
-        record_owned(context, key, group_name, group, consumer, ids, now_ms, count)
+    log, pending = stream.log, group.pending
+    rows = list(islice(pending.of_consumer(consumer, after_id + 1), budget.entries_left))
+    ids = [row[0] for row in rows]
+    shown: Reply
+    if rows and not budget.sizes_count and log.ids(ids[0], ids[-1], len(ids) + 1) == ids:
+        # They are all there and stand in the log one behind the other, as mostly.
+        entries, data = budget.take(log, ids[0], ids[-1])
+        shown = Raw(b"*%d\r\n%b" % (entries, data))
+    else:
+        shown, there = [], []
+        find = _finder(log, ids)
+        for entry_id in ids:
+            fields = find(entry_id)
+            if not budget.admit(0 if fields is None else sum(map(len, fields))):
+                break
+            shown.append([format_id(entry_id), NULL_ARRAY if fields is None else fields])
+            if fields is not None:
+                there.append(entry_id)
+        ids = there
+    pending.take_over(ids, consumer, now_ms, counts_up=True)
+    record_taken(context, key, group_name, group, consumer, ids, now_ms)
     return shown
 
 
@@ -216,7 +244,7 @@ class _Delivery:
         now_ms = context.now_ms
         parts: list[bytes] = []
         gone: list[int] = []
-        delivered: dict[int, list[int]] = {}
+        taken: list[int] = []
         for entry_id, owner, time_ms, count in group.pending.oldest(
             now_ms - self.options.claim_idle_ms, budget.entries_left
         ):
@@ -229,13 +257,12 @@ class _Delivery:
             idle_ms = -1 if owner is None else max(0, now_ms - time_ms)
             parts.append(_four(stream.log.encode_range(entry_id, entry_id)[1], b":%d\r\n:%d\r\n" % (idle_ms, count)))
             group.pending.set(entry_id, consumer, now_ms, again(count))
-            delivered.setdefault(again(count), []).append(entry_id)
+            taken.append(entry_id)
         if gone:
             group.pending.remove_many(gone)
             record_removed(context, self.key, self.options.group, gone)
-        for count, ids in delivered.items():
-            record_owned(context, self.key, self.options.group, group, consumer, ids, now_ms, count)
-        if delivered:
+        record_taken(context, self.key, self.options.group, group, consumer, taken, now_ms)
+        if taken:
             consumer.active_ms = now_ms
         return parts
 

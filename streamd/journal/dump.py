@@ -5,7 +5,7 @@ piece takes well below a millisecond to make.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -13,6 +13,8 @@ from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
 from streamd.journal.record import encode_command, encode_note
 from streamd.keyspace import KeyValue
 from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.group import Group
+from streamd.stream.pending import Consumer, PendingEntry
 from streamd.stream.stream import Stream
 
 Piece = tuple[bool, bytes]
@@ -57,6 +59,8 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
         b"XSETID", key, format_id(stream.last_id), b"ENTRIESADDED", b"%d" % stream.entries_added,
         b"MAXDELETEDID", format_id(stream.max_deleted_id),
     ))  # fmt: skip
+    for name, group in (stream.groups or {}).items():
+        yield from _dump_group(db_index, key, name, group, stream)
     yield from _dump_window(db_index, key, stream)
 
 
@@ -80,6 +84,56 @@ def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
             parts.append(b"%b$%d\r\n%b\r\n" % (head, len(name), name))
             parts += [b"$%d\r\n%b\r\n" % (len(text), text) for text in fields]
     return b"".join(parts)
+
+
+def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: Stream) -> Iterator[Piece]:
+    """Yield a group with its consumers and pending entries, those that nobody has in the order of their release."""
+    read = b"%d" % (-1 if group.entries_read is None else group.entries_read)
+    position = format_id(group.last_id)
+    yield False, encode_command((b"XGROUP", b"CREATE", key, name, position, b"ENTRIESREAD", read))
+    for consumer in group.consumers.values():
+        yield False, encode_command((b"XGROUP", b"CREATECONSUMER", key, name, consumer.name))
+    for (owner, time_ms, count), ids in _equal_deliveries(group.pending.iterate()):
+        there = [entry_id for entry_id in ids if entry_id in stream.log]
+        times = b"%d" % time_ms, b"%d" % count
+        if there:
+            words = [b"XCLAIM", key, name, owner.name, b"0", *map(format_id, there)]
+            words += [b"TIME", times[0], b"RETRYCOUNT", times[1], b"FORCE", b"JUSTID", b"LASTID", position]
+            yield False, encode_command(words)
+        if len(there) < len(ids):
+            gone = [entry_id for entry_id in ids if entry_id not in stream.log]
+            notes = [
+                encode_note(db_index, (b"XGROUPPENDING", key, name, owner.name, format_id(entry_id), *times))
+                for entry_id in gone
+            ]
+            yield True, b"".join(notes)
+    for entry_id in group.pending.nacked:
+        entry = group.pending.get(entry_id)
+        assert entry is not None
+        words = [b"XNACK", key, name, b"FAIL", b"IDS", b"1", format_id(entry_id)]
+        yield False, encode_command([*words, b"RETRYCOUNT", b"%d" % entry[3], b"FORCE"])
+    for consumer in group.consumers.values():
+        active_ms = -1 if consumer.active_ms is None else consumer.active_ms
+        seen = b"%d" % consumer.seen_ms, b"%d" % active_ms
+        yield True, encode_note(db_index, (b"XGROUPSEEN", key, name, consumer.name, *seen))
+
+
+def _equal_deliveries(
+    entries: Iterable[PendingEntry],
+) -> Iterator[tuple[tuple[Consumer, int, int], list[int]]]:
+    """Yield runs of entries that one consumer has since the same time, delivered as often."""
+    ids: list[int] = []
+    like: tuple[Consumer, int, int] | None = None
+    for entry_id, owner, time_ms, count in entries:
+        if owner is None:
+            continue
+        if like is None or like != (owner, time_ms, count) or len(ids) >= _PIECE_ITEMS:
+            if like is not None:
+                yield like, ids
+            like, ids = (owner, time_ms, count), []
+        ids.append(entry_id)
+    if like is not None:
+        yield like, ids
 
 
 def _dump_window(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:

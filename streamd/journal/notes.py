@@ -7,6 +7,8 @@
 | XIDMP | CFGSET, key, DURATION, seconds, MAXSIZE, iids: the same, and all iids are forgotten |
 | XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
 | XIDMPDUPLICATE | key, count: how many duplicates there were |
+| XGROUPSEEN | key, group, consumer, when it was seen, when it was active (Unix ms; -1 never) |
+| XGROUPPENDING | key, group, consumer, entry ID, when it was delivered, how often: pending, though deleted |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
 """
 
@@ -45,7 +47,7 @@ def apply_note(keyspace: Keyspace, defaults: Defaults, words: list[bytes]) -> st
         if type(value) is not Stream:
             return "there is no stream at its key"
         return apply(value, words[3:])
-    except (ValueError, IndexError, CommandError):
+    except (ValueError, IndexError, KeyError, CommandError):
         return "its words make no sense"
 
 
@@ -70,10 +72,25 @@ def _counters(stream: Stream, words: list[bytes]) -> None:
     stream.idmp.iids_added, stream.idmp.iids_duplicates = map(int, words)
 
 
+def _seen(stream: Stream, words: list[bytes]) -> None:
+    group = (stream.groups or {})[words[0]]
+    consumer, _ = group.consumer(words[1], 0)
+    consumer.seen_ms = int(words[2])
+    consumer.active_ms = None if words[3] == b"-1" else int(words[3])
+
+
+def _pending(stream: Stream, words: list[bytes]) -> None:
+    group = (stream.groups or {})[words[0]]
+    consumer, _ = group.consumer(words[1], 0)
+    group.pending.set(parse_id(words[2]), consumer, int(words[3]), int(words[4]))
+
+
 _APPLY: Final[dict[bytes, Callable[[Stream, list[bytes]], str | None]]] = {
     b"#XIDMPSETTINGS": _settings,
     b"#XIDMP": _reconfigure,
     b"#XIDMPIID": _iid,
     b"#XIDMPDUPLICATE": _duplicates,
     b"#XIDMPCOUNTERS": _counters,
+    b"#XGROUPSEEN": _seen,
+    b"#XGROUPPENDING": _pending,
 }

@@ -31,8 +31,8 @@ class Malformed(Exception):
 class Trouble:
     """Where a file stops making sense.
 
-    offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies inside a
-    run, so that a CUT_LINE must stand there before anything else does.
+    offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies
+    inside a run, so that a CUT_LINE must stand there before anything else does.
     """
 
     offset: int

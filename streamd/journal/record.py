@@ -36,7 +36,10 @@ CUT_LINE: Final = b"#streamd cut\n"
 UNITS_PER_RUN_MAX: Final = 100
 
 # The first words of records that become lines, because Redis has no command that says the same.
-NOTES: Final = frozenset(b"DEFAULTS XIDMPSETTINGS XIDMP XIDMPIID XIDMPDUPLICATE XIDMPCOUNTERS".split())
+NOTES: Final = frozenset((
+    b"DEFAULTS", b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS",
+    b"XGROUPSEEN", b"XGROUPPENDING",
+))  # fmt: skip
 _LINE_TEXT_MAX: Final = 950
 _NOTE: Final = b"#streamd note "
 _NOTE_GOES_ON: Final = b"#streamd more "

@@ -321,13 +321,19 @@ def _places(index: int, words: Sequence[bytes]) -> list[tuple[int, bytes]]:
 def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
     """Return the pieces that say what `value` is now, whatever happens to it before they are asked for."""
     if type(value) is Stream:
-        if len(value) > _AT_ONCE_ENTRIES_MAX:
+        if _is_large(value):
             twin = value.copy()
             twin.idmp.sweeper = None
             return dump_key(index, key, twin, expires_ms)
     elif not isinstance(value, bytes) and len(value) > _AT_ONCE_ENTRIES_MAX:
         return dump_key(index, key, value.copy(), expires_ms)
     return iter(list(dump_key(index, key, value, expires_ms)))
+
+
+def _is_large(stream: Stream) -> bool:
+    """Return whether writing a stream takes longer than copying it is worth."""
+    pending = sum(len(group.pending) + len(group.consumers) for group in (stream.groups or {}).values())
+    return len(stream) + stream.idmp.iids_tracked + pending > _AT_ONCE_ENTRIES_MAX
 
 
 def _with_first(first: tuple[bool, bytes], rest: _Pieces) -> _Pieces:

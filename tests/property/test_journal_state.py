@@ -1,0 +1,136 @@
+"""A restart changes nothing that clients can see: random histories of all write commands, rewritten at random places."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.crash.restartable import Restartable
+from tests.crash.state_dump import dump
+
+KEYS = [b"a", b"b", b"c"]
+key = st.sampled_from(KEYS)
+small = st.integers(0, 12).map(lambda number: b"%d" % number)
+value = st.sampled_from([b"1", b"22", b"three", b"", b"\x00\xff\r\n"])
+entry_id = st.sampled_from([b"%d-%d" % (ms, seq) for ms in (1, 2, 3) for seq in (1, 2)] + [b"1699999999999-0"])
+some_ids = st.lists(entry_id, min_size=1, max_size=3)
+group = st.sampled_from([b"g", b"h"])
+consumer = st.sampled_from([b"ann", b"bob"])
+fields = st.lists(value, min_size=1, max_size=2).map(lambda texts: [word for text in texts for word in (text, text)])
+references = st.sampled_from([[], [b"KEEPREF"], [b"DELREF"], [b"ACKED"]])
+pid, iid = st.sampled_from([b"p", b"q", b"\x01 ~%"]), st.sampled_from([b"1", b"2", b"3", b"4", b"~"])
+
+
+def request(*parts):
+    """A strategy for a request: words as they are, lists of words spread."""
+
+    def flatten(drawn):
+        return [word for part in drawn for word in (part if isinstance(part, list) else [part])]
+
+    return st.tuples(*(st.just(part) if isinstance(part, bytes) else part for part in parts)).map(flatten)
+
+
+def optional(*parts):
+    return st.one_of(st.just([]), request(*parts))
+
+
+trimming = st.one_of(
+    request(b"MAXLEN", st.sampled_from([b"=", b"~"]), small), request(b"MINID", st.sampled_from([b"=", b"~"]), entry_id)
+)
+streams = st.one_of(
+    request(b"XADD", key, references, st.one_of(st.just([]), trimming), b"*", fields),
+    request(b"XADD", key, b"IDMP", pid, iid, b"*", fields),
+    request(b"XADD", key, b"IDMP", pid, iid, b"*", fields),
+    request(b"XADD", key, b"IDMPAUTO", pid, st.one_of(st.just([]), trimming), b"*", fields),
+    request(b"XADD", key, entry_id, fields),
+    request(b"XTRIM", key, trimming, references),
+    request(b"XDEL", key, some_ids),
+    request(b"XDELEX", key, references, some_ids.map(lambda ids: [b"IDS", b"%d" % len(ids), *ids])),
+    request(b"XSETID", key, entry_id, optional(b"ENTRIESADDED", small), optional(b"MAXDELETEDID", entry_id)),
+    request(b"XCFGSET", key, b"IDMP-DURATION", small, b"IDMP-MAXSIZE", small),
+    request(b"XIDMP", b"CFGSET", key, b"DURATION", small, b"MAXSIZE", small),
+    request(b"XIDMPRECORD", key, pid, iid, entry_id),
+)
+groups = st.one_of(
+    request(b"XGROUP", b"CREATE", key, group, st.sampled_from([b"0", b"$", b"2-1"]), b"MKSTREAM"),
+    request(b"XGROUP", b"SETID", key, group, entry_id, optional(b"ENTRIESREAD", small)),
+    request(b"XGROUP", b"DESTROY", key, group),
+    request(b"XGROUP", b"CREATECONSUMER", key, group, consumer),
+    request(b"XGROUP", b"DELCONSUMER", key, group, consumer),
+    request(b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", small, optional(b"NOACK"), b"STREAMS", key, b">"),
+    request(b"XREADGROUP", b"GROUP", group, consumer, b"STREAMS", key, b">"),
+    request(b"XREADGROUP", b"GROUP", group, consumer, b"CLAIM", b"5", b"STREAMS", key, b">"),
+    request(b"XREADGROUP", b"GROUP", group, consumer, b"STREAMS", key, b"0"),
+    request(b"XACK", key, group, some_ids),
+    request(b"XCLAIM", key, group, consumer, b"0", some_ids, optional(b"IDLE", small), optional(b"FORCE")),
+    request(b"XAUTOCLAIM", key, group, consumer, b"0", b"0", optional(b"COUNT", b"2")),
+    request(b"XNACK", key, group, st.sampled_from([b"SILENT", b"FAIL", b"FATAL"]),
+            some_ids.map(lambda ids: [b"IDS", b"%d" % len(ids), *ids]), optional(b"FORCE")),
+    request(b"XACKDEL", key, group, references, some_ids.map(lambda ids: [b"IDS", b"%d" % len(ids), *ids])),
+)  # fmt: skip
+others = st.one_of(
+    request(b"SET", key, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
+    request(b"APPEND", key, value),
+    request(b"INCRBY", key, small),
+    request(b"SETRANGE", key, small, value),
+    request(b"GETDEL", key),
+    request(b"HSET", key, fields),
+    request(b"HDEL", key, value),
+    request(b"RPUSH", key, value),
+    request(b"LPOP", key),
+    request(b"SADD", key, value),
+    request(b"DEL", key),
+    request(b"UNLINK", key, key),
+    request(b"RENAME", key, key),
+    request(b"COPY", key, key, optional(b"DB", b"1"), optional(b"REPLACE")),
+    request(b"MOVE", key, b"1"),
+    request(b"PEXPIRE", key, st.sampled_from([b"0", b"9", b"100000"])),
+    request(b"PERSIST", key),
+    request(b"SELECT", st.sampled_from([b"0", b"1"])),
+    st.sampled_from([[b"FLUSHDB"], [b"FLUSHALL"], [b"SWAPDB", b"0", b"1"], [b"MULTI"], [b"EXEC"], [b"DISCARD"]]),
+    request(b"CONFIG", b"SET", b"stream-idmp-maxsize", st.sampled_from([b"2", b"3", b"100"])),
+)
+# Rewrites come in pieces between the others: `step` is a slice of at most so many operations.
+special = st.one_of(
+    st.tuples(st.just("wait"), st.sampled_from([1, 10, 2_500])),
+    st.tuples(st.just("rewrite"), st.just(0)),
+    st.tuples(st.just("slice"), st.integers(1, 3)),
+)
+histories = st.lists(st.one_of(streams, streams, groups, groups, others, special), min_size=5, max_size=60)
+
+
+def play(server: Restartable, history: list) -> None:
+    for step in history:
+        if isinstance(step, list):
+            server.run(step)
+            server.end_turn()
+            server.clock.advance(1)
+        elif step[0] == "wait":
+            server.clock.advance(step[1])
+            server.engine.tick()
+        elif step[0] == "rewrite":
+            if not server.persistence.is_rewriting:
+                server.persistence.start_rewrite()
+        else:
+            rewrite = server.persistence.journal.rewrite
+            if rewrite is not None and not rewrite.is_complete and not rewrite.must_restart:
+                left = [None] * step[1]
+                rewrite.step(lambda left=left: not left or left.pop() is not None)
+    assert server.engine.state.stats.internal_errors == 0
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories)
+def test_the_state_after_a_restart_is_the_state_before(history):
+    server = Restartable(stream_node_max_entries=3)
+    play(server, history)
+    before = dump(server.engine)
+
+    killed = server.restart(server.disk.kill())
+    assert dump(killed.engine) == before
+
+    server.cron()  # ends a rewrite that is under way
+    after = dump(server.engine)
+    rewritten = server.restart(server.disk.kill())
+    assert dump(rewritten.engine) == after
+
+    rewritten.rewrite()
+    assert dump(rewritten.restart().engine) == after
