@@ -531,7 +531,7 @@ class PendingEntries:
             # Open the chunks that may have something older than the oldest candidate.
             while (chunk := self._oldest_chunk(opened.keys())) is not None:
                 assert chunk.noted_ms is not None
-                if chunk.noted_ms > until_ms or (candidates and chunk.noted_ms > candidates[0][0]):
+                if chunk.noted_ms > until_ms or (candidates and (chunk.noted_ms, chunk.low) > candidates[0]):
                     break
                 opened[chunk.low] = chunk
                 for index, entry_id in enumerate(chunk.ids):

@@ -25,7 +25,8 @@ def is_referenced(stream: Stream, entry_id: int) -> bool:
 def delete_references(stream: Stream, ids: list[int]) -> None:
     """Make entries no longer pending in any group."""
     for group in groups_of(stream):
-        group.pending.remove_many(ids)
+        if len(group.pending):
+            group.pending.remove_many(ids)
 
 
 def referenced_between(stream: Stream, start: int, end: int) -> set[int]:
