@@ -273,7 +273,7 @@ def container(
     declare(no_subcommand)
 
     title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
-    lines = [title, *help_lines, "HELP", "    Print this help."]
+    lines = [title, *help_lines, "HELP", "    Prints this help."]
 
     def show_help(context: Context, args: list[bytes]) -> Reply:
         """Return helpful text about the subcommands."""
