@@ -253,5 +253,6 @@ class Keyspace:
         one.scan_order, two.scan_order = two.scan_order, one.scan_order
         for db in (one, two):
             for key in list(db.waiting):
-                if key in db.values:
+                # A key that went with its database matters, too: who waits in a group of it is to be told.
+                if key in one.values or key in two.values:
                     db.on_ready(db, key)

@@ -225,9 +225,18 @@ def test_xread_goes_on_waiting_when_its_key_is_deleted_or_overwritten(engine):
         ("FLUSHALL", NO_GROUP),
         ("RENAME s t", NO_GROUP),
         ("SET s x", WRONG_TYPE),
+        ("SWAPDB 0 1", NO_GROUP),
+        ("SWAPDB 0 2", WRONG_TYPE),
+        ("MOVE s 1", NO_GROUP),
+        ("COPY string s REPLACE", WRONG_TYPE),
+        ("RENAME string s", WRONG_TYPE),
     ],
 )
 def test_a_member_stops_waiting_when_its_group_is_gone(engine, change, error):
+    engine.do("SET string x")
+    engine.do("SELECT 2")
+    engine.do("SET s x")
+    engine.do("SELECT 0")
     engine.do("XGROUP CREATE s g $ MKSTREAM")
     reader = engine.connect()
     reader.say("XREADGROUP GROUP g c BLOCK 0 STREAMS s >")
