@@ -52,6 +52,17 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
+    def run(self, line: str, expected: bytes) -> bytes:
+        """Type a line; return what is shown up to and with `expected`, once the next prompt is there as well.
+
+        redis-cli throws away what is typed while it is not at its prompt.
+        """
+        self.type(line + "\r")
+        shown = self.until(expected)
+        if b"> " not in shown.partition(expected)[2]:
+            self.until(b"> ")
+        return shown
+
     def close(self) -> None:
         os.close(self.fd)
         self.process.kill()
@@ -84,18 +95,13 @@ def test_a_hint_shows_what_a_command_takes(terminal, typed, hint):
 
 
 def test_commands_help_and_completion(terminal):
-    terminal.type("set k v\r")
-    terminal.until(b"OK\r\n")
-    terminal.type("help expire\r")
-    shown = terminal.until(b"group:")
-    assert b"Let a key expire in so many seconds" in shown
-    terminal.type("help @stream\r")
-    terminal.until(b"XTRIM")
+    terminal.run("set k v", b"OK\r\n")
+    assert b"Let a key expire in so many seconds" in terminal.run("help expire", b"group:")
+    terminal.run("help @stream", b"XTRIM")
     terminal.type("client k\t")
     terminal.until(b"CLIENT KILL")
-    terminal.type("\x15hello 3\r")
-    terminal.until(b'"modules" => (empty array)')
-    terminal.type("config get hz\r")
-    terminal.until(b'1# "hz" => "10"')
+    terminal.type("\x15")
+    terminal.run("hello 3", b'"modules" => (empty array)')
+    terminal.run("config get hz", b'1# "hz" => "10"')
     terminal.type("subscribe news\r")
     terminal.until(b"(integer) 1")
