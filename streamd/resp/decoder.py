@@ -33,7 +33,7 @@ class _BulkHeaders(dict[int, bytes]):
 
 # Canonical headers are looked up, which is quicker than to parse them, and as strict.
 SHORT_BYTES_MAX = 1023
-HEADER_BYTES_MAX = len(b"$%d\r" % SHORT_BYTES_MAX)
+HEADER_BYTES_MAX = len(b"$1073741824\r")
 _header_of = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
 _length_of = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
 _count_of = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
@@ -223,7 +223,7 @@ class Decoder:
             if self._at == len(self._data):
                 return None
             if self._data[self._at] == STAR:
-                if self._begin_short():
+                if self._begin_canonical():
                     continue
                 end = self._header_end("too big mbulk count string")
                 if end < 0:
@@ -250,7 +250,7 @@ class Decoder:
     def _multibulk(self) -> list[bytes] | None:
         """The words of the request whose count was read, None if they are not complete. Raises: ProtocolError."""
         if self._length < 0:
-            self._take_short_words()
+            self._take_complete_words()
         while self._missing:
             if self._length < 0:
                 end = self._header_end("too big bulk count string")
@@ -276,7 +276,7 @@ class Decoder:
         self._words = []
         return words
 
-    def _begin_short(self) -> bool:
+    def _begin_canonical(self) -> bool:
         """Read the count of words at `_at` if it is short, canonical, allowed and complete."""
         data = self._data
         if type(data) is not bytes:
@@ -291,8 +291,8 @@ class Decoder:
         self._size = 0
         return True
 
-    def _take_short_words(self) -> None:
-        """Take the next words as long as they are short, canonical, allowed and complete: cheaper than one by one."""
+    def _take_complete_words(self) -> None:
+        """Take the next words as long as they are canonical, allowed and complete: cheaper than one by one."""
         data = self._data
         limits = self._limits
         if (
@@ -308,9 +308,16 @@ class Decoder:
         known = len(words)
         for _ in range(self._missing):
             word = find(b"\r", at, at + HEADER_BYTES_MAX) + 2
-            length = _length_of(data[at : word - 1])  # none is found in what is empty because there is no CR
-            if length is None:
+            if word < 2:  # no CR
                 break
+            length = _length_of(data[at : word - 1])
+            if length is None:
+                digits = data[at + 1 : word - 2]
+                if data[at] != DOLLAR or digits[:1] == b"0" or not digits.isdigit():
+                    break
+                length = int(digits)
+                if length > limits.bulk_bytes_max:
+                    break
             end = word + length
             if end + 2 > size:
                 break
