@@ -13,6 +13,7 @@ from streamd.command import COMMANDS, Command, CommandTable, Context
 from streamd.config import Config
 from streamd.errors import CommandError, UnknownSubcommand, WrongArity, shown
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US
+from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
 from streamd.process import ProcessFacts, read_process_facts
 from streamd.resp.encoder import encode
@@ -70,6 +71,7 @@ class Engine:
         self._running_backlogs = False
         self.state.commands = COMMANDS.copy_for_server()
         self._commands = _both_cases(self.state.commands)
+        self.memory_limit = MemoryLimit(self.state)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -420,6 +422,7 @@ class Engine:
         def stop() -> bool:
             return self.clock.monotonic_us() >= deadline_us
 
+        self.memory_limit.check()
         more = self.state.sweeper.run(self.state.time.ms, stop)
         if self.state.active_expire and not self.state.is_loading:
             for db in self.state.keyspace:

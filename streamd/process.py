@@ -36,7 +36,7 @@ def read_process_facts() -> ProcessFacts:
     if resource is not None:
         unit = 1 if sys.platform == "darwin" else 1024
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    resident = _resident_bytes() or peak
+    resident = resident_bytes() or peak
     return ProcessFacts(
         pid=os.getpid(),
         executable=sys.executable,
@@ -53,7 +53,8 @@ def read_process_facts() -> ProcessFacts:
     )
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Return how much memory the process has in use, in bytes; 0 where the system does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

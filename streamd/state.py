@@ -103,7 +103,8 @@ class State:
     persistence: returns the journal's fields of INFO, where they differ from those without a journal.
     journal: what commands ask of the journal; None without one.
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
-    is_restricted: either of them: commands take the careful path.
+    is_full: memory is above `maxmemory`.
+    is_restricted: any of them: commands take the careful path.
     supervised: all clients take the careful path. reading: their running command only reads.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
@@ -151,6 +152,7 @@ class State:
         self.active_expire = True
         self.journal: JournalServices | None = None
         self.is_loading = False
+        self.is_full = False
         self.write_error: CommandError | None = None
         self.is_restricted = False
         for db in self.keyspace:
@@ -168,12 +170,21 @@ class State:
     def set_loading(self, is_loading: bool) -> None:
         """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""
         self.is_loading = is_loading
-        self.is_restricted = is_loading or self.write_error is not None
+        self._restrict()
 
     def refuse_writes(self, error: CommandError | None) -> None:
         """Answer `error` to commands that write, from now on; None: take them again."""
         self.write_error = error
-        self.is_restricted = self.is_loading or error is not None
+        self._restrict()
+
+    def refuse_growth(self, is_full: bool) -> None:
+        """Say whether commands with the flag `denyoom` are refused, because memory is above its limit."""
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self._restrict()
+
+    def _restrict(self) -> None:
+        self.is_restricted = self.is_loading or self.is_full or self.write_error is not None
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
         """Raise the error that a command with these flags meets at present, if any."""
@@ -181,6 +192,8 @@ class State:
             raise CommandError("LOADING Redis is loading the dataset in memory")
         if self.write_error is not None and "write" in flags:
             raise self.write_error
+        if self.is_full and "denyoom" in flags:
+            raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
 
     def wants_flush(self, client: "Client") -> None:
         """Have `client.out` sent at the end of the turn."""
