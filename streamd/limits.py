@@ -40,5 +40,5 @@ SLICE_US = 1_000
 # A stop waits so long for replies to leave.
 STOP_S = 3.0
 
-# Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes, little beside what such a stream takes.
+# Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes.
 SEGMENT_CACHE_BYTES_MAX = 32 * MIB
