@@ -105,7 +105,7 @@ OPTIONS: Final[dict[str, Option]] = {
             flag=True,
         ),
         Option("dir", "text", "./streamd-data", "data directory", mutable=False, flag=True),
-        Option("appendonly", "boolean", False, "keep a journal in the data directory, yes or no", flag=True),
+        Option("appendonly", "boolean", True, "keep a journal in the data directory, yes or no", flag=True),
         Option(
             "appendfsync",
             "choice",

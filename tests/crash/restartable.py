@@ -8,12 +8,13 @@ from unittest.mock import patch
 
 from streamd.client import Client
 from streamd.clock import ManualClock
-from streamd.command import CommandTable
+from streamd.command import COMMANDS, CommandTable
 from streamd.config import Config
 from streamd.engine import Engine
 from streamd.persistence import Persistence
 from tests.crash.simulated_disk import SimulatedDisk
 
+_COMMANDS = COMMANDS.copy_for_server()
 DIRECTORY = "data"
 INCREMENT = "data/appendonlydir/appendonly.aof.1.incr.aof"
 
@@ -58,7 +59,7 @@ class Restartable:
         self.jobs: list[Job] = []
         self.dead: str | None = None
         self.replies: dict[Client, list[bytes]] = {}
-        with patch.object(CommandTable, "copy_for_server", lambda table: table):  # it would be half of a start's time
+        with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):  # it would be half of a start's time
             self.engine = Engine(self.clock, Config(**self.options))
         self.engine.stopwatch = lambda: 0
         self.persistence = Persistence(

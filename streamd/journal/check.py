@@ -1,0 +1,201 @@
+"""`streamd check`: what a journal holds, whether it is whole, cutting it, and exporting it for an older Redis."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from streamd.journal import manifest as manifests
+from streamd.journal.filesystem import FileSystem, repeat, write_all
+from streamd.journal.journal import lock_directory
+from streamd.journal.manifest import INCREMENT, Manifest, Part
+from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync
+from streamd.journal.record import encode_command
+from streamd.journal.recovery import Cut, apply_cut, read_manifest
+from streamd.journal.words import bare_commands
+
+# What Redis 7.0 does not know, beside the words of XADD that it does not.
+_UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELEX", b"XACKDEL"))
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """One file: its size, how much of it is whole, what is wrong behind that (None: nothing), its number of commands.
+
+    may_have_been_acknowledged: what is wrong lies where all had been noted as synced, or in a file that must be whole.
+    """
+
+    path: str
+    size: int
+    whole: int
+    problem: str | None
+    commands: int
+    in_run: bool = False
+    torn: bool = False
+    may_have_been_acknowledged: bool = False
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.size} bytes, {self.commands} commands"
+        if self.problem is None:
+            return f"{text}, whole"
+        kind = "torn" if self.torn else "damaged"
+        return f"{text}, {kind} at offset {self.whole}: {self.problem}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found. is_whole: a server would start without a word."""
+
+    files: list[FileReport] = field(default_factory=list)
+    fixed: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        return all(file.problem is None for file in self.files)
+
+    @property
+    def would_start(self) -> bool:
+        """Whether a server would start, maybe after cutting a torn end."""
+        return not any(file.may_have_been_acknowledged for file in self.files)
+
+    def lines(self) -> list[str]:
+        """Return the report as lines for people."""
+        lines = [str(file) for file in self.files]
+        if self.fixed:
+            return [*lines, *self.fixed]
+        if self.is_whole:
+            return [*lines, "The journal is whole."]
+        if self.would_start:
+            return [*lines, "A server starts on it, and cuts the end that is not whole."]
+        return [*lines, "A server refuses it: what is not whole had been acknowledged. --fix cuts it off, for ever."]
+
+
+def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydir") -> tuple[str, str]:
+    """Return `(data directory, journal directory)` of a path that is either of them."""
+    path = path.rstrip("/")
+    if files.exists(f"{path}/{dirname}"):
+        return path, f"{path}/{dirname}"
+    return path.rpartition("/")[0] or ".", path
+
+
+def examine(files: FileSystem, directory: str, filename: str = "appendonly.aof") -> Report:
+    """Read every file of a journal directory and say what is whole. Raises: DamagedError for its manifest; OSError."""
+    manifest = read_manifest(files, directory, filename)
+    if manifest is None:
+        raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
+    report = Report()
+    parts = manifest.parts()
+    for part in parts:
+        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1]))
+    return report
+
+
+def _examine_file(files: FileSystem, path: str, part: Part, last: bool) -> FileReport:
+    file = files.open(path)
+    try:
+        reader = FileReader(file)
+        commands = sum(sum(1 for _ in _commands(piece)) for piece in reader.pieces())
+        trouble = reader.trouble
+        if trouble is None:
+            if part.kind == manifests.BASE and reader.ours and not reader.ended:
+                return FileReport(path, reader.size, reader.size, "its end is missing", commands, False, True, True)
+            return FileReport(path, reader.size, reader.size, None, commands)
+        lost = part.kind == manifests.BASE or not last or noted_sync(file, trouble.offset, reader.size) > trouble.offset
+        return FileReport(
+            path, reader.size, trouble.offset, trouble.detail, commands, trouble.in_run, trouble.torn, lost
+        )
+    finally:
+        file.close()
+
+
+def _commands(piece: Bare | Parsed) -> Iterator[list[bytes]]:
+    return bare_commands(piece.data) if isinstance(piece, Bare) else iter(piece.commands)
+
+
+def fix(files: FileSystem, data_directory: str, directory: str, filename: str = "appendonly.aof") -> Report:
+    """Cut a journal at the first place that is not whole, and drop what comes behind; say what was done.
+
+    A damaged base is not cut. Raises: LockedError when a server is running; DamagedError; OSError.
+    """
+    release = lock_directory(files, data_directory)
+    try:
+        report = examine(files, directory, filename)
+        manifest = read_manifest(files, directory, filename)
+        assert manifest is not None
+        for number, (part, found) in enumerate(zip(manifest.parts(), report.files, strict=True)):
+            if found.problem is None:
+                continue
+            if part.kind != INCREMENT:
+                report.fixed.append(f"{found.path} is a base and cannot be cut: restore it from a copy")
+                break
+            dropped = manifest.parts()[number + 1 :]
+            if dropped:
+                kept = [other for other in manifest.increments if other not in dropped]
+                _replace_manifest(files, directory, filename, Manifest(manifest.base, kept))
+            cut = Cut(found.path, found.whole, found.size, found.problem, found.torn, found.in_run)
+            apply_cut(files, cut)
+            report.fixed.append(f"{found.path}: cut to {found.whole} bytes, {found.size - found.whole} are gone")
+            for other in dropped:
+                files.unlink(f"{directory}/{other.name}")
+                report.fixed.append(f"{directory}/{other.name}: removed, it came behind what was cut")
+            break
+        return report
+    finally:
+        release()
+
+
+def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:
+    name = f"{filename}.manifest"
+    manifests.write_temporary(files, directory, name, manifest)
+    manifests.rename_temporary(files, directory, name)
+    repeat(lambda: files.sync_directory(directory))
+
+
+def export(files: FileSystem, directory: str, target: str, filename: str = "appendonly.aof") -> int:
+    """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
+
+    Idempotence windows, and what else such a Redis does not know, are left out: entries and their IDs stay.
+    `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
+    Raises: FileExistsError, DamagedError, OSError.
+    """
+    manifest = read_manifest(files, directory, filename)
+    if manifest is None:
+        raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
+    out_directory = f"{target}/appendonlydir"
+    if files.exists(f"{out_directory}/appendonly.aof.manifest"):
+        raise FileExistsError(17, "there is a journal already", out_directory)
+    files.make_directory(out_directory)
+    part = Part("appendonly.aof.1.incr.aof", 1, INCREMENT)
+    out = files.open(f"{out_directory}/{part.name}", create=True)
+    try:
+        offset = commands = 0
+        for data, count in _exported(files, directory, manifest):
+            write_all(out, offset, data)
+            offset += len(data)
+            commands += count
+        repeat(out.sync)
+    finally:
+        out.close()
+    _replace_manifest(files, out_directory, "appendonly.aof", Manifest(None, [part]))
+    return commands
+
+
+def _exported(files: FileSystem, directory: str, manifest: Manifest) -> Iterator[tuple[bytes, int]]:
+    for part in manifest.parts():
+        file = files.open(f"{directory}/{part.name}")
+        try:
+            for piece in FileReader(file).pieces():
+                kept = [words for found in _commands(piece) if (words := for_old_redis(found)) is not None]
+                yield b"".join(map(encode_command, kept)), len(kept)
+        finally:
+            file.close()
+
+
+def for_old_redis(words: list[bytes]) -> list[bytes] | None:
+    """Return a recorded command as Redis 7.0 knows it, None if it does not."""
+    name = words[0].upper()
+    if name[:1] == b"#" or name in _UNKNOWN_TO_OLD_REDIS:
+        return None
+    if name == b"XADD" and words[2] == b"IDMP":
+        return [*words[:2], *words[5:]]
+    return words
+
+
