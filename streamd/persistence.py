@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from streamd.barrier import Barrier, Submit
 from streamd.blocking import BLOCKED, Waiter
+from streamd.client import Client
 from streamd.command import Context
 from streamd.errors import CommandError
 from streamd.journal.filesystem import FileSystem
@@ -108,6 +109,9 @@ class Persistence:
         self._state.set_loading(False)
         self._note_defaults()
         self.journal.write()
+        job, done = self.journal.start_sync()
+        job()
+        done()
 
     def close(self) -> None:
         """Write and sync what there is, and close; the error of a disk that fails is logged."""
@@ -130,6 +134,16 @@ class Persistence:
     def append_unit(self, records: list[Record]) -> None:
         """Take the effects of one command or one transaction."""
         self.journal.append_unit(records)
+
+    @property
+    def takes_encoded(self) -> bool:
+        """Whether `append_encoded` may be called."""
+        return self.journal.rewrite is None
+
+    def append_encoded(self, client: Client, db_index: int, commands: list[bytes]) -> None:
+        """Take the effects of several commands of a client, each one command, encoded (see record.encode_appends)."""
+        self.journal.append_encoded(db_index, commands)
+        self.writers[client] = None
 
     def end_turn(self) -> None:
         """Write the turn's units and let its output leave, or hold it."""

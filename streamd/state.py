@@ -50,6 +50,13 @@ class JournalServices(Protocol):
     """What commands ask of the journal."""
 
     @property
+    def takes_encoded(self) -> bool:
+        """Whether `append_encoded` may be called instead of leaving records."""
+
+    def append_encoded(self, client: "Client", db_index: int, commands: list[bytes]) -> None:
+        """Take the effects of several commands of a client, each one encoded command."""
+
+    @property
     def is_rewriting(self) -> bool:
         """Whether a rewrite is running."""
 

@@ -5,6 +5,7 @@ from itertools import islice
 from streamd.command import Context, command
 from streamd.errors import CommandError, WrongArity
 from streamd.idmp.digest import idmpauto_iid
+from streamd.journal.record import encode_appends
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, format_id
 from streamd.stream.stream import Stream
@@ -25,8 +26,8 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     if type(stream) is not Stream or db.expires_ms or db.watchers or db.waiting or state.notify_flags:
         return 0
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
-    if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX:
-        return 0  # the IDs of one millisecond are nearly used up
+    if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
+        return 0  # the IDs of one millisecond are nearly used up, or all of them
     if first[2] == b"*" and len(first) & 1:
         return _append_plain(context, stream, entry_id, requests, at)
     for options, id_at in ((_IDMP, 5), (_IDMPAUTO, 4)):
@@ -47,9 +48,12 @@ def _append_plain(context: Context, stream: Stream, entry_id: int, requests: lis
         texts += request[3:]
         count += 1
     _append(context, stream, range(entry_id, entry_id + count), texts, words - 3)
-    records = context.state.records
-    if records is not None:
-        db_index, key = context.db.index, first[1]
+    state, db_index, key = context.state, context.db.index, first[1]
+    records = state.records
+    if state.journal is not None and state.journal.takes_encoded:
+        encoded = encode_appends(key, entry_id >> 64, entry_id & SEQ_MAX, words - 3, texts)
+        state.journal.append_encoded(context.client, db_index, encoded)
+    elif records is not None:
         head = b"%d-%%d" % (entry_id >> 64)
         for seq, request in enumerate(islice(requests, at, at + count), entry_id & SEQ_MAX):
             records.append((db_index, [b"XADD", key, head % seq, *request[3:]]))

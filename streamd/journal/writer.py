@@ -10,11 +10,23 @@ from streamd.journal.record import (
     Record,
     encode_command,
     encode_run,
+    encode_select,
     encode_synced,
     encode_unit,
 )
 
-Units = list[Sequence[Record]]
+
+class Encoded:
+    """Units that are encoded already, a command each, for one database."""
+
+    __slots__ = ("commands", "db_index")
+
+    def __init__(self, db_index: int, commands: list[bytes]) -> None:
+        self.db_index = db_index
+        self.commands = commands
+
+
+Units = list[Sequence[Record] | Encoded]
 
 
 class Writer:
@@ -42,6 +54,10 @@ class Writer:
     def append_unit(self, records: Sequence[Record]) -> None:
         """Take a unit for the next `write`."""
         self._units.append(records)
+
+    def append_encoded(self, db_index: int, commands: list[bytes]) -> None:
+        """Take several units, each one command, for the next `write`."""
+        self._units.append(Encoded(db_index, commands))
 
     def write(self) -> bool:
         """Write the collected units with one operation; return whether there were any.
@@ -101,19 +117,25 @@ class Writer:
         units, self._units = self._units, []
         db = self._db
         parts = [self._unwritten] if self._unwritten else []
-        for at in range(0, len(units), UNITS_PER_RUN_MAX):
-            bodies: list[bytes] = []
-            notes = False
-            for records in units[at : at + UNITS_PER_RUN_MAX]:
-                if len(records) == 1:
-                    # The hot path: one command in the same database as the one before.
-                    index, words = records[0]
-                    if index == db and words[0] not in NOTES:
-                        bodies.append(encode_command(words))
-                        continue
-                body, db, has_notes = encode_unit(records, db)
+        bodies: list[bytes] = []
+        notes = False
+        for unit in units:
+            if isinstance(unit, Encoded):
+                if unit.db_index != db:
+                    db = unit.db_index
+                    unit.commands[0] = encode_select(db) + unit.commands[0]
+                bodies += unit.commands
+            elif len(unit) == 1 and unit[0][0] == db and unit[0][1][0] not in NOTES:
+                # The most frequent kind: one command in the same database as the one before.
+                bodies.append(encode_command(unit[0][1]))
+            else:
+                body, db, has_notes = encode_unit(unit, db)
                 notes = notes or has_notes
                 bodies.append(body)
+            while len(bodies) > UNITS_PER_RUN_MAX:
+                parts.append(encode_run(bodies[:UNITS_PER_RUN_MAX], self.synced, notes))
+                del bodies[:UNITS_PER_RUN_MAX]
+        if bodies:
             parts.append(encode_run(bodies, self.synced, notes))
         self._db = db
         self._noted = self.synced
