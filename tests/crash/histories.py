@@ -57,7 +57,8 @@ def random_turns(seed: int, turns: int) -> list[str]:
         stream, key = pick("st"), pick("kl")
         made.append(pick((
             f"XADD {stream} IDMP p{pick('12')} i{number} * n {number}",
-            f"XADD {stream} IDMP p{pick('12')} i{number} * n {number} ; XADD {stream} IDMP p1 i{chance.randrange(9)} * n d",
+            f"XADD {stream} IDMP p{pick('12')} i{number} * n {number}"
+            f" ; XADD {stream} IDMP p1 i{chance.randrange(9)} * n d",
             f"XADD {stream} * n {number} x {'y' * chance.randrange(200)}",
             f"MULTI ; XADD {stream} * n {number} ; SET {key} {number} ; EXEC",
             f"SET {key} {number} ; APPEND {key} x",

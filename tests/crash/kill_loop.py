@@ -36,7 +36,12 @@ class Result:
     @property
     def faults(self) -> int:
         return (
-            self.lost + self.duplicated + self.wrong_id + self.order_violations + self.altered + self.unacknowledged_again
+            self.lost
+            + self.duplicated
+            + self.wrong_id
+            + self.order_violations
+            + self.altered
+            + self.unacknowledged_again
         )
 
 

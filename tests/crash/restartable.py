@@ -59,7 +59,8 @@ class Restartable:
         self.jobs: list[Job] = []
         self.dead: str | None = None
         self.replies: dict[Client, list[bytes]] = {}
-        with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):  # it would be half of a start's time
+        # One table of commands for all: copying it would be half of a start's time.
+        with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):
             self.engine = Engine(self.clock, Config(**self.options))
         self.engine.stopwatch = lambda: 0
         self.persistence = Persistence(

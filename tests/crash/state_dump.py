@@ -7,8 +7,8 @@ from streamd.errors import CommandError
 from streamd.resp.types import Raw
 from streamd.stream.stream import Stream
 
-# How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids are in
-# memory includes expired ones for about a second; `iids` has those that count.
+# How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids
+# are in memory includes expired ones for about a second; `iids` has those that count.
 _NOT_STATE = {b"radix-tree-keys", b"radix-tree-nodes", b"pids-tracked", b"iids-tracked", b"producers-tracked"}
 
 

@@ -1,6 +1,7 @@
-"""Each file operation fails once, and for good: what was acknowledged is there, and nothing is acknowledged that is not."""
+"""Each file operation fails once, and for good: all that was acknowledged is there, and what is not was not."""
 
 import errno
+from itertools import pairwise
 
 import pytest
 
@@ -37,8 +38,9 @@ def check(disk: SimulatedDisk, done: list, last: dict) -> None:
     after = Restartable(disk.kill(), appendfsync="always")
     found = dump(after.engine)
     states = [{}] + [state for _, state in done] + [last]
-    changed = [one != other for one, other in zip(states, states[1:], strict=False)]
-    acknowledged = max((number for number, (acked, _) in enumerate(done, 1) if acked and changed[number - 1]), default=0)
+    changed = [one != other for one, other in pairwise(states)]
+    acknowledged = max((number for number, (acked, _) in enumerate(done, 1) if acked and changed[number - 1]),
+    default=0)
     kept = [number for number, state in enumerate(states) if state == found]
     assert kept, "a state that never was"
     assert kept[-1] >= acknowledged, (kept, acknowledged)

@@ -51,16 +51,15 @@ def test_what_was_synced_is_refused_when_a_byte_of_it_is_flipped(mask):
     size = len(server.disk.names[INCREMENT].data)
     note = server.disk.names[INCREMENT].data.rindex(b"#streamd synced")
     for place in range(size):
-        try:
-            read(flipped(server.disk, INCREMENT, place, mask))
-        except DamagedError as error:
-            assert place < note
-            assert error.path == INCREMENT
+        disk = flipped(server.disk, INCREMENT, place, mask)
+        if place < note:
+            with pytest.raises(DamagedError) as refusal:
+                read(disk)
             # In a run of several units those that match their digests are whole, whatever its header says.
-            assert error.offset <= server.disk.names[INCREMENT].data.find(b"\n#", place) + 1
-        else:
-            assert place >= note  # the note itself is not synced, nor need it be
-            after = Restartable(flipped(server.disk, INCREMENT, place, mask))
+            assert refusal.value.offset <= server.disk.names[INCREMENT].data.find(b"\n#", place) + 1
+            assert refusal.value.path == INCREMENT
+        else:  # the note itself is not synced, nor need it be
+            after = Restartable(disk)
             assert after.persistence.cut is not None
             assert after.persistence.cut.offset <= place
             assert dump(after.engine) == states[-1]

@@ -40,7 +40,9 @@ def check(seed: int, policy: str) -> None:
 
 
 def _check_contents(found, states, durable) -> None:
-    """Every entry and value that is there was written so; what was durable and is in no later state changed is there."""
+    """Every entry and value that is there was written so; what was durable and is in no later state changed is
+    there.
+    """
     entries, iids = {}, set()
     for state in states:
         for (db, key), (kind, _, value) in state.items():

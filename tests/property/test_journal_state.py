@@ -1,4 +1,4 @@
-"""A restart changes nothing that clients can see: random histories of all write commands, rewritten at random places."""
+"""A restart changes nothing that clients see: random histories of all write commands, rewritten at random places."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -100,7 +100,8 @@ special = st.one_of(
 BEGINNING = [
     line.split()
     for line in (
-        b"XADD s IDMP p 1 * f v", b"XADD s * f v", b"XADD s IDMP q 2 * f v g w", b"XADD t IDMP p 3 * f v", b"XADD s * f v",
+        b"XADD s IDMP p 1 * f v", b"XADD s * f v", b"XADD s IDMP q 2 * f v g w", b"XADD t IDMP p 3 * f v",
+        b"XADD s * f v",
         b"XGROUP CREATE s g 0", b"XREADGROUP GROUP g ann COUNT 2 STREAMS s >", b"XGROUP CREATE t h $", b"SET k 1",
         b"SELECT 1", b"XADD t IDMP p 1 * f v", b"SET l 2", b"SELECT 0",
     )
