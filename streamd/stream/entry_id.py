@@ -3,6 +3,8 @@
 An entry ID is one int, `ms << 64 | seq`, so that IDs compare, count up and count down as ints do.
 """
 
+import re
+
 from streamd.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
 
 SEQ_BITS = 64
@@ -13,6 +15,8 @@ ID_MAX = (1 << 128) - 1
 # Redis reads an ID from a buffer of 128 bytes, so leading zeros are fine, but not any number of them.
 _ID_BYTES_MAX = 127
 
+_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+
 
 def make_id(ms: int, seq: int) -> int:
     """Return the entry ID of two parts; both are 0 .. 2**64-1."""
@@ -22,27 +26,40 @@ def make_id(ms: int, seq: int) -> int:
 def parse_id(text: bytes, missing_seq: int = 0) -> int:
     """Return the entry ID that `text` says, `ms-seq`, or `ms` alone, which stands for `ms-missing_seq`.
 
-    Digits only: Redis reads each part with strtoull and so lets a blank or `+` in front of one pass; here they are
-    refused. Leading zeros are fine, as in Redis.
-
     Raises: InvalidStreamId.
     """
     if len(text) > _ID_BYTES_MAX:
         raise InvalidStreamId
     ms_text, dash, seq_text = text.partition(b"-")
     # bytes.isdigit() is true for the ASCII digits alone, and false for nothing at all.
-    if not ms_text.isdigit():
-        raise InvalidStreamId
+    if not ms_text.isdigit() or (dash and not seq_text.isdigit()):
+        return _parse_oddity(text, missing_seq)
     ms = int(ms_text)
-    if not dash:
-        seq = missing_seq
-    elif seq_text.isdigit():
-        seq = int(seq_text)
-    else:
-        raise InvalidStreamId
+    seq = int(seq_text) if dash else missing_seq
     if ms > SEQ_MAX or seq > SEQ_MAX:
         raise InvalidStreamId
     return ms << 64 | seq
+
+
+def _parse_oddity(text: bytes, missing_seq: int) -> int:
+    """Return the entry ID of a text that is no mere digits, as Redis reads it: with strtoull, up to a zero byte."""
+    ms_text, dash, seq_text = text.partition(b"\0")[0].partition(b"-")
+    ms = _strtoull(ms_text)
+    return ms << 64 | (_strtoull(seq_text) if dash else missing_seq)
+
+
+def _strtoull(text: bytes) -> int:
+    """Return the number that C's strtoull sees: behind blanks and a sign; a minus counts down from 2**64.
+
+    What is written as an integer of 64 bits usually is, Redis reads without strtoull, and refuses it below 0.
+    """
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        raise InvalidStreamId
+    number = int(found[2])
+    if number > SEQ_MAX or (text[:1] == b"-" and text[1:2] != b"0" and number <= 1 << 63):
+        raise InvalidStreamId
+    return -number % (SEQ_MAX + 1) if found[1] == b"-" else number
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
