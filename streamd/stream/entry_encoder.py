@@ -39,7 +39,7 @@ def split_ids(ids: Sequence[int]) -> IdParts:
     """Return the parts of ascending entry IDs, one at least."""
     first, last, length = ids[0], ids[-1], len(ids)
     ms, seq = first >> 64, first & SEQ_MAX
-    if last - first == length - 1:
+    if last - first == length - 1 and last >> 64 == ms:
         return ms, None, seq, None
     seqs = [entry_id & SEQ_MAX for entry_id in ids]
     if last >> 64 == ms:

@@ -89,6 +89,14 @@ def test_ids_of_every_shape_are_given_back(first, ids):
         assert segment.find(entry_ids[0] + (1 << 90)) == -1
 
 
+@pytest.mark.parametrize("before", [1, 2, 8])
+def test_ids_that_count_up_into_the_next_millisecond_are_given_back(before):
+    entry_ids = list(range(make_id(6, 0) - before, make_id(6, 7)))
+    entries = [[b"f", b"v"]] * len(entry_ids)
+    segment = seal(entry_ids, entries)
+    assert segment.encode(0, len(entry_ids)) == encode(entry_ids, entries)
+
+
 @pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
 @pytest.mark.parametrize("compressing", [True, False])
 def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
