@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.session import Session
+from tests.session import Error, Session
 
 KEYS = st.sampled_from(["a", "b"])
 PIDS = st.sampled_from(["p", "q", ""])
@@ -71,3 +71,14 @@ def test_duplicates_within_one_batch_are_found():
     ids = session.replies()[1:]
     assert ids == [ids[n % 3] for n in range(10)]
     assert session.execute(["XLEN", "s"]) == 4
+
+
+def test_a_batch_ends_where_the_ids_do():
+    session = Session()
+    session.do("XADD s 18446744073709551615-18446744073709551612 f v")
+    session.send(*[["XADD", "s", "*", "f", "v"]] * 6)
+    seqs = ["18446744073709551613", "18446744073709551614", "18446744073709551615"]
+    exhausted = Error("ERR The stream has exhausted the last possible ID, unable to add more items")
+    assert session.replies() == [f"18446744073709551615-{seq}".encode() for seq in seqs] + [exhausted] * 3
+    session.send(*[["XADD", "s", "*", "f", "v"]] * 6)
+    assert session.replies() == [exhausted] * 6
