@@ -51,8 +51,9 @@ class _Attempt:
         self.after = after
 
     def __call__(self) -> Reply:
-        values = [self.context.value(key) for key in self.options.keys]
-        if not any(type(value) is Stream for value in values):
+        # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
+        values = map(self.context.value, self.options.keys)
+        if not any(type(one) is Stream and one.last_id > (at or 0) for one, at in zip(values, self.after, strict=True)):
             return BLOCKED
         reply = _read(self.context, self.options, self.after)
         return BLOCKED if reply is None else reply

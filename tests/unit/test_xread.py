@@ -202,6 +202,16 @@ def test_a_stream_that_arrives_under_the_key_serves(engine, arrival):
     assert reader.replies() == [[[b"s", [entry("3-1")]]]]
 
 
+def test_a_key_of_another_type_wakes_nobody_and_is_an_error_once_a_stream_would(engine):
+    fill(engine, "1-1")
+    other = engine.connect()
+    other.say("XREAD BLOCK 0 STREAMS s t $ $")
+    engine.do("SADD t member")
+    assert other.blocked
+    fill(engine, "2-1")
+    assert other.replies() == [WRONG_TYPE]
+
+
 def test_xread_goes_on_waiting_when_its_key_is_deleted_or_overwritten(engine):
     fill(engine, "5-1")
     reader = engine.connect()
