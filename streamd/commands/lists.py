@@ -5,7 +5,7 @@ from itertools import islice
 
 from streamd.arguments import parse_integer
 from streamd.command import Context, command
-from streamd.errors import CommandError
+from streamd.errors import CommandError, NotAnInteger, WrongArity
 from streamd.resp.types import NULL_ARRAY, Reply
 
 _PUSH = "write denyoom fast"
@@ -28,8 +28,13 @@ def _push(context: Context, args: list[bytes], left: bool) -> int:
 def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
     key = args[1]
     count = 1
+    if len(args) > 3:
+        raise WrongArity(args[0].decode().lower())
     if len(args) == 3:
-        count = parse_integer(args[2])
+        try:
+            count = parse_integer(args[2])
+        except NotAnInteger:
+            count = -1
         if count < 0:
             raise CommandError("ERR value is out of range, must be positive")
     value = context.db.list(key)

@@ -21,7 +21,9 @@ def test_a_list_is_pushed_to_read_and_popped_from_both_ends(engine: Session):
     assert engine.do("EXISTS l") == 0
     assert engine.do("LPOP l") is None
     assert engine.raw(["LPOP", "l", "2"]) == b"*-1\r\n"
-    assert engine.do("LPOP l -1") == Error("ERR value is out of range, must be positive")
+    for count in ("-1", "x", "9223372036854775808"):
+        assert engine.do(f"LPOP l {count}") == Error("ERR value is out of range, must be positive")
+    assert engine.do("RPOP l 1 1") == Error("ERR wrong number of arguments for 'rpop' command")
 
 
 def test_a_set_has_each_member_once(engine: Session):
