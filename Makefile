@@ -4,15 +4,17 @@
 
 PYTHON ?=
 ARGS ?=
+N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo test serve bench lint clean set-up
+.PHONY: help demo test serve bench crash lint clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
+	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
 	@echo "make clean   removes .venv and everything that was generated"
 
@@ -27,6 +29,9 @@ serve: set-up
 
 bench: set-up
 	@$(RUN) -m bench $(ARGS)
+
+crash: set-up
+	@$(RUN) -m tests.crash --kills $(N) $(ARGS)
 
 lint: set-up
 	@$(RUN) -m ruff check .

@@ -209,7 +209,7 @@ class Persistence:
             if rewrite.must_restart:
                 self.journal.abandon_rewrite()
                 self._is_planned = True
-                return False
+                return True
             if not rewrite.is_complete:
                 return True
             job, synced = rewrite.start_sync()

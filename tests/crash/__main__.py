@@ -1,6 +1,7 @@
 """The long form of the crash tests: `python -m tests.crash --kills 500`."""
 
 import argparse
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=500, help="how often to kill the server (default: 500)")
     parser.add_argument("--seed", type=int, default=1, help="what chance begins with (default: 1)")
     arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
     faults = 0
     for policy, kills in (("always", arguments.kills), ("everysec", arguments.kills // 5)):
         with tempfile.TemporaryDirectory() as directory:
