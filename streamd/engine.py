@@ -17,7 +17,7 @@ from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
 from streamd.process import ProcessFacts, read_process_facts
 from streamd.resp.encoder import encode
-from streamd.resp.types import NO_REPLY, Raw, Reply
+from streamd.resp.types import NO_REPLY, Parts, Raw, Reply
 from streamd.state import Record, State
 
 log = logging.getLogger("streamd")
@@ -119,6 +119,9 @@ class Engine:
         state = self.state
         context = client.context
         assert context is not None
+        if len(requests) == 1:
+            self._run_one(client, context, requests[0])
+            return
         commands = self._commands if not state.is_restricted else _NONE
         append = client.out.append
         stopwatch = self.stopwatch
@@ -174,10 +177,15 @@ class Engine:
                     client.backlog.extend(requests[at + 1 :])
                     break
             elif reply is not NO_REPLY:
-                data = encode(reply, client.protocol)
-                append(data)
-                if len(data) > LARGE_REPLY_BYTES:
-                    client.out_bytes += len(data)
+                if type(reply) is Parts:
+                    client.out += reply.pieces
+                    size = reply.size_bytes
+                else:
+                    data = encode(reply, client.protocol)
+                    append(data)
+                    size = len(data)
+                if size > LARGE_REPLY_BYTES:
+                    client.out_bytes += size
                     if client.out_bytes > OUTPUT_TURN_BYTES:
                         client.backlog.extend(requests[at + 1 :])
                         break
@@ -191,6 +199,57 @@ class Engine:
             timed.nanoseconds += now - started
             if now - started >= state.slow_ns:
                 self._note_slow(timed, now - started, client, requests[first : at + 1])
+        if self._resumed and not self._running_backlogs:
+            self._run_backlogs()
+
+    def _run_one(self, client: Client, context: Context, request: list[bytes]) -> None:
+        """Do what `run` does for a request that came alone, without what pipelines need: 1.2 us instead of 1.8 beside
+        the handler's time.
+        """
+        state = self.state
+        if not client.flush_wanted:
+            client.flush_wanted = True
+            state.to_flush.append(client)
+        client.last_ms = state.time.ms
+        command = self._commands.get(request[0])
+        if (
+            command is None
+            or client.special
+            or command.subcommands
+            or state.is_restricted
+            or not (len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity)
+        ):
+            reply = self.execute(context, request)
+        else:
+            client.last_command = command.name
+            command.calls += 1
+            started = self.stopwatch()
+            try:
+                reply = command.handler(context, request)
+            except CommandError as error:
+                reply = self._failed(command, error)
+            except Exception:
+                reply = self._internal_error(request)
+            took = self.stopwatch() - started
+            command.nanoseconds += took
+            if took >= state.slow_ns:
+                self._note_slow(command, took, client, [request])
+        if state.records:
+            self._end_unit(client)
+        if type(reply) is bytes:
+            client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
+        elif reply is BLOCKED:
+            if state.blocked.ready:
+                self._serve_ready()
+            if client.waiter is not None:
+                client.waiter.command = command
+        elif type(reply) is Parts:
+            client.out += reply.pieces
+            client.out_bytes += reply.size_bytes
+        elif reply is not NO_REPLY:
+            client.out.append(encode(reply, client.protocol))
+        if state.blocked.ready:
+            self._serve_ready()
         if self._resumed and not self._running_backlogs:
             self._run_backlogs()
 

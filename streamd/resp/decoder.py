@@ -100,8 +100,12 @@ class Decoder:
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
         self._limits = limits
-        # So long may a chunk be for the ways that look at no single length.
-        self._plain_bytes_max = min(limits.bulk_bytes_max, limits.request_bytes_max)
+        self._plain_bytes_max = self._plain_bytes_max_of(limits)
+
+    @staticmethod
+    def _plain_bytes_max_of(limits: RequestLimits) -> int:
+        """So long may a chunk be for the ways that look at no single length."""
+        return min(limits.bulk_bytes_max, limits.request_bytes_max)
 
     def feed(self, data: bytes) -> None:
         """Add received bytes; nothing is decoded yet."""

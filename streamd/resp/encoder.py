@@ -7,6 +7,7 @@ from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
     Pairs,
+    Parts,
     Push,
     Raw,
     Reply,
@@ -61,6 +62,10 @@ def _raw(reply: Raw) -> bytes:
     return reply.data
 
 
+def _parts(reply: Parts) -> bytes:
+    return b"".join(reply.pieces)
+
+
 class _Encoders(dict[type, Encoder]):
     """Which function encodes a type; a subclass is looked up once."""
 
@@ -75,7 +80,7 @@ class _Encoders(dict[type, Encoder]):
 
 def _for_both() -> _Encoders:
     encoders = _Encoders()
-    encoders.update({bytes: _bulk, int: _integer, str: _status, CommandError: _error, Raw: _raw})
+    encoders.update({bytes: _bulk, int: _integer, str: _status, CommandError: _error, Raw: _raw, Parts: _parts})
     return encoders
 
 

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 
+from streamd.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
@@ -102,10 +103,57 @@ def _count_lookalikes(data: bytes) -> int:
     return len(data) - len(data.translate(None, _LOOKALIKES))
 
 
-class FastDecoder(Decoder):
-    """A Decoder whose `take()` is quick where several requests arrive at once; it accepts and refuses the same."""
+# A longer request gains little by being recognised.
+LIKE_BYTES_MAX = 1_024
 
-    __slots__ = ()
+
+class FastDecoder(Decoder):
+    """A Decoder that is quick where several requests arrive at once, or one that is like the one before; it accepts
+    and refuses the same.
+
+    Shape: the last request that came alone was `_like_words` and one more word, its bytes were `_like_head`, that word
+    and two bytes, `_like_length` in all (-1: there was none).
+    """
+
+    __slots__ = ("_like_head", "_like_length", "_like_words")
+
+    def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
+        self._like_head = b""
+        self._like_length = -1
+        self._like_words: list[bytes] = []
+        super().__init__(limits, initial)
+
+    @property
+    def limits(self) -> RequestLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: RequestLimits) -> None:
+        self._like_length = -1  # what is like the last request may not be allowed any more
+        self._limits = limits
+        self._plain_bytes_max = self._plain_bytes_max_of(limits)
+
+    def receive(self, data: bytes) -> list[list[bytes]]:
+        """Add received bytes and return all complete requests: `feed` and `take` in one.
+
+        A client without a pipeline sends one request at a time, and mostly one that differs from the one before in its
+        last word alone. Then the bytes up to that word, its length among them, are the same, and so is how many come
+        behind: 0.3 us instead of 1.4. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
+        """
+        if self._data or self._missing:
+            self.feed(data)
+            return self.take()
+        if len(data) == self._like_length and data.startswith(self._like_head):
+            return [[*self._like_words, data[len(self._like_head) : -2]]]
+        self._data = data
+        requests = self.take()
+        if len(requests) == 1 and not self._data and not self._missing and len(data) <= LIKE_BYTES_MAX:
+            words = requests[0]
+            if data[0] == STAR and self.error is None:
+                self._like_words = words[:-1]
+                self._like_length = len(data)
+                self._like_head = data[: len(data) - len(words[-1]) - 2]
+        return requests
 
     def _take_plain(self, requests: list[list[bytes]]) -> None:
         data = self._data[self._at :] if self._at else self._data

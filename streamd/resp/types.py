@@ -28,6 +28,16 @@ class Raw:
         self.data = data
 
 
+class Parts:
+    """What `Raw` is, as the pieces of one large reply: they are sent one behind the other, and not copied together."""
+
+    __slots__ = ("pieces", "size_bytes")
+
+    def __init__(self, pieces: list[bytes], size_bytes: int) -> None:
+        self.pieces = pieces
+        self.size_bytes = size_bytes
+
+
 class SetReply:
     """RESP3 `~`, RESP2 `*`."""
 

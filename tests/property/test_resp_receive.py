@@ -1,0 +1,65 @@
+"""FastDecoder.receive gives what the strict decoder gives, whether or not it recognises a request."""
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from streamd.limits import RequestLimits
+from streamd.resp.decoder import Decoder
+from streamd.resp.fast_decoder import FastDecoder
+
+WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
+PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
+    lambda words: b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+)
+ODD = st.sampled_from(
+    [
+        b"PING\r\n",
+        b"PONG\r\n",
+        b"*0\r\n*1\r\n$1\r\na\r\n",
+        b"*1\r\n$1\r\na**",
+        b"*1\r\n$1\r\nbxx",
+        b"\r\n",
+        b"*1\r\n!",
+        b"*1\r",
+    ]
+)
+CHUNKS = st.lists(
+    st.one_of(PLAIN, PLAIN, st.lists(PLAIN, max_size=3).map(b"".join), ODD, st.binary(max_size=9)), max_size=8
+)
+
+
+def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
+    seen: list[object] = []
+    for chunk in chunks:
+        if isinstance(decoder, FastDecoder):
+            requests = decoder.receive(chunk)
+        else:
+            decoder.feed(chunk)
+            requests = decoder.take()
+        for request in requests:
+            seen.append(list(request))
+            request.append(b"who got it may change it")
+        seen.append((str(decoder.error), decoder.buffered_bytes))
+        if decoder.error is not None:
+            break
+    return seen
+
+
+@settings(max_examples=400, deadline=None)
+@given(CHUNKS)
+@example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n", b"*1\r\n$1\r\n", b"c\r\n", b"*1\r\n$1\r\nd\r\n"])
+@example([b"*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n"])
+@example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$2\r\na\r\n", b"*1\r\n$1\r\nb\r\n"])
+def test_it_gives_what_the_strict_decoder_gives(chunks: list[bytes]):
+    assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
+    doubled = [chunk for chunk in chunks for _ in range(2)]
+    assert received(FastDecoder(), doubled) == received(Decoder(), doubled)
+
+
+def test_a_request_is_not_recognised_under_other_limits():
+    decoder = FastDecoder()
+    request = b"*1\r\n$30\r\n" + b"x" * 30 + b"\r\n"
+    assert decoder.receive(request) == decoder.receive(request) == [[b"x" * 30]]
+    decoder.limits = RequestLimits(bulk_bytes_max=20)
+    assert decoder.receive(request) == []
+    assert decoder.error is not None
