@@ -56,5 +56,5 @@ def xsetid(context: Context, args: list[bytes]) -> Reply:
         stream.max_deleted_id = max_deleted_id
 
     context.record(*args)
-    context.changed(key, "t", "xsetid")
+    context.notify(key, "t", "xsetid")  # which Redis does not count as a change for WATCH
     return "OK"

@@ -54,6 +54,14 @@ def test_the_null_of_a_broken_transaction_is_that_of_an_array(engine):
     assert engine.raw(["EXEC"]) == b"*-1\r\n"
 
 
+def test_xsetid_is_no_change_of_a_watched_stream(engine):
+    engine.do("XADD s 1-1 f v")
+    engine.do("WATCH s")
+    engine.do("XSETID s 5-0")
+    engine.do("MULTI")
+    assert engine.do("EXEC") == []
+
+
 def test_an_entry_added_to_a_watched_stream_breaks_the_transaction(engine):
     engine.do("WATCH s")
     engine.connect().do("XADD s * f v")
