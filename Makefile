@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo test serve bench crash lint clean set-up
+.PHONY: help demo test serve bench crash differential lint clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -15,6 +15,7 @@ help:
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
+	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
 	@echo "make clean   removes .venv and everything that was generated"
 
@@ -32,6 +33,9 @@ bench: set-up
 
 crash: set-up
 	@$(RUN) -m tests.crash --kills $(N) $(ARGS)
+
+differential: set-up
+	@$(RUN) -m tests.differential $(ARGS)
 
 lint: set-up
 	@$(RUN) -m ruff check .

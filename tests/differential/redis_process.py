@@ -30,11 +30,12 @@ class RawClient:
         """Return the reply to one request."""
         self.send(words)
         data = b""
-        while not is_complete(data):
-            data += self._receive()
+        while not complete_replies(data):
+            data += self.receive()
         return data
 
-    def _receive(self) -> bytes:
+    def receive(self) -> bytes:
+        """Return what is there, or comes next."""
         data = self.socket.recv(1 << 16)
         assert data, "redis-server closed the connection"
         return data
@@ -62,22 +63,24 @@ def encode_request(words: list[bytes]) -> bytes:
     return b"*%d\r\n%b" % (len(words), b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words))
 
 
-def is_complete(data: bytes) -> bool:
-    """Return whether the bytes hold a whole reply."""
-    missing, at = 1, 0
-    while missing:
+def complete_replies(data: bytes) -> int:
+    """Return how many whole replies the bytes hold."""
+    found, missing, at = 0, 1, 0
+    while True:
         end = data.find(b"\r\n", at)
         if end < 0:
-            return False
+            return found
         kind, head, at = data[at : at + 1], data[at + 1 : end], end + 2
         missing -= 1
-        if kind in b"$=" and int(head) >= 0:
+        if kind in b"$=" and head != b"-1":
             at += int(head) + 2
             if at > len(data):
-                return False
-        elif kind in b"*~>%" and int(head) > 0:
+                return found
+        elif kind in b"*~>%" and head != b"-1":
             missing += int(head) * (2 if kind == b"%" else 1)
-    return True
+        if not missing:
+            found += 1
+            missing = 1
 
 
 @contextmanager

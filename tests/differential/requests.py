@@ -1,0 +1,518 @@
+"""Random requests: all that redis-server 7.0.15 has of what streamd has, with right and with wrong words.
+
+The author looks at the engine's state, so that IDs, groups and consumers often are those that are there. What it writes
+down is plain words, which mean the same when the history is shortened.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from random import Random
+
+from streamd.client import Client
+from streamd.keyspace import Database
+from streamd.state import State
+from streamd.stream.entry_id import ID_MAX, format_id
+from streamd.stream.stream import Stream
+
+Words = list[bytes]
+
+STREAMS = [b"s", b"t", b"u"]
+KEYS = [*STREAMS, b"string", b"hash", b"list", b"set", b"no key"]
+GROUPS = [b"g", b"h", b""]
+CONSUMERS = [b"ann", b"bob", b"cid", b""]
+FIELDS = [b"f", b"f", b"f", b"name", b"2", b"", b"\xff\x00\r\n"]
+VALUES = [b"v", b"1", b"-7", b"word", b"", b"3.25", b"v" * 70, b"\x80\r\n"]
+# IDs in the far future: behind them `*` gives the next ID, whatever the clock says.
+FUTURE_MS = 99_999_999_999_999
+EDGE_IDS = [
+    *(b"0", b"0-0", b"0-1", b"1", b"5-5", b"18446744073709551615-18446744073709551615", b"18446744073709551615"),
+    *(b"18446744073709551615-0", b"18446744073709551614-18446744073709551615", b"0-18446744073709551615"),
+]
+BAD_IDS = [b"", b"-", b"+", b"$", b">", b"*", b"1-", b"-1", b"1-2-3", b"a-1", b"1-*", b"18446744073709551616", b"(1"]
+# Whatever is put in place of a right word. None of the numbers is a length that would take much memory.
+BAD_WORDS = [
+    *(b"", b"0", b"-1", b"-0", b"+1", b"01", b"1.5", b" 1", b"1 ", b"x", b"nan", b"\xff", b"9223372036854775807"),
+    *(b"-9223372036854775808", b"9223372036854775808", b"18446744073709551615", b"-", b"+", b"$", b">", b"*", b"~"),
+    *(b"=", b"COUNT", b"LIMIT", b"STREAMS", b"GROUP", b"JUSTID", b"s", b"g"),
+]
+COUNTS = [b"1", b"1", b"2", b"2", b"3", b"5", b"10", b"0", b"-1", b"1000000", b"9223372036854775807"]
+# Far from each other and from 0, so that the moment at which a server looks at its clock decides nothing.
+IDLE_MS = [b"0", b"0", b"0", b"500000", b"50000000"]
+SET_IDLE_MS = [b"0", b"1000000", b"100000000", b"9000000000000000000", b"-5"]
+EXPIRE_S = [b"100", b"100", b"1000000", b"0", b"-1", b"9223372036854775", b"9223372036854775807"]
+
+
+class Author:
+    """Chooses what the clients send.
+
+    deletes: entries are deleted and trimmed, too. Without that all counts must agree.
+    """
+
+    def __init__(self, choose: Random, state: State, deletes: bool) -> None:
+        self.choose = choose
+        self.state = state
+        self.weights = _WEIGHTS if deletes else _WEIGHTS_WITHOUT_DELETING
+        self.deletes = deletes
+
+    def request(self, client: Client) -> Words:
+        """Return a request for a client."""
+        choose = self.choose
+        context = client.context
+        assert context is not None
+        self.db: Database = context.db
+        if client.transaction is not None:
+            kind = choose.random()
+            if kind < 0.2:
+                return [b"EXEC"]
+            if kind < 0.23:
+                return choose.choice([[b"DISCARD"], [b"MULTI"], [b"WATCH", b"s"]])
+        self.in_transaction = client.transaction is not None
+        self.may_block = client.context.state.clients and client.id != min(self.state.clients)
+        write = choose.choices(_WRITERS, self.weights)[0]
+        words = write(self)
+        if choose.random() < 0.06 and words[1:2] != [b"UNBLOCK"]:
+            words = self.spoiled(words)
+        if choose.random() < 0.1:
+            words = [choose.choice([word.lower(), word.title(), word]) if word.isupper() else word for word in words]
+        return words
+
+    def pipeline(self, client: Client) -> list[Words]:
+        """Return requests that are sent in one go; often XADDs that are alike, which the engine executes as one."""
+        requests = [self.request(client) for _ in range(self.choose.choice([2, 2, 3, 5]))]
+        if self.often(0.5):
+            return requests
+        key, words = self.stream_key(), self.fields()
+        stream = self.stream(key)
+        new_id = b"*" if stream is not None and stream.last_id >> 64 >= FUTURE_MS and self.often(0.8) else None
+        return [[b"XADD", key, new_id or self.new_id(key), *words] for _ in range(self.choose.choice([3, 4, 12]))]
+
+    def spoiled(self, words: Words) -> Words:
+        """Return a request with a word too many, too few or wrong."""
+        choose = self.choose
+        words = list(words)
+        at = choose.randrange(len(words)) if choose.random() < 0.1 else choose.randrange(1, len(words) + 1)
+        kind = choose.randrange(6)
+        if kind == 0:
+            del words[at:]
+        elif kind == 1:
+            words.insert(max(1, at), choose.choice(BAD_WORDS))
+        elif kind == 2 and at < len(words):
+            del words[at]
+        elif kind == 3 and at < len(words):
+            words.insert(at, words[at])
+        elif kind == 4 and 1 <= at < len(words) - 1:
+            words[at], words[at + 1] = words[at + 1], words[at]
+        elif 1 <= at < len(words):
+            words[at] = choose.choice(BAD_WORDS)
+        return words or [b"PING"]
+
+    # -- words ------------------------------------------------------------------------------------------------------
+
+    def often(self, share: float) -> bool:
+        return self.choose.random() < share
+
+    def pick(self, words: Words) -> bytes:
+        return self.choose.choice(words)
+
+    def any_key(self) -> bytes:
+        return self.pick(KEYS)
+
+    def stream_key(self) -> bytes:
+        return self.pick(KEYS) if self.often(0.05) else self.choose.choices(STREAMS, (5, 3, 2))[0]
+
+    def stream(self, key: bytes) -> Stream | None:
+        value = self.db.values.get(key)
+        return value if type(value) is Stream else None
+
+    def group(self, key: bytes) -> bytes:
+        stream = self.stream(key)
+        if stream is not None and stream.groups and self.often(0.9):
+            return self.pick(sorted(stream.groups))
+        return self.pick(GROUPS)
+
+    def consumer(self) -> bytes:
+        return self.choose.choices(CONSUMERS, (6, 5, 3, 1))[0]
+
+    def count(self, share: float = 0.4, word: bytes = b"COUNT") -> Words:
+        return [word, self.pick(COUNTS)] if self.often(share) else []
+
+    def some_id(self, key: bytes, group: bytes | None = None) -> bytes:
+        """Return an ID, often one that is there."""
+        kind = self.choose.random()
+        stream = self.stream(key)
+        if kind < 0.02:
+            return self.pick(BAD_IDS)
+        if kind < 0.08:
+            return self.pick(EDGE_IDS)
+        if stream is not None and kind < 0.8:
+            ids = [entry_id for entry_id, _ in islice(stream.log.iterate(0, ID_MAX), 20)]
+            if group is not None and stream.groups and group in stream.groups and self.often(0.6):
+                ids = [row[0] for row in islice(stream.groups[group].pending.iterate(), 20)]
+            ids += [stream.last_id]
+            entry_id = self.choose.choice(ids)
+            if self.often(0.15):
+                entry_id = min(max(entry_id + self.choose.choice([1, -1, 1 << 64]), 0), ID_MAX)
+            return b"%d" % (entry_id >> 64) if self.often(0.1) else format_id(entry_id)
+        return b"%d-%d" % (self.choose.randrange(8), self.choose.randrange(4))
+
+    def ids(self, key: bytes, group: bytes | None = None) -> Words:
+        return [self.some_id(key, group) for _ in range(self.choose.choice([1, 1, 1, 2, 3, 5]))]
+
+    def range(self, key: bytes) -> Words:
+        ends = []
+        for edge in (b"-", b"+"):
+            word = edge if self.often(0.4) else self.some_id(key)
+            ends.append(b"(" + word if self.often(0.15) else word)
+        if self.often(0.03):
+            ends.reverse()
+        return ends
+
+    # -- streams ----------------------------------------------------------------------------------------------------
+
+    def new_id(self, key: bytes) -> bytes:
+        stream = self.stream(key)
+        kind = self.choose.random()
+        last_id = 0 if stream is None else stream.last_id
+        if kind < 0.03:
+            return self.some_id(key)
+        if kind < 0.1:
+            return b"%d-*" % min((last_id >> 64) + self.choose.choice([0, 0, 1]), 2**64 - 1)
+        if kind < 0.2 and last_id >> 64 >= FUTURE_MS and not self.in_transaction:
+            return b"*"
+        if kind < 0.202:
+            return b"%d-%d" % (FUTURE_MS, self.choose.randrange(3))
+        if kind < 0.203:
+            return self.pick(EDGE_IDS)
+        return format_id(min(last_id + self.choose.choice([1, 1, 1, 2, 1 << 64, 1 << 64, 3 << 64]), ID_MAX))
+
+    def fields(self) -> Words:
+        if self.often(0.6):
+            return [b"f", self.pick(VALUES)]
+        pairs = self.choose.choice([1, 1, 2, 2, 3, 7])
+        return [word for _ in range(pairs) for word in (self.pick(FIELDS), self.pick(VALUES))]
+
+    def trim(self, key: bytes) -> Words:
+        approximate = self.often(0.5)
+        words = [b"~"] if approximate else self.choose.choice([[], [b"="]])
+        if self.often(0.6):
+            stream = self.stream(key)
+            length = 0 if stream is None else len(stream)
+            words = [b"MAXLEN", *words, b"%d" % max(0, length - self.choose.choice([0, 1, 2, 4, 8, 20, 1000]))]
+        else:
+            words = [b"MINID", *words, self.some_id(key)]
+        if self.often(0.4 if approximate else 0.03):
+            limit = [b"LIMIT", self.pick([b"0", b"1", b"2", b"3", b"5", b"10", b"100"])]
+            words = limit + words if self.often(0.1) else words + limit
+        return words
+
+    def xadd(self) -> Words:
+        key = self.stream_key()
+        words = [b"XADD", key]
+        if self.often(0.1):
+            words.append(b"NOMKSTREAM")
+        if self.deletes and self.often(0.12):
+            words += self.trim(key)
+        return [*words, self.new_id(key), *self.fields()]
+
+    def xrange(self) -> Words:
+        key = self.stream_key()
+        if self.often(0.5):
+            return [b"XRANGE", key, *self.range(key), *self.count()]
+        return [b"XREVRANGE", key, *reversed(self.range(key)), *self.count()]
+
+    def waiting(self) -> Words:
+        if not self.may_block:
+            return []
+        return [b"BLOCK", self.pick([b"0", b"0", b"100000000", b"-1"])] if self.often(0.35) else []
+
+    def keys_and_ids(self, choose_id: Callable[[bytes], bytes]) -> Words:
+        keys = [self.stream_key() for _ in range(self.choose.choice([1, 1, 1, 2, 3]))]
+        return [b"STREAMS", *keys, *map(choose_id, keys)]
+
+    def xread(self) -> Words:
+        options = self.shuffled(self.count(), self.waiting())
+
+        def choose_id(key: bytes) -> bytes:
+            return b"$" if self.often(0.4) else self.some_id(key)
+
+        return [b"XREAD", *options, *self.keys_and_ids(choose_id)]
+
+    def shuffled(self, *options: Words) -> Words:
+        order = list(options)
+        if self.often(0.2):
+            self.choose.shuffle(order)
+        return [word for words in order for word in words]
+
+    def xreadgroup(self) -> Words:
+        keys = [self.stream_key() for _ in range(self.choose.choice([1, 1, 1, 1, 2, 3]))]
+        group = self.group(keys[0])
+        no_ack = [b"NOACK"] if self.often(0.1) else []
+        options = self.shuffled([b"GROUP", group, self.consumer()], self.count(0.5), self.waiting(), no_ack)
+        ids = [b">" if self.often(0.75) else self.some_id(key, group) for key in keys]
+        return [b"XREADGROUP", *options, b"STREAMS", *keys, *ids]
+
+    def xgroup(self) -> Words:
+        key, kind = self.stream_key(), self.choose.random()
+        entries_read = []
+        if self.deletes and self.often(0.15):
+            entries_read = [b"ENTRIESREAD", self.pick([b"0", b"1", b"3", b"10", b"-1", b"-2"])]
+        if kind < 0.45:
+            group = self.pick(GROUPS) if self.often(0.9) else self.group(key)
+            from_id = self.pick([b"0", b"0", b"$"]) if self.often(0.8) else self.some_id(key)
+            make = [b"MKSTREAM"] if self.often(0.4) else []
+            return [b"XGROUP", b"CREATE", key, group, from_id, *self.shuffled(make, entries_read)]
+        group = self.group(key)
+        if kind < 0.6:
+            from_id = self.pick([b"0", b"$", b"-", b"+"]) if self.often(0.5) else self.some_id(key)
+            return [b"XGROUP", b"SETID", key, group, from_id, *entries_read]
+        if kind < 0.75:
+            return [b"XGROUP", b"CREATECONSUMER", key, group, self.consumer()]
+        if kind < 0.9:
+            return [b"XGROUP", b"DELCONSUMER", key, group, self.consumer()]
+        if kind < 0.98:
+            return [b"XGROUP", b"DESTROY", key, group]
+        return self.choose.choice([[b"XGROUP", b"HELP"], [b"XGROUP"], [b"XGROUP", b"NO", key], [b"XINFO", b"HELP"]])
+
+    def xack(self) -> Words:
+        key = self.stream_key()
+        group = self.group(key)
+        return [b"XACK", key, group, *self.ids(key, group)]
+
+    def xpending(self) -> Words:
+        key = self.stream_key()
+        words = [b"XPENDING", key, self.group(key)]
+        if self.often(0.3):
+            return words
+        idle = [b"IDLE", self.pick(IDLE_MS)] if self.often(0.3) else []
+        consumer = [self.consumer()] if self.often(0.3) else []
+        return [*words, *idle, *self.range(key), self.pick(COUNTS), *consumer]
+
+    def xclaim(self) -> Words:
+        key = self.stream_key()
+        group = self.group(key)
+        now_ms = self.state.time.ms
+        options: list[Words] = []
+        if self.often(0.3):
+            options.append([b"IDLE", self.pick(SET_IDLE_MS)])
+        if self.often(0.15):
+            time_ms = self.choose.choice([0, 1, -5, now_ms - 10**6, now_ms - 10**8, 2 * now_ms])
+            options.append([b"TIME", b"%d" % time_ms])
+        if self.often(0.2):
+            options.append([b"RETRYCOUNT", self.pick([b"0", b"1", b"7", b"-1", b"4000000000000000000"])])
+        if self.often(0.3):
+            options.append([b"FORCE"])
+        if self.often(0.25):
+            options.append([b"JUSTID"])
+        if self.often(0.1):
+            options.append([b"LASTID", self.some_id(key)])
+        words = [key, group, self.consumer(), self.pick(IDLE_MS), *self.ids(key, group)]
+        return [b"XCLAIM", *words, *self.shuffled(*options)]
+
+    def xautoclaim(self) -> Words:
+        key = self.stream_key()
+        group = self.group(key)
+        start = b"-" if self.often(0.3) else self.pick([b"0", b"0-0"]) if self.often(0.5) else self.some_id(key, group)
+        start = b"(" + start if self.often(0.1) else start
+        count = [b"COUNT", self.pick([b"1", b"2", b"3", b"10", b"0", b"-1", b"1000"])] if self.often(0.5) else []
+        just_id = [b"JUSTID"] if self.often(0.25) else []
+        words = [key, group, self.consumer(), self.pick(IDLE_MS), start]
+        return [b"XAUTOCLAIM", *words, *self.shuffled(count, just_id)]
+
+    def xdel(self) -> Words:
+        key = self.stream_key()
+        return [b"XDEL", key, *self.ids(key)]
+
+    def xtrim(self) -> Words:
+        key = self.stream_key()
+        return [b"XTRIM", key, *self.trim(key)]
+
+    def xlen(self) -> Words:
+        return [b"XLEN", self.stream_key()]
+
+    def xsetid(self) -> Words:
+        key = self.stream_key()
+        added = [b"ENTRIESADDED", self.pick([b"0", b"1", b"5", b"100", b"-1"])] if self.often(0.3) else []
+        deleted = [b"MAXDELETEDID", self.some_id(key)] if self.often(0.3) else []
+        return [b"XSETID", key, self.some_id(key), *self.shuffled(added, deleted)]
+
+    def xinfo(self) -> Words:
+        key, kind = self.stream_key(), self.choose.random()
+        if kind < 0.3:
+            return [b"XINFO", b"STREAM", key]
+        if kind < 0.6:
+            return [b"XINFO", b"STREAM", key, b"FULL", *self.count(0.6)]
+        if kind < 0.8:
+            return [b"XINFO", b"GROUPS", key]
+        return [b"XINFO", b"CONSUMERS", key, self.group(key)]
+
+    # -- keys and the rest ------------------------------------------------------------------------------------------
+
+    def keys(self) -> Words:
+        key, other = self.any_key(), self.any_key()
+        database = self.pick([b"0", b"1", b"1"])
+        return self.choose.choice(
+            [
+                [b"DEL", key],
+                [b"UNLINK", key, other],
+                [b"EXISTS", key, other],
+                [b"TOUCH", key, other],
+                [b"TYPE", key],
+                [b"DBSIZE"],
+                [b"KEYS", self.pick([b"*", b"?", b"s*", b"[st]", b"[^s]", b"\\s"])],
+                [b"SCAN", b"0", b"COUNT", b"1000", *self.choose.choice([[], [b"MATCH", b"s*"], [b"TYPE", b"stream"]])],
+                [b"OBJECT", self.pick([b"ENCODING", b"FREQ"]), self.pick(STREAMS)],
+                [b"RENAME", key, other],
+                [b"RENAME", self.stream_key(), self.stream_key()],
+                [b"RENAMENX", key, other],
+                [b"COPY", key, other, *self.choose.choice([[], [b"REPLACE"], [b"DB", database, b"REPLACE"]])],
+                [b"COPY", self.stream_key(), self.stream_key(), b"REPLACE"],
+                [b"MOVE", key, database],
+                [b"SWAPDB", b"0", database],
+                [b"FLUSHDB", *self.choose.choice([[], [b"ASYNC"], [b"SYNC"]])] if self.often(0.3) else [b"DBSIZE"],
+            ]
+        )
+
+    def expiry(self) -> Words:
+        key = self.any_key()
+        if self.often(0.45):
+            return [self.pick([b"TTL", b"PTTL", b"EXPIRETIME", b"PEXPIRETIME", b"PERSIST"]), key]
+        condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"], [b"NX", b"GT"]])
+        amount = self.pick(EXPIRE_S)
+        kind = self.choose.randrange(4)
+        if kind == 0:
+            return [b"EXPIRE", key, amount, *condition]
+        if kind == 1:
+            return [b"PEXPIRE", key, amount + b"000" if len(amount) < 8 else amount, *condition]
+        at_s = self.state.time.ms // 1000 + self.choose.choice([100, 1000, 10**6, -5])
+        if kind == 2:
+            return [b"EXPIREAT", key, b"%d" % at_s, *condition]
+        return [b"PEXPIREAT", key, b"%d000" % at_s, *condition]
+
+    def strings(self) -> Words:
+        key = self.any_key() if self.often(0.3) else b"string"
+        value = self.pick(VALUES)
+        number = self.pick([b"1", b"-7", b"10", b"9223372036854775807", b"-9223372036854775808"])
+        expiry = self.choose.choice([[], [], [b"EX", b"100"], [b"PX", b"100000"], [b"KEEPTTL"], [b"EX", b"0"]])
+        condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GET"], [b"NX", b"GET"]])
+        return self.choose.choice(
+            [
+                [b"SET", key, value, *self.shuffled(expiry, condition)],
+                [b"GET", key],
+                [b"SETNX", key, value],
+                [b"SETEX", key, b"100", value],
+                [b"GETSET", key, value],
+                [b"GETDEL", key],
+                [b"GETEX", key, *self.choose.choice([[], [b"PERSIST"], [b"EX", b"100"], [b"PX", b"-1"]])],
+                [b"MGET", key, self.any_key()],
+                [b"MSET", key, value, b"string", b"5"],
+                [b"MSETNX", key, value, b"no key", b"5"],
+                [b"INCR", key],
+                [b"DECR", key],
+                [b"INCRBY", key, number],
+                [b"DECRBY", key, number],
+                [b"INCRBYFLOAT", key, self.pick([b"1.5", b"-0.1", b"3", b"1e3"])],
+                [b"STRLEN", key],
+                [b"APPEND", key, value],
+                [b"GETRANGE", key, self.pick([b"0", b"-2", b"1"]), self.pick([b"-1", b"3", b"0", b"-100"])],
+                [b"SETRANGE", key, self.pick([b"0", b"2", b"-1", b"10"]), value],
+            ]
+        )
+
+    def hashes(self) -> Words:
+        key = self.any_key() if self.often(0.2) else b"hash"
+        field, value = self.pick(FIELDS), self.pick(VALUES[:6])
+        return self.choose.choice(
+            [
+                [b"HSET", key, field, value],
+                [b"HSET", key, field, value, self.pick(FIELDS), self.pick(VALUES[:6])],
+                [b"HMSET", key, field, value],
+                [b"HSETNX", key, field, value],
+                [b"HGET", key, field],
+                [b"HMGET", key, field, self.pick(FIELDS)],
+                [b"HGETALL", key],
+                [b"HKEYS", key],
+                [b"HVALS", key],
+                [b"HDEL", key, field, self.pick(FIELDS)],
+                [b"HLEN", key],
+                [b"HSTRLEN", key, field],
+                [b"HEXISTS", key, field],
+                [b"HINCRBY", key, field, self.pick([b"1", b"-3", b"9223372036854775807"])],
+                [b"HSCAN", key, b"0"],
+            ]
+        )
+
+    def lists_and_sets(self) -> Words:
+        pushed = self.any_key() if self.often(0.2) else b"list"
+        collected = self.any_key() if self.often(0.2) else b"set"
+        values = [self.pick(VALUES), self.pick(VALUES)]
+        return self.choose.choice(
+            [
+                [self.pick([b"LPUSH", b"RPUSH"]), pushed, *values],
+                [self.pick([b"LPOP", b"RPOP"]), pushed, *self.choose.choice([[], [b"1"], [b"3"], [b"0"]])],
+                [b"LLEN", pushed],
+                [b"LRANGE", pushed, self.pick([b"0", b"1", b"-2"]), self.pick([b"-1", b"1", b"100"])],
+                [self.pick([b"SADD", b"SREM"]), collected, *values],
+                [b"SMEMBERS", collected],
+                [b"SCARD", collected],
+                [b"SISMEMBER", collected, values[0]],
+            ]
+        )
+
+    def transactions(self) -> Words:
+        if self.often(0.4):
+            return [b"MULTI"]
+        if self.often(0.6):
+            return [b"WATCH", *(self.any_key() for _ in range(self.choose.choice([1, 1, 2])))]
+        return self.choose.choice([[b"UNWATCH"], [b"EXEC"], [b"DISCARD"]])
+
+    def connections(self) -> Words:
+        setting = b"stream-node-max-entries"
+        return self.choose.choice(
+            [
+                [b"SELECT", self.pick([b"0", b"0", b"0", b"1", b"16", b"-1"])],
+                [b"SELECT", b"0"],
+                [b"PING"],
+                [b"ECHO", self.pick(VALUES)],
+                [b"CONFIG", b"SET", setting, self.pick([b"1", b"2", b"3", b"4", b"10", b"100", b"0"])],
+                [b"CONFIG", b"GET", setting],
+                [b"nosuch", *self.fields()],
+            ]
+        )
+
+    def unblocking(self) -> Words:
+        waiting = [client_id for client_id, client in self.state.clients.items() if client.waiter is not None]
+        if not waiting or self.in_transaction:
+            return self.xadd()
+        # The driver puts the number in that the server gave to the client.
+        how = self.choose.choice([[], [b"TIMEOUT"], [b"ERROR"]])
+        return [b"CLIENT", b"UNBLOCK", b"<id of %d>" % (self.choose.choice(waiting) - min(self.state.clients)), *how]
+
+
+_SHARES: list[tuple[Callable[[Author], Words], int]] = [
+    (Author.xadd, 26),
+    (Author.xrange, 6),
+    (Author.xread, 7),
+    (Author.xreadgroup, 18),
+    (Author.xgroup, 8),
+    (Author.xack, 4),
+    (Author.xpending, 7),
+    (Author.xclaim, 8),
+    (Author.xautoclaim, 6),
+    (Author.xdel, 5),
+    (Author.xtrim, 4),
+    (Author.xlen, 1),
+    (Author.xsetid, 2),
+    (Author.xinfo, 8),
+    (Author.keys, 7),
+    (Author.expiry, 3),
+    (Author.strings, 5),
+    (Author.hashes, 3),
+    (Author.lists_and_sets, 2),
+    (Author.transactions, 5),
+    (Author.connections, 3),
+    (Author.unblocking, 3),
+]
+_WRITERS = [write for write, _ in _SHARES]
+_WEIGHTS = [share for _, share in _SHARES]
+_DELETING = (Author.xdel, Author.xtrim, Author.xsetid)
+_WEIGHTS_WITHOUT_DELETING = [0 if write in _DELETING else share for write, share in _SHARES]

@@ -1,0 +1,274 @@
+"""redis-server and an engine, which get the same requests from the same clients in the same order."""
+
+import re
+import time
+
+from streamd.clock import ManualClock
+from streamd.resp.types import NO_REPLY
+from streamd.stream.stream import Stream
+from tests.differential.allowances import Leniency, is_empty_read, is_unfit, same
+from tests.differential.redis_process import RawClient, complete_replies
+from tests.differential.replies import Reply, parse_all
+from tests.session import Session, SessionClient
+
+Words = list[bytes]
+# Which client sends what, in one go.
+Step = tuple[int, list[Words]]
+
+PROTOCOLS = [2, 3, 2]
+# How long redis-server may take for a reply that streamd gave.
+PATIENCE_S = 3
+ID_OF = re.compile(rb"<id of (\d+)>")
+DATABASES = 2
+
+
+class Difference(Exception):
+    """What redis-server answered and what streamd did, where it may not differ."""
+
+    def __init__(self, client: int, request: Words, theirs: object, ours: object) -> None:
+        self.client, self.request, self.theirs, self.ours = client, request, theirs, ours
+        said = b" ".join(request)
+        super().__init__(f"client {client}, {said!r}\n  redis-server: {theirs!r}\n  streamd:      {ours!r}")
+
+
+class TwoServers:
+    """Both servers, empty, with three clients connected to each.
+
+    After each step what every client got is compared. The engine runs first and says whether somebody waits: only then
+    two round trips of a further connection have to show that redis-server has sent all that it will.
+
+    events: a fourth client gets all keyspace events.
+    """
+
+    def __init__(self, port: int, events: bool = False) -> None:
+        self.control = RawClient(port)
+        self.events = events
+        self._prepare_redis()
+        self.clock = ManualClock(time.time_ns() // 1_000_000)
+        self.session = Session(self.clock)
+        self.theirs = [RawClient(port) for _ in PROTOCOLS]
+        # The session's own client is the first.
+        self.ours: list[SessionClient] = [self.session, *(self.session.connect() for _ in PROTOCOLS[1:])]
+        self.ids = [int(client.ask([b"CLIENT", b"ID"])[1:]) for client in self.theirs]
+        self.unanswered: list[list[Words]] = [[] for _ in PROTOCOLS]
+        self.queued: list[list[Words]] = [[] for _ in PROTOCOLS]
+        self.leniency = Leniency()
+        for at, protocol in enumerate(PROTOCOLS):
+            self.theirs[at].ask([b"HELLO", b"%d" % protocol])
+            self.ours[at].raw([b"HELLO", b"%d" % protocol])
+        if events:
+            self._listen(port)
+
+    def _prepare_redis(self) -> None:
+        flags = b"KEA" if self.events else b""
+        for words in (
+            [b"FLUSHALL"],
+            [b"CONFIG", b"SET", b"stream-node-max-entries", b"100"],
+            [b"CONFIG", b"SET", b"stream-node-max-bytes", b"0"],
+            [b"CONFIG", b"SET", b"notify-keyspace-events", flags],
+        ):
+            self.control.ask(words)
+
+    def _listen(self, port: int) -> None:
+        self.theirs.append(RawClient(port))
+        self.ours.append(self.session.connect())
+        self.session.raw([b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"])
+        self.unanswered.append([])
+        self.queued.append([])
+        request = [b"PSUBSCRIBE", b"__key*__:*"]
+        self.theirs[-1].ask(request)
+        self.ours[-1].raw(request)
+
+    def close(self) -> None:
+        for client in (*self.theirs, self.control):
+            client.close()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def run(self, step: Step) -> int:
+        """Let a client send its requests to both; return how many were sent. Raises: Difference."""
+        at, requests = step
+        state = self.session.state
+        self.clock.set(time.time_ns() // 1_000_000)
+        client = self.ours[at].client
+        assert client.context is not None
+        alone = len(requests) == 1 or all(words[0].upper() == b"XADD" for words in requests)
+        requests = [one for one in requests if not is_unfit(one, client, alone)]
+        if not requests:
+            return 0
+        waited = state.blocked.count > 0
+        simple = client.transaction is None
+        executed = [*requests, *(client.transaction or ())]
+        self.unanswered[at] += requests
+        consumers = self._consumers()
+        self.ours[at].send(*map(self._with_our_id, requests))
+        self._note_counts(requests)
+        ours = [one.received() for one in self.ours]
+        # Several requests, or those of clients whose wait has ended: what follows a new consumer may show it.
+        several = waited or len(executed) > 1
+        if not several and _makes_consumers(executed):
+            self._create_consumers(self._consumers() - consumers)
+        self.theirs[at].send(*map(self._with_their_id, requests))
+        if waited or state.blocked.count or self.events or not ours[at]:
+            theirs = self._all_arrived()
+        else:
+            theirs = [b""] * len(ours)
+            theirs[at] = self._replies_like(at, ours[at])
+            if simple and client.transaction is None and theirs[at] == ours[at] and not several:
+                self.unanswered[at].clear()
+                return len(requests)
+        self._end_empty_waits(theirs, ours)
+        self.leniency.consumers = frozenset()
+        if several:
+            new = self._consumers() - consumers
+            self.leniency.consumers = frozenset(name for _, _, _, name in new)
+            self._create_consumers(self._consumers() if _makes_consumers(executed) else new)
+        if self.events:
+            if several:
+                theirs[-1] += self._all_arrived()[-1]
+            theirs[-1], ours[-1] = (in_order(events, several) for events in (theirs[-1], ours[-1]))
+        for number, (left, right) in enumerate(zip(theirs, ours, strict=True)):
+            self._compare(number, left, right)
+        return len(requests)
+
+    def _consumers(self) -> set[tuple[int, bytes, bytes, bytes]]:
+        """Return (database, key, group, consumer) of all consumers."""
+        return {
+            (index, key, name, consumer)
+            for index in range(DATABASES)
+            for key, value in self.session.state.keyspace[index].values.items()
+            if type(value) is Stream and value.groups
+            for name, group in value.groups.items()
+            for consumer in group.consumers
+        }
+
+    def _create_consumers(self, consumers: set[tuple[int, bytes, bytes, bytes]]) -> None:
+        """Create them in redis-server: 7.0.15 does so only when a consumer gets something.
+
+        Before the step's requests are sent, so that what follows sees the same; and behind it, where the group was new.
+        """
+        for index, key, group, consumer in sorted(consumers):
+            self.control.ask([b"SELECT", b"%d" % index])
+            self.control.ask([b"XGROUP", b"CREATECONSUMER", key, group, consumer])
+
+    def _end_empty_waits(self, theirs: list[bytes], ours: list[bytes]) -> None:
+        """End the waits that redis-server ended for an entry that was gone again: 7.0.15 shows an empty stream then."""
+        for at, client in enumerate(self.ours):
+            if client.blocked and not ours[at] and theirs[at]:
+                empty = parse_all(theirs[at])[0]
+                if is_empty_read(empty):
+                    self.session.engine.unblock(client.client.waiter, NO_REPLY)
+                    self.session.engine._run_backlogs()
+                    self.session.engine.end_turn()
+                    self.unanswered[at].pop(0)
+                    for number, other in enumerate(self.ours):
+                        ours[number] += other.received()
+                    theirs[at] = theirs[at][theirs[at].index(b"*0\r\n") + 4 :]
+
+    def _with_our_id(self, request: Words) -> Words:
+        return _with_id(request, [client.client.id for client in self.ours])
+
+    def _with_their_id(self, request: Words) -> Words:
+        return _with_id(request, self.ids)
+
+    def _replies_like(self, at: int, ours: bytes) -> bytes:
+        """Return as many replies as there are in `ours`, or what comes in time."""
+        client, expected = self.theirs[at], 0
+        data = b""
+        client.socket.settimeout(PATIENCE_S)
+        while data != ours:
+            try:
+                data += client.receive()
+            except TimeoutError:
+                break
+            if data != ours:
+                expected = expected or complete_replies(ours)
+                if complete_replies(data) >= expected:
+                    break
+        return data
+
+    def _all_arrived(self) -> list[bytes]:
+        for _ in range(2):
+            self.control.ask([b"PING"])
+        return [client.arrived() for client in self.theirs]
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def _compare(self, at: int, theirs: bytes, ours: bytes) -> None:
+        if complete_replies(theirs) != complete_replies(ours):
+            raise Difference(at, (self.unanswered[at] or [[b"(event)"]])[0], theirs, ours)
+        for one, other in zip(parse_all(theirs), parse_all(ours), strict=True):
+            request, queued = self._request_of(at, other)
+            if not self._same(request, queued, one, other):
+                raise Difference(at, request, _text(one), _text(other))
+
+    def _request_of(self, at: int, reply: Reply) -> tuple[Words, list[Words]]:
+        """Return which request a reply answers, and for EXEC those that were queued."""
+        if not self.unanswered[at]:
+            return [b"(event)"], []
+        request = self.unanswered[at].pop(0)
+        queued = self.queued[at]
+        if reply.kind == b"+" and reply.text == b"QUEUED":
+            queued.append(request)
+        elif request[0].upper() in (b"EXEC", b"DISCARD") and not (len(request) > 1):
+            self.queued[at] = []
+        return request, queued
+
+    def _same(self, request: Words, queued: list[Words], theirs: Reply, ours: Reply) -> bool:
+        if request[0].upper() == b"EXEC" and theirs.items is not None and ours.items is not None:
+            pairs = zip(queued, theirs.items, ours.items, strict=False)
+            return len(theirs.items) == len(ours.items) and all(same(*pair, self.leniency) for pair in pairs)
+        return same(request, theirs, ours, self.leniency)
+
+    def _note_counts(self, requests: list[Words]) -> None:
+        """Note that entries were deleted or trimmed, or a count was set: groups' counts may differ from now on."""
+        if not self.leniency.counts:
+            self.leniency.counts = any(word.upper() == b"ENTRIESREAD" for words in requests for word in words) or any(
+                type(value) is Stream and (value.max_deleted_id or value.entries_added != len(value))
+                for index in range(DATABASES)
+                for value in self.session.state.keyspace[index].values.values()
+            )
+
+    def inspect(self) -> None:
+        """Compare all that is in both. Raises: Difference."""
+        for _ in range(2):
+            for at, client in enumerate(self.ours[: len(PROTOCOLS)]):
+                if client.blocked:
+                    self.run((0, [[b"DISCARD"], [b"CLIENT", b"UNBLOCK", b"<id of %d>" % at]]))
+        self.run((0, [[b"DISCARD"]]))
+        for index in range(DATABASES):
+            self.run((0, [[b"SELECT", b"%d" % index], [b"KEYS", b"*"]]))
+            for key, value in sorted(self.session.state.keyspace[index].values.items()):
+                self.run((0, [[b"TYPE", key], [b"PTTL", key]]))
+                if type(value) is Stream:
+                    requests = [[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"], [b"XINFO", b"STREAM", key]]
+                    self.run((0, requests))
+                    for group in sorted(value.groups or ()):
+                        self.run((0, [[b"XPENDING", key, group], [b"XINFO", b"CONSUMERS", key, group]]))
+
+
+def _with_id(request: Words, ids: list[int]) -> Words:
+    """Return a CLIENT UNBLOCK with the number that a server gave to a client, any other request as it is."""
+    if [word.upper() for word in request[:2]] != [b"CLIENT", b"UNBLOCK"]:
+        return request
+    return [ID_OF.sub(lambda found: b"%d" % ids[int(found[1]) % len(PROTOCOLS)], word) for word in request]
+
+
+def _makes_consumers(requests: list[Words]) -> bool:
+    return any(words[0].upper() in (b"XREADGROUP", b"XCLAIM", b"XAUTOCLAIM") for words in requests)
+
+
+def in_order(events: bytes, several: bool) -> bytes:
+    """Return the events of a step sorted: a consumer is created sooner or later, clients are served in between.
+
+    several: the step is of several requests, one of which may remove a consumer that was only created here.
+    """
+    parts = sorted(events.split(b"*4\r\n"))
+    return b"*4\r\n".join(part for part in parts if not several or b"xgroup-createconsumer" not in part)
+
+
+def _text(reply: Reply) -> object:
+    """Return a reply as plain values, errors and simple strings with their first byte."""
+    if reply.items is not None:
+        return [_text(item) for item in reply.items]
+    return reply.text if reply.kind in b"$=" and reply.text != b"-1" else (reply.kind + reply.text).decode("latin-1")
