@@ -17,6 +17,7 @@ class FakeTransport:
     def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
         self.peer = peer
         self.written = b""
+        self.pieces: list[bytes] = []
         self.unread = 0
         self.keeps = False
         self.reading = True
@@ -33,8 +34,13 @@ class FakeTransport:
 
     def write(self, data: bytes) -> None:
         self.written += data
+        self.pieces.append(data)
         if self.keeps:
             self.unread += len(data)
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self.write(piece)
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -137,6 +143,34 @@ def test_a_client_that_does_not_read_is_not_read_from_until_it_does():
             break
     assert transport.reading
     assert transport.written == (b"$100000\r\n" + value + b"\r\n") * 40
+
+
+@pytest.mark.parametrize("requests", [[b"XRANGE s - +"], [b"PING", b"XRANGE s - +", b"XREVRANGE s + -", b"PING"]])
+def test_large_ranges_leave_as_the_pieces_they_are_kept_in(requests):
+    server = FakeServer(stream_node_max_entries=10)
+    connection, transport = server.connect()
+    for number in range(1, 36):
+        connection.data_received(b"XADD s %d-0 f %b\r\n" % (number, b"x" * 1000))
+    transport.written = b""
+    transport.pieces.clear()
+    connection.data_received(b"".join(request + b"\r\n" for request in requests))
+    # Nested in another reply it is joined.
+    other, reference = server.connect()
+    other.data_received(b"MULTI\r\n" + b"".join(request + b"\r\n" for request in requests) + b"EXEC\r\n")
+    behind = reference.written.partition(b"*%d\r\n" % len(requests))[2]
+    assert transport.written == behind
+    assert len(transport.written) > 35_000
+    segments = len([piece for piece in transport.pieces if len(piece) > 10_000])
+    assert segments == (3 if len(requests) == 1 else 6)
+
+
+def test_a_large_range_of_many_small_pieces_is_joined():
+    server = FakeServer(stream_node_max_entries=1)
+    connection, transport = server.connect()
+    for number in range(1, 500):
+        connection.data_received(b"XADD s %d-0 f %b\r\n" % (number, b"x" * 50))
+    connection.data_received(b"XRANGE s - +\r\n")
+    assert len(transport.pieces[-1]) > 50 * 499
 
 
 def test_a_disconnect_forgets_the_client():
