@@ -5,7 +5,7 @@ import pytest
 
 from streamd.errors import CommandError, ProtocolError, WrongType
 from streamd.resp.encoder import encode
-from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Push, Raw, SetReply, Verbatim
+from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Parts, Push, Raw, SetReply, Verbatim
 
 # The reply, its RESP2, its RESP3 (... if it is the same).
 TABLE = [
@@ -51,6 +51,7 @@ TABLE = [
     (ProtocolError("expected '$', got '\udcff'"), b"-ERR Protocol error: expected '$', got '\xff'\r\n", ...),
     ([CommandError("ERR no"), 1], b"*2\r\n-ERR no\r\n:1\r\n", ...),
     (Raw(b"*1\r\n$1\r\na\r\n"), b"*1\r\n$1\r\na\r\n", ...),
+    (Parts([b"*1\r\n", b"$1\r\na\r\n"], 11), b"*1\r\n$1\r\na\r\n", ...),
     ([Raw(b"$1\r\na\r\n"), 1], b"*2\r\n$1\r\na\r\n:1\r\n", ...),
     (Verbatim(b"text\r\n"), b"$6\r\ntext\r\n\r\n", b"=10\r\ntxt:text\r\n\r\n"),
     (Verbatim(b"# a", "mkd"), b"$3\r\n# a\r\n", b"=7\r\nmkd:# a\r\n"),
@@ -92,7 +93,7 @@ def reads_back(reply):
     """False for what has no value to compare: errors, ready-made bytes, nothing, and nan (unequal to itself)."""
     if isinstance(reply, list):
         return all(map(reads_back, reply))
-    return not isinstance(reply, CommandError | Raw) and reply is not NO_REPLY and str(reply) != "nan"
+    return not isinstance(reply, CommandError | Raw | Parts) and reply is not NO_REPLY and str(reply) != "nan"
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
