@@ -12,15 +12,21 @@ memory. Only one batch is ever unfinished, so four leave room for a task that wa
 
 import math
 from base64 import b64encode
+from binascii import b2a_base64
 from dataclasses import dataclass
 from hashlib import blake2b
+from struct import Struct
+
+from spark_source.occurrences import Occurrences
 
 RING = 4
 KEY_BUCKETS = 4096  # fixed: rows with keys may come in any partition, whose sizes say nothing about the batch
 MOST_BUCKETS = 4096
 BUFFER_ROWS = 250_000
 BUFFER_BYTES = 256 << 20
-DIGEST_BYTES = 15  # 120 bits; 20 characters of base64
+DIGEST_BYTES = 15  # 120 bits
+DIGEST_CHARS = 20  # of base64
+HASH = Struct("<Q7x")  # the 64 bits of a digest that choose the bucket and count occurrences
 
 
 @dataclass(frozen=True)
@@ -72,43 +78,43 @@ class Identity:
             self.producer = f"{sink}:{name.ring}:{partition}"
         self.buckets = KEY_BUCKETS if kind == "key" else 1
         self.rows = 0
-        self.seen: dict[bytes, int] = {}
+        self.occurrences = Occurrences()
 
     def producer_id(self, bucket: int) -> bytes:
         return f"{self.producer}:{bucket}".encode()
 
-    def name_rows(self, payloads: list[bytes], keys: list[bytes] | None) -> list[tuple[int, bytes]]:
-        """Return (bucket, iid) of each row; to be called with the rows of a task in the order they are written."""
+    def name_rows(self, payloads: list[bytes], keys: list[bytes] | None) -> tuple[list[int], list[bytes]]:
+        """Return the buckets and the iids of rows; to be called with a task's rows in the order they are written."""
         if self.kind == "position":
             return self._by_position(len(payloads))
         if self.kind == "key":
             assert keys is not None
-            return self._by_key(keys)
-        return self._by_content(payloads)
+            hashes, iids = self._digests(keys)
+            return [number % KEY_BUCKETS for number in hashes], iids
+        hashes, iids = self._digests(payloads)
+        mask = self.buckets - 1
+        earlier = self.occurrences.count(hashes)
+        if earlier is not None:
+            iids = [b"%b.%d" % (iid, before) if before else iid for iid, before in zip(iids, earlier, strict=True)]
+        return [number & mask for number in hashes], iids
 
-    def _by_content(self, payloads: list[bytes]) -> list[tuple[int, bytes]]:
-        # The one loop per row of the write path, beside that of the commands: 1.1 us, most of it blake2b.
-        seen, prefix, mask, named = self.seen, self.prefix, self.buckets - 1, []
-        for payload in payloads:
-            digest = blake2b(payload, digest_size=DIGEST_BYTES).digest()
-            iid = prefix + b64encode(digest)
-            before = seen.get(digest)
-            if before is None:
-                seen[digest] = 1
-            else:
-                seen[digest] = before + 1
-                iid = b"%b.%d" % (iid, before)
-            named.append(((digest[0] << 8 | digest[1]) & mask, iid))
-        return named
+    def _digests(self, texts: list[bytes]) -> tuple[list[int], list[bytes]]:
+        """Return 64 bits of each text's digest, and the digest as an iid.
 
-    def _by_key(self, keys: list[bytes]) -> list[tuple[int, bytes]]:
-        prefix, named = self.prefix, []
-        for key in keys:
-            digest = blake2b(key, digest_size=DIGEST_BYTES).digest()
-            named.append(((digest[0] << 8 | digest[1]) % KEY_BUCKETS, prefix + b64encode(digest)))
-        return named
+        The hot spot of a task that writes: 0.6 us a row, two thirds of it blake2b. 15 bytes are 20 characters of base64
+        with nothing left over, so all digests are encoded at once, which is five times quicker than one by one.
+        """
+        digests = b"".join([blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts])
+        text = b2a_base64(digests, newline=False)
+        ends = range(0, len(text), DIGEST_CHARS)
+        if self.prefix:
+            prefix = self.prefix
+            iids = [prefix + text[at : at + DIGEST_CHARS] for at in ends]
+        else:
+            iids = [text[at : at + DIGEST_CHARS] for at in ends]
+        return [number for (number,) in HASH.iter_unpack(digests)], iids
 
-    def _by_position(self, count: int) -> list[tuple[int, bytes]]:
-        first = self.rows
+    def _by_position(self, count: int) -> tuple[list[int], list[bytes]]:
+        rows = range(self.rows, self.rows + count)
         self.rows += count
-        return [(row // self.window_size, b"%b%d" % (self.prefix, row)) for row in range(first, first + count)]
+        return [row // self.window_size for row in rows], [b"%b%d" % (self.prefix, row) for row in rows]

@@ -27,6 +27,8 @@ from spark_source.window import ensure_window
 
 log = logging.getLogger("spark_source")
 
+HEADS_MAX = 20  # kinds of commands, by their length, whose bytes are kept: with 4,096 buckets some 8 MB
+
 
 @dataclass(frozen=True)
 class Task:
@@ -210,38 +212,45 @@ class _NamingWriter(_StreamWriter):
             self.identity = Identity(options.identity, task.name, task.partition, options.scope, options.window_size)
             if options.identity == "content":
                 self.identity.buckets = task_writer.buckets
-        self.heads: dict[tuple[int, int], bytes] = {}
+        self.heads: dict[tuple[int, int], _Heads] = {}
         self.suspect = self.opening.seen_before and task.mode == "idmp"
         self.newest: tuple[int, int] | None = None
 
     def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
         if self.opening.done:
             return
-        sizes = repeat(words, len(payloads)) if isinstance(words, int) else words
-        heads, made = self.heads, []
+        count = len(payloads)
+        # The bytes of all commands are joined at once, from a list that is filled by slices: 0.1 us a row, not 0.3.
         if self.identity is None:
-            for payload, size in zip(payloads, sizes, strict=False):
-                head = heads.get((size, 0)) or self._make_head(size, 0)
-                made.append(b"%b$1\r\n*\r\n%b" % (head, payload))
+            parts = [b"$1\r\n*\r\n"] * (3 * count)
+            parts[0::3] = self._heads_of(words, [0] * count, None)
+            parts[2::3] = payloads
         else:
-            named = self.identity.name_rows(payloads, keys)
-            for payload, size, (bucket, iid) in zip(payloads, sizes, named, strict=False):
-                head = heads.get((size, bucket)) or self._make_head(size, bucket)
-                made.append(b"%b$%d\r\n%b\r\n$1\r\n*\r\n%b" % (head, len(iid), iid, payload))
-        self._deliver(b"".join(made), len(made))
-        self.outcome.rows[self.stream] += len(made)
+            buckets, iids = self.identity.name_rows(payloads, keys)
+            parts = [b"\r\n$1\r\n*\r\n"] * (4 * count)
+            parts[0::4] = self._heads_of(words, buckets, iids)
+            parts[1::4] = iids
+            parts[3::4] = payloads
+        self._deliver(b"".join(parts), count)
+        self.outcome.rows[self.stream] += count
 
-    def _make_head(self, size: int, bucket: int) -> bytes:
-        """Return the bytes of a command up to the iid."""
-        given = list(self.head)
-        more = 1
-        if self.identity is not None:
-            given += [b"IDMP", self.identity.producer_id(bucket)]
-            more = 2
-        made = b"*%d\r\n" % (len(given) + more + size) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in given)
-        if len(self.heads) < 100_000:
-            self.heads[size, bucket] = made
-        return made
+    def _heads_of(self, words: list[int] | int, buckets: list[int], iids: list[bytes] | None) -> list[bytes]:
+        """Return the bytes of each command up to its iid."""
+        lengths = [0] if iids is None else set(map(len, iids))
+        if isinstance(words, int) and len(lengths) == 1:
+            return list(map(self._heads(words, next(iter(lengths))).__getitem__, buckets))
+        sizes = repeat(words) if isinstance(words, int) else words
+        each = repeat(0) if iids is None else map(len, iids)
+        return [self._heads(size, length)[bucket] for bucket, size, length in zip(buckets, sizes, each, strict=False)]
+
+    def _heads(self, size: int, length: int) -> "_Heads":
+        """Return the heads of commands whose rows have so many words, and whose iids so many bytes."""
+        heads = self.heads.get((size, length))
+        if heads is None:
+            if len(self.heads) > HEADS_MAX:
+                self.heads.clear()
+            heads = self.heads[size, length] = _Heads(self.head, self.identity, size, length)
+        return heads
 
     def _deliver(self, packed: bytes, count: int) -> None:
         """Send commands until they are answered: with names, sending them again is safe."""
@@ -281,6 +290,24 @@ class _NamingWriter(_StreamWriter):
             else:
                 self.outcome.duplicates += 1
         self.newest = newest
+
+
+class _Heads(dict[int, bytes]):
+    """The bytes of a command before its iid, for each bucket; of one without an iid, before its `*`."""
+
+    def __init__(self, head: list[bytes], identity: Identity | None, size: int, length: int) -> None:
+        super().__init__()
+        self.head, self.identity, self.size, self.length = head, identity, size, length
+
+    def __missing__(self, bucket: int) -> bytes:
+        given, more, last = list(self.head), 1, b""
+        if self.identity is not None:
+            given += [b"IDMP", self.identity.producer_id(bucket)]
+            more, last = 2, b"$%d\r\n" % self.length
+        made = b"*%d\r\n" % (len(given) + more + self.size)
+        made += b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in given) + last
+        self[bucket] = made
+        return made
 
 
 class _PartWriter(_StreamWriter):

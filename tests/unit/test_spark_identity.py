@@ -15,7 +15,7 @@ def names(kind: str, rows: list[bytes], keys: list[bytes] | None = None, buckets
     )
     if kind == "content":
         identity.buckets = buckets
-    return [(identity.producer_id(bucket), iid) for bucket, iid in identity.name_rows(rows, keys)]
+    return [(identity.producer_id(bucket), iid) for bucket, iid in zip(*identity.name_rows(rows, keys), strict=True)]
 
 
 def test_content_names_do_not_depend_on_order() -> None:
@@ -30,9 +30,9 @@ def test_content_names_do_not_depend_on_order() -> None:
 def test_content_names_do_not_depend_on_chunks() -> None:
     rows = [b"a", b"b", b"a", b"a"]
     identity = Identity("content", NAME, 0, "batch", 100)
-    in_chunks = [name for row in rows for name in identity.name_rows([row], None)]
+    in_chunks = [identity.name_rows([row], None)[1][0] for row in rows]
 
-    assert in_chunks == Identity("content", NAME, 0, "batch", 100).name_rows(rows, None)
+    assert in_chunks == Identity("content", NAME, 0, "batch", 100).name_rows(rows, None)[1]
 
 
 def test_equal_rows_of_other_partitions_batches_and_sinks_are_other_rows() -> None:
