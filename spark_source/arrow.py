@@ -11,13 +11,12 @@ from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_source import ids
 from spark_source.casts import cast_column
 from spark_source.errors import BadRow
-from spark_source.schema import RESERVED
+from spark_source.schema import RESERVED, arrow_schema
 
 Page = Sequence[Sequence]  # of [bytes, list[bytes]]; the parser of redis-py makes lists
 
@@ -29,7 +28,7 @@ class RawConverter:
     """Makes the columns stream, id, ts, seq and fields of the raw schema."""
 
     def __init__(self, schema: StructType) -> None:
-        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = arrow_schema(schema)
         self.pairs = self.schema.field("fields").type
         self.as_map = pa.types.is_map(self.pairs)
         self.value_type = self.pairs.item_type if self.as_map else self.pairs.value_type.field("value").type
@@ -63,7 +62,7 @@ class MappedConverter:
     """Makes the columns of a user's schema: fields by name, cast from text, and the reserved ones."""
 
     def __init__(self, schema: StructType, failfast: bool) -> None:
-        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = arrow_schema(schema)
         self.failfast = failfast
         self.names = schema.fieldNames()
 

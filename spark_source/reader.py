@@ -194,6 +194,11 @@ class FilteringReader(StreamdReader):
     """Takes filters too (filterPushdown=true). A class of its own: where Spark's setting
     spark.sql.python.filterPushdown.enabled is off, a reader that merely has `pushFilters` is refused."""
 
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if Filter is None:
+            raise OptionError("filterPushdown=true needs Spark 4.1 or later: leave it out")
+        super().__init__(options, schema)
+
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
         """Narrow the ranges by what filters say of stream, id and ts, and give every filter back: Spark applies them
         again. A range on id cannot be used: Spark compares IDs as text."""

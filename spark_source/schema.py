@@ -1,5 +1,7 @@
 """Which columns a query gets: the raw form of entries, or the user's own columns."""
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,6 +24,9 @@ from pyspark.sql.types import (
 )
 
 from spark_source.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RESERVED: dict[str, DataType] = {
     "_stream": StringType(),
@@ -70,3 +75,13 @@ def check_user_schema(schema: StructType) -> None:
                 f"column {column.name} of type {column.dataType.simpleString()} cannot be read from a field: "
                 "declare it as string in schema and use from_json"
             )
+
+
+def arrow_schema(schema: StructType) -> "pa.Schema":
+    """Return the Arrow schema that Spark wants record batches of `schema` to have, and itself hands out."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # Spark 4.0 and 4.1: always UTC
+        return to_arrow_schema(schema)

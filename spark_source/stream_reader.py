@@ -85,9 +85,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         Raises: DataLoss, StreamdError.
         """
         if start is None:  # before Spark 4.2 nobody says where the query is
-            if self.previous is None:
+            start = self._supposed_start()
+            if start is None:
                 return self._everything()
-            start = self.previous
         begin = parse_offset(start)
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
@@ -102,6 +102,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return {name: {"id": info.last, "n": info.added} for name, info in self.infos.items() if info is not None}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        if self.previous is None:
+            self.previous = end  # a batch that is run again after a restart, before the next is asked for
         begin, marks = parse_offset(start), parse_offset(end)
         for name, mark in marks.items():
             before = begin.get(name, EARLIEST)
@@ -223,13 +225,17 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _cap(self, waiting: dict[str, int], marks: Offset, limit: "ReadLimit | None") -> int | None:
         """Return how many entries the batch may hold, None for all."""
         if ReadLimit is None:
-            return self.read_options.max_entries or DEFAULT_MAX_ENTRIES
-        if isinstance(limit, ReadMaxRows):
+            limit_bytes = self.read_options.max_bytes
+            if limit_bytes is None:
+                return self.read_options.max_entries or DEFAULT_MAX_ENTRIES
+        elif isinstance(limit, ReadMaxRows):
             return limit.max_rows
-        if isinstance(limit, ReadMaxBytes):
-            name = max(waiting, key=lambda name: waiting[name])
-            return max(1, int(limit.max_bytes / self._entry_bytes(name, marks[name].id)))
-        return None
+        else:
+            limit_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        if limit_bytes is None:
+            return None
+        name = max(waiting, key=lambda name: waiting[name])
+        return max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
 
     def _entry_bytes(self, name: str, position: str) -> float:
         page = self.server.patiently(
@@ -260,8 +266,20 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
         return Mark(last, count, cuts, from_id=mark.id, lost=mark.lost)
 
+    def _supposed_start(self) -> dict[str, Any] | None:
+        """Return where the next batch starts, which Spark before 4.2 does not say; None when that cannot be known.
+
+        It is the end of the batch before, if that was in this run. In the first batch of a new query it is the initial
+        offset, but only a limit that the user gave is kept there: Trigger.AvailableNow makes one batch of all on these
+        versions, and a limit of ours would end it too early. A restarted query may be anywhere.
+        """
+        options = self.read_options
+        if self.previous is None and self.first is not None and (options.max_entries or options.max_bytes):
+            return offset_json(self.first)
+        return self.previous
+
     def _everything(self) -> dict[str, Any]:
-        """Return an end without split points: Spark before 4.2 does not say where a restarted query stands."""
+        """Return an end without split points, for a start that is not known; they are made in `partitions`."""
         infos = self._look(self._names())
         end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
         self.previous = offset_json(end)

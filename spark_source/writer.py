@@ -25,6 +25,7 @@ from spark_source.markers import (
     transact,
 )
 from spark_source.options import Options
+from spark_source.schema import arrow_schema
 from spark_source.window import check_durability, choose_mode, ensure_window
 
 if TYPE_CHECKING:
@@ -166,9 +167,8 @@ def _from_rows(rows: Iterator, schema: StructType) -> "Iterator[pa.RecordBatch]"
     from itertools import islice
 
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
 
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     while chunk := list(islice(rows, 10_000)):
         columns = [pa.array([row[i] for row in chunk], column.type) for i, column in enumerate(arrow)]
         yield pa.RecordBatch.from_arrays(columns, schema=arrow)

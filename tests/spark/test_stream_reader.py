@@ -8,6 +8,7 @@ import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from spark_source import stream_reader
 from spark_source.errors import DataLoss, OptionError
 from spark_source.options import parse_options
 from spark_source.schema import raw_schema
@@ -224,6 +225,33 @@ def test_spark_before_4_2_hands_over_no_start(either: redis.Redis) -> None:
     assert rows(restarted, end, through_json(restarted.latestOffset())) == []
     fill(either, 5, "in", first=100)
     assert rows(restarted, end, through_json(restarted.latestOffset())) == numbers(100, 105)
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ({"maxEntriesPerTrigger": 30}, [30, 30, 30, 10]),
+        ({"maxBytesPerTrigger": 300}, [30, 30, 30, 10]),  # an entry holds 10 bytes
+        ({}, [100]),  # Trigger.AvailableNow makes one batch there: a limit that nobody asked for would cut it off
+    ],
+)
+def test_spark_before_4_2_leaves_the_limit_to_the_reader(
+    streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(stream_reader, "ReadLimit", None)
+    pipe = streamd.pipeline(transaction=False)
+    for n in range(100, 200):
+        pipe.xadd("in", {"n": n, "v": "value"})
+    pipe.execute()
+
+    source = reader(streamd, **options)
+    start, found = through_json(source.initialOffset()), []
+    while (end := through_json(source.latestOffset())) != start:
+        found.append(rows(source, start, end))
+        start = end
+
+    assert flat(found) == numbers(100, 200)
+    assert [len(batch) for batch in found] == sizes
 
 
 @pytest.mark.parametrize(
