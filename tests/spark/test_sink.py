@@ -1,98 +1,18 @@
 """The sink against real servers, without Spark: rows come once whatever is cut, repeated or reordered."""
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-import pyarrow as pa
 import pytest
 import redis
 
-from spark_source.connection import Patience, Server, Session
-from spark_source.encode import RowEncoder
+from spark_source.connection import Server
 from spark_source.errors import OptionError, RowsChanged, StreamdError, StreamMissing, WindowExpired, WindowTooSmall
 from spark_source.identity import BatchName
-from spark_source.markers import commit_batch, marker_key, open_field, tagged
+from spark_source.markers import marker_key, open_field, tagged
 from spark_source.options import parse_options
-from spark_source.sink import Outcome, Task, TaskWriter
-from spark_source.window import choose_mode, ensure_window
+from spark_source.window import choose_mode
+from tests.spark.one_task import NAME, ROWS, commit, entries, port_of, wanted, write
 from tests.spark.schemas import schema
-
-COLUMNS = schema("n int, v string")
-ROWS = [{"n": n // 2, "v": f"v{n // 2}"} for n in range(20)]  # each row twice: both are wanted
-NAME = BatchName("sink", "3", 3, True)
-
-
-class CutServer(Server):
-    """A server whose connections break: at the given exchanges, before or after the server has the bytes.
-
-    In place of `before` or `after` there may be a function, which is called in that moment."""
-
-    def __init__(self, options, cuts: "dict[int, str | Callable[[], object]]") -> None:
-        super().__init__(options, Patience())
-        object.__setattr__(self, "cuts", cuts)
-        object.__setattr__(self, "exchanges", 0)
-
-    @contextmanager
-    def session(self, key: str | None = None) -> Iterator[Session]:
-        with super().session(key) as session:
-            exchange = session.exchange
-
-            def breaking(packed, count):
-                number = self.exchanges
-                object.__setattr__(self, "exchanges", number + 1)
-                how = self.cuts.get(number)
-                if callable(how):
-                    how()
-                if how == "before":
-                    raise redis.ConnectionError("cut before the server had the bytes")
-                replies = exchange(packed, count)
-                if how == "after":
-                    raise redis.ConnectionError("cut after the server had the bytes")
-                return replies
-
-            session.exchange = breaking  # type: ignore[method-assign]
-            yield session
-
-    def pause(self, pause_s: float) -> float:
-        return pause_s
-
-
-def port_of(client: redis.Redis) -> str:
-    return str(client.connection_pool.connection_kwargs["port"])
-
-
-def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = None, **given) -> Outcome:
-    """Write rows as one task; keyword arguments are options, and attempt, run, partition, mode, name, columns."""
-    task = {"attempt": 0, "run": "r1", "partition": 0, "name": NAME, "mode": None, "columns": COLUMNS}
-    task.update({name: given.pop(name) for name in list(given) if name in task})
-    options = parse_options({"port": port_of(client), "stream": "s", "pipeline": "4", "retries": "2", **given})
-    server = CutServer(options.connection, cuts or {})
-    mode = task["mode"] or choose_mode(server, options.write)
-    if mode == "idmp" and options.write.stream is not None:
-        ensure_window(server, options.write.stream, options.write)
-    prepared = frozenset([options.write.stream] if options.write.stream else [])
-    made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, "", prepared)
-    encoder = RowEncoder(task["columns"], options.write.key_columns, options.write.stream)
-    types = {"n": pa.int32(), "v": pa.string(), "_stream": pa.string()}
-    names = task["columns"].fieldNames()
-    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(name, types[name]) for name in names]))
-    batches = iter([batch.slice(start, 7) for start in range(0, max(len(rows), 1), 7)])
-    return TaskWriter(server, options.write, encoder, made).write(batches)
-
-
-def commit(client: redis.Redis, name: BatchName = NAME) -> None:
-    server = Server(parse_options({"port": port_of(client)}).connection)
-    server.patiently(lambda session: commit_batch(session, "s", name, "1", {"rows": 20}))
-
-
-def entries(client: redis.Redis, stream: str = "s") -> Counter:
-    return Counter((fields[b"n"], fields[b"v"]) for _, fields in client.xrange(stream))
-
-
-def wanted(rows: list[dict] = ROWS) -> Counter:
-    return Counter((str(row["n"]).encode(), row["v"].encode()) for row in rows)
 
 
 def test_each_row_is_written_once_by_one_attempt(either: redis.Redis) -> None:
