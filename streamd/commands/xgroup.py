@@ -68,6 +68,13 @@ def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
     return stream, group
 
 
+def _capped(context: Context, stream: Stream | None, entries_read: int | None) -> int | None:
+    """Return ENTRIESREAD, at most what was ever added, as Redis does since 8.2.2; a journal's count was right."""
+    if entries_read is None or context.state.is_loading:
+        return entries_read
+    return min(entries_read, 0 if stream is None else stream.entries_added)
+
+
 def _entries_read_words(entries_read: int | None) -> list[bytes]:
     return [] if entries_read is None else [b"ENTRIESREAD", b"%d" % entries_read]
 
@@ -101,6 +108,7 @@ def xgroup_create(context: Context, args: list[bytes]) -> Reply:
         last_id = parse_id(args[4])
     if stream is not None and stream.groups and name in stream.groups:
         raise BusyGroup()
+    entries_read = _capped(context, stream, entries_read)
 
     mkstream_words = []
     if stream is None:
@@ -171,6 +179,7 @@ def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
         last_id = 0 if args[4] == b"-" else ID_MAX
     else:
         last_id = parse_id(args[4])
+    entries_read = _capped(context, stream, entries_read)
 
     group.last_id = last_id
     group.entries_read = entries_read

@@ -248,6 +248,17 @@ def test_the_lag_is_nothing_at_the_streams_last_id_even_if_that_is_deleted(engin
     assert group_info(engine) == (None, 0)
 
 
+def test_a_group_cannot_have_read_more_than_was_ever_added(engine):
+    fill(engine, 1, 2, 3)
+    engine.do("XGROUP CREATE s g 0 ENTRIESREAD 7")
+    assert group_info(engine) == (3, 3)
+    engine.do("XGROUP SETID s g 1-0 ENTRIESREAD 5")
+    assert group_info(engine) == (3, 0)
+    engine.do("DEL s")
+    engine.do("XGROUP CREATE s g 0 MKSTREAM ENTRIESREAD 7")
+    assert group_info(engine) == (0, 0)
+
+
 # -- what is recorded --------------------------------------------------------------------------------------------------
 
 
