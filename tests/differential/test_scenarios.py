@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamd.clock import ManualClock
+from streamd.version import REDIS_VERSION
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.session import Session
 
@@ -41,6 +42,7 @@ def port(tmp_path_factory):
 
 
 def normal(data: bytes) -> bytes:
+    data = data.replace(REDIS_VERSION.encode(), b"7.0.15")
     return re.sub(rb"(\$2\r\nid\r\n):\d+", rb"\1:0", MONITOR_TIME.sub(rb"TIME [\1 ADDRESS]", data))
 
 
