@@ -1,8 +1,10 @@
 """The thread that syncs the journal beside the loop."""
 
 import asyncio
+from _thread import allocate_lock
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Thread
 
 Done = Callable[[OSError | None], None]
 
@@ -10,49 +12,69 @@ Done = Callable[[OSError | None], None]
 class Handed:
     """A job that was handed to the thread; its `done` is called once, on the loop's thread."""
 
-    def __init__(self, future: "Future[None]", done: Done) -> None:
+    __slots__ = ("_done", "_failure", "_running", "ended", "job")
+
+    def __init__(self, job: Callable[[], None], done: Done) -> None:
         self.ended = False
-        self._future = future
+        self.job = job
         self._done = done
+        self._failure: BaseException | None = None
+        self._running = allocate_lock()
+        self._running.acquire()
+
+    def run(self) -> None:
+        """Do the job, on the thread."""
+        try:
+            self.job()
+        except BaseException as failure:
+            self._failure = failure
+        self._running.release()
 
     def wait(self) -> None:
-        """Return when the job has ended and `done` was called."""
-        try:
-            self._future.result()
-            error = None
-        except OSError as caught:
-            error = caught
+        """Return when the job has ended and `done` was called. Raises: what the job raised, but for an OSError."""
+        with self._running:
+            pass
         if not self.ended:
             self.ended = True
-            self._done(error)
+            if self._failure is not None and not isinstance(self._failure, OSError):
+                raise self._failure
+            self._done(self._failure)
 
 
 class JournalThread:
-    """Runs jobs one after the other. after_job: called on the loop when a job's `done` was called."""
+    """Runs jobs one after the other. after_job: called on the loop when a job's `done` was called.
+
+    A queue and a lock of C code, and no executor: with `appendfsync always` each turn hands over a job, which takes
+    20 us of CPU this way and 28 with futures and their conditions.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, after_job: Callable[[], None]) -> None:
         self._loop = loop
         self._after_job = after_job
-        self._executor = ThreadPoolExecutor(1, "streamd-journal")
+        self._jobs: SimpleQueue[Handed | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="streamd-journal", daemon=True)
+        self._thread.start()
 
     def submit(self, job: Callable[[], None], done: Done) -> Handed:
         """Run `job` on the thread, then `done` on the loop."""
-        future = self._executor.submit(job)
-        handed = Handed(future, done)
-        future.add_done_callback(lambda _: self._call_soon(handed))
+        handed = Handed(job, done)
+        self._jobs.put(handed)
         return handed
 
-    def _call_soon(self, handed: Handed) -> None:
-        def end() -> None:
-            if not handed.ended:
-                handed.wait()
-                self._after_job()
+    def _work(self) -> None:
+        while (handed := self._jobs.get()) is not None:
+            handed.run()
+            try:
+                self._loop.call_soon_threadsafe(self._end, handed)
+            except RuntimeError:
+                pass  # the loop has ended: whoever closes the journal waits for its jobs
 
-        try:
-            self._loop.call_soon_threadsafe(end)
-        except RuntimeError:
-            pass  # the loop has ended: whoever closes the journal waits for its jobs
+    def _end(self, handed: Handed) -> None:
+        if not handed.ended:
+            handed.wait()
+            self._after_job()
 
     def close(self) -> None:
         """Return when the thread has ended."""
-        self._executor.shutdown()
+        self._jobs.put(None)
+        self._thread.join()
