@@ -1,13 +1,13 @@
 # Each target makes .venv ready by itself: pinned versions, no root; the second time that takes a moment.
 #   make PYTHON=/path/to/python3.12 ...   takes that Python instead of looking for one
-#   make serve ARGS="--port 7000"         hands options to streamd serve; likewise demo, test, bench
+#   make serve ARGS="--port 7000"         hands options to streamd serve; likewise demo, test, bench, chaos
 
 PYTHON ?=
 ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo test serve bench crash differential lint clean set-up
+.PHONY: help demo test test-spark40 notebook serve bench bench-long crash differential chaos lint clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -16,6 +16,10 @@ help:
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
+	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
+	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
+	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
+	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
 	@echo "make clean   removes .venv and everything that was generated"
 
@@ -37,6 +41,18 @@ crash: set-up
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)
 
+chaos: set-up
+	@$(RUN) -m tests.spark.chaos $(ARGS)
+
+test-spark40: set-up
+	@$(RUN) scripts/spark40.py $(ARGS)
+
+notebook: set-up
+	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
+
+bench-long: set-up
+	@$(RUN) -m bench long $(ARGS)
+
 lint: set-up
 	@$(RUN) -m ruff check .
 	@$(RUN) -m mypy
@@ -46,5 +62,5 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

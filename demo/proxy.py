@@ -17,12 +17,21 @@ READ_BYTES = 256 * 1024
 class CuttingProxy:
     """Forwards connections to a port of this machine and cuts each after some reads from its client.
 
-    Runs in a thread of its own between `start()` and `stop()`. `cuts` counts them by kind.
+    Runs in a thread of its own between `start()` and `stop()`. `cuts` counts them by kind, `writes` the reads that
+    brought an XADD; each of these waits `write_delay_s` before it goes on.
     """
 
-    def __init__(self, target_port: int, reads_between_cuts: tuple[int, int] = (10, 40), seed: int = 1) -> None:
+    def __init__(
+        self,
+        target_port: int,
+        reads_between_cuts: tuple[int, int] = (10, 40),
+        seed: int = 1,
+        write_delay_s: float = 0.0,
+    ) -> None:
         self.port = 0
         self.cuts: Counter[str] = Counter()
+        self.writes = 0
+        self._write_delay_s = write_delay_s
         self._target_port = target_port
         self._reads_between_cuts = reads_between_cuts
         self._rng = random.Random(seed)
@@ -61,22 +70,29 @@ class CuttingProxy:
             return
 
         async def forward_replies() -> None:
-            while data := await server_in.read(READ_BYTES):
-                if reads_left > 0:
-                    client_out.write(data)
-                    await client_out.drain()
-                    continue
-                if kind == REPLY_TORN:
-                    client_out.write(data[: len(data) // 2])
-                    await client_out.drain()
-                self._count(kind)
-                break
-            client_out.close()
+            try:
+                while data := await server_in.read(READ_BYTES):
+                    if reads_left > 0:
+                        client_out.write(data)
+                        await client_out.drain()
+                        continue
+                    if kind == REPLY_TORN:
+                        client_out.write(data[: len(data) // 2])
+                        await client_out.drain()
+                    self._count(kind)
+                    break
+            except OSError:
+                pass
+            finally:
+                client_out.close()
 
         replies = asyncio.create_task(forward_replies())
         try:
             while data := await client_in.read(READ_BYTES):
                 reads_left -= 1
+                if b"XADD" in data:
+                    self.writes += 1
+                    await asyncio.sleep(self._write_delay_s)
                 if reads_left <= 0 and kind == REQUEST_TORN:
                     server_out.write(data[: len(data) // 2])
                     self._count(kind)

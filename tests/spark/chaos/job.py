@@ -1,0 +1,164 @@
+"""The driver of the chaos test: two streaming queries and a batch load, each started again whenever it fails.
+
+* copied: stream to stream; a row is known by its content, and carries the ID of the entry it was made of.
+* shuffled: stream to shuffle to stream; rows change their partitions at each attempt, a row is known by its key.
+* loaded: batch to stream, in parts with names; rows come several times, and as often they are wanted.
+"""
+
+import argparse
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.spark.chaos.unruly import UnrulySource
+
+FAILURES_MAX = 60
+EQUAL_ROWS = 3  # each row of the batch load is there so many times
+
+
+def main() -> int:
+    """Run until a line arrives on standard input, then until everything that is there has been written."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.chaos.job")
+    for name in ("--master", "--directory", "--exactly-once"):
+        parser.add_argument(name, required=True)
+    for name in ("--port", "--per-batch", "--load-rows", "--load-parts"):
+        parser.add_argument(name, required=True, type=int)
+    parser.add_argument("--fail-share", required=True, type=float)
+    return Job(parser.parse_args()).run()
+
+
+class Job:
+    """The queries of one driver; options are those of the command line."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.spark = cluster_session(options.master, Path(options.directory))
+        self.spark.dataSource.register(UnrulySource)
+        self.failures = 0
+        self.finish = threading.Event()
+        self.loaded = threading.Event()
+
+    def run(self) -> int:
+        threading.Thread(target=self._wait_for_line, daemon=True).start()
+        threading.Thread(target=self._load, daemon=True).start()
+        queries: dict[str, StreamingQuery] = {}
+        while self.failures < FAILURES_MAX:
+            for start in (self._copied, self._shuffled):
+                name = start.__name__.strip("_")
+                if name not in queries or not queries[name].isActive:
+                    if name in queries:
+                        self._failed(name, str(queries[name].exception()))
+                    queries[name] = start()
+            if self.finish.is_set() and self.loaded.is_set():
+                try:
+                    for query in queries.values():
+                        query.processAllAvailable()
+                    print("done", flush=True)
+                    return 0
+                except StreamingQueryException:
+                    continue  # and start it again
+            time.sleep(0.1)
+        print("too many failures", flush=True)
+        return 1
+
+    def _entries(self) -> DataFrame:
+        """Return the entries of `in`, as rows in an order that nobody knows."""
+        options = self.options
+        entries = (
+            self.spark.readStream.format("unruly")
+            .schema("_id string, n string, v string")
+            .options(port=options.port, stream="in", startingOffsets="earliest", failShare=options.fail_share)
+            .options(maxEntriesPerTrigger=options.per_batch, entriesPerPartition=options.per_batch // 2)
+            .load()
+        )
+        return entries.selectExpr("_id AS source", "n", "v")
+
+    def _sink(self, stream: str) -> dict[str, object]:
+        options = self.options
+        shared = {"port": options.port, "exactlyOnce": options.exactly_once, "failShare": options.fail_share}
+        return {**shared, "stream": stream, "pipeline": 20}
+
+    def _copied(self) -> StreamingQuery:
+        return self._start("copied", self._entries(), retries=2)
+
+    def _shuffled(self) -> StreamingQuery:
+        key = {} if self.options.exactly_once == "none" else {"identity": "key", "idempotencyKey": "source"}
+        return self._start("shuffled", self._entries().repartition(3), **key)
+
+    def _start(self, name: str, rows: DataFrame, **options: object) -> StreamingQuery:
+        writer = rows.writeStream.format("unruly").options(**self._sink(name)).options(**options)
+        return writer.option("checkpointLocation", f"{self.options.directory}/checkpoints/{name}").start()
+
+    def _load(self) -> None:
+        """Write each part until that succeeds, and then once more, as somebody would who does not know."""
+        self.spark.createDataFrame([], "n int")  # makes the session this thread's, where registered sources are found
+        size = self.options.load_rows
+        for part in range(self.options.load_parts):
+            numbers = self.spark.range(part * size, (part + 1) * size, 1, 4)
+            rows = numbers.selectExpr(f"id div {EQUAL_ROWS} AS n", f"concat('value ', id div {EQUAL_ROWS}) AS v")
+            left = 1 if self.options.exactly_once == "none" else 2
+            while left:
+                try:
+                    sink = {**self._sink("loaded"), "sinkId": "load", "sinkBatch": part}
+                    rows.write.format("unruly").options(**sink).mode("append").save()
+                    left -= 1
+                except Exception as error:  # whatever it was: the job is submitted again
+                    self._failed("loaded", str(error))
+        self.loaded.set()
+
+    def _failed(self, name: str, text: str) -> None:
+        self.failures += 1
+        causes = re.findall(r"^[\w.]+(?:Error|Exception|Changed|Expired|Loss): .*", text, re.MULTILINE) or [text[:300]]
+        print(f"failed {name}: {causes[-1]}", flush=True)
+
+    def _wait_for_line(self) -> None:
+        sys.stdin.readline()
+        self.finish.set()
+
+
+def cluster_session(master: str, directory: Path) -> SparkSession:
+    """Return a session on the cluster: small executors, speculation, and an event log to count by."""
+    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    settings = {
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executor.extraJavaOptions": java,
+        "spark.cores.max": "2",
+        "spark.scheduler.mode": "FAIR",
+        "spark.task.maxFailures": "8",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "300ms",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+        # Spark would sort rows before it deals them out, so that a retry deals them out alike.
+        "spark.sql.execution.sortBeforeRepartition": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{directory}/events",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.network.timeout": "60s",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",
+    }
+    builder = SparkSession.builder.master(master).appName("chaos")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
