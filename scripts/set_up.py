@@ -11,6 +11,7 @@ from pathlib import Path
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
 READY = VENV / ".ready"
+CONSTRAINTS = Path("constraints.txt")
 NO_PIP = (
     "set-up: this Python ({python}) can make no virtual environment. On Debian and Ubuntu its package python3-venv "
     "does that; without root, any other Python from 3.11 on will do: make PYTHON=/path/to/python3"
@@ -25,12 +26,12 @@ def main(wanted: str) -> int:
         return 0
     READY.unlink(missing_ok=True)
     print("set-up: installing into .venv (the first time about 1 GB, mostly Spark; some minutes)", flush=True)
-    if not works(PYTHON) and not create():
+    if not works(PYTHON) and not create(VENV):
         print(NO_PIP.format(python=sys.executable), file=sys.stderr)
         return 1
     # The build tools first, and then no build isolation: so they are pinned too.
-    install("setuptools", "wheel")
-    install("--no-build-isolation", "-e", ".[demo,test]")
+    install(PYTHON, CONSTRAINTS, "setuptools", "wheel")
+    install(PYTHON, CONSTRAINTS, "--no-build-isolation", "-e", ".[demo,test]")
     READY.write_text(wanted + "\n")
     print("set-up: done", flush=True)
     return 0
@@ -42,28 +43,30 @@ def works(python: Path) -> bool:
     return python.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def create() -> bool:
-    """Create .venv with pip in it; without ensurepip (Debian splits it off) the pip beside this Python is used."""
+def create(place: Path) -> bool:
+    """Create a virtual environment with pip in it; without ensurepip (Debian splits it off) the pip beside this Python
+    is used."""
+    python = place / "bin" / "python"
     if importlib.util.find_spec("ensurepip") is not None:
-        venv.create(VENV, clear=VENV.exists(), symlinks=True, with_pip=True)
-        return works(PYTHON)
+        venv.create(place, clear=place.exists(), symlinks=True, with_pip=True)
+        return works(python)
     if importlib.util.find_spec("pip") is None:
         return False
-    venv.create(VENV, clear=VENV.exists(), symlinks=True, with_pip=False)
-    subprocess.run([sys.executable, "-m", "pip", "-q", "--python", str(PYTHON), "install", "pip"], check=False)
-    return works(PYTHON)
+    venv.create(place, clear=place.exists(), symlinks=True, with_pip=False)
+    subprocess.run([sys.executable, "-m", "pip", "-q", "--python", str(python), "install", "pip"], check=False)
+    return works(python)
 
 
-def install(*what: str) -> None:
+def install(python: Path, constraints: Path, *what: str) -> None:
     """Install with the constraints; pip says itself what went wrong.
 
     Raises: SystemExit, when pip fails.
     """
     quiet = () if sys.stdout.isatty() else ("-q",)
-    pip = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *quiet]
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", *quiet]
     # setuptools warns of editable installs in general; pip's own messages stay.
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    if subprocess.run([*pip, "-c", "constraints.txt", *what], env=environment, check=False).returncode != 0:
+    if subprocess.run([*pip, "-c", str(constraints), *what], env=environment, check=False).returncode != 0:
         raise SystemExit(f"set-up: pip could not install {what[-1]}; its message stands above")
 
 

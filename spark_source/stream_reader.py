@@ -85,9 +85,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         Raises: DataLoss, StreamdError.
         """
         if start is None:  # before Spark 4.2 nobody says where the query is
-            start = self._supposed_start()
-            if start is None:
+            if self.previous is None:
                 return self._everything()
+            start = self.previous
         begin = parse_offset(start)
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
@@ -266,20 +266,12 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
         return Mark(last, count, cuts, from_id=mark.id, lost=mark.lost)
 
-    def _supposed_start(self) -> dict[str, Any] | None:
-        """Return where the next batch starts, which Spark before 4.2 does not say; None when that cannot be known.
-
-        It is the end of the batch before, if that was in this run. In the first batch of a new query it is the initial
-        offset, but only a limit that the user gave is kept there: Trigger.AvailableNow makes one batch of all on these
-        versions, and a limit of ours would end it too early. A restarted query may be anywhere.
-        """
-        options = self.read_options
-        if self.previous is None and self.first is not None and (options.max_entries or options.max_bytes):
-            return offset_json(self.first)
-        return self.previous
-
     def _everything(self) -> dict[str, Any]:
-        """Return an end without split points, for a start that is not known; they are made in `partitions`."""
+        """Return an end without split points: Spark before 4.2 does not say where a query stands when it starts.
+
+        Not even whether it is a new one: a limit cannot be kept in this batch, only in those that follow it. The split
+        points are made in `partitions`.
+        """
         infos = self._look(self._names())
         end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
         self.previous = offset_json(end)

@@ -230,28 +230,46 @@ def test_spark_before_4_2_hands_over_no_start(either: redis.Redis) -> None:
 @pytest.mark.parametrize(
     ("options", "sizes"),
     [
-        ({"maxEntriesPerTrigger": 30}, [30, 30, 30, 10]),
-        ({"maxBytesPerTrigger": 300}, [30, 30, 30, 10]),  # an entry holds 10 bytes
-        ({}, [100]),  # Trigger.AvailableNow makes one batch there: a limit that nobody asked for would cut it off
+        ({"maxEntriesPerTrigger": 30}, [100, 30, 30, 30, 10]),
+        ({"maxBytesPerTrigger": 300}, [100, 30, 30, 30, 10]),  # an entry holds 10 bytes
     ],
 )
-def test_spark_before_4_2_leaves_the_limit_to_the_reader(
+def test_spark_before_4_2_leaves_limits_to_the_reader_which_keeps_them_from_the_second_batch_on(
     streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict, sizes: list[int]
 ) -> None:
     monkeypatch.setattr(stream_reader, "ReadLimit", None)
-    pipe = streamd.pipeline(transaction=False)
-    for n in range(100, 200):
-        pipe.xadd("in", {"n": n, "v": "value"})
-    pipe.execute()
 
+    def add(*bounds: int) -> None:
+        pipe = streamd.pipeline(transaction=False)
+        for n in range(*bounds):
+            pipe.xadd("in", {"n": n, "v": "value"})
+        pipe.execute()
+
+    add(100, 200)
     source = reader(streamd, **options)
     start, found = through_json(source.initialOffset()), []
     while (end := through_json(source.latestOffset())) != start:
         found.append(rows(source, start, end))
         start = end
+        if len(found) == 1:
+            add(200, 300)
 
-    assert flat(found) == numbers(100, 200)
+    assert flat(found) == numbers(100, 300)
     assert [len(batch) for batch in found] == sizes
+
+
+def test_spark_before_4_2_runs_an_unfinished_batch_again_and_limits_the_next(
+    streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_reader, "ReadLimit", None)
+    fill(streamd, 100, "in")
+    before = reader(streamd)
+    start, end = through_json(before.initialOffset()), through_json(before.latestOffset())
+    fill(streamd, 100, "in", first=100)
+
+    restarted = reader(streamd, maxEntriesPerTrigger=70)
+    assert rows(restarted, start, end) == numbers(100)
+    assert rows(restarted, end, through_json(restarted.latestOffset())) == numbers(100, 170)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,16 @@ def test_java_home_comes_first_then_path_then_the_wheel(tmp_path: Path, monkeypa
     assert java.java_home().is_relative_to(tmp_path / "cache")
 
 
+def test_spark_4_0_does_not_run_on_java_25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "new", "25.0.1")))
+    monkeypatch.setenv("PATH", f"{fake_java(tmp_path / 'old', '21.0.1') / 'bin'}:/usr/bin:/bin")
+
+    monkeypatch.setattr(java, "version", lambda name: "4.3.0")
+    assert java.java_home() == tmp_path / "new"
+    monkeypatch.setattr(java, "version", lambda name: "4.0.5")
+    assert java.java_home() == tmp_path / "old"
+
+
 def test_the_shim_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "a java", "21")
     (tmp_path / "bin").mkdir()
