@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from streamd.config import OPTIONS, Config, ConfigError
-from streamd.journal.filesystem import LockedError
+from streamd.journal import check
+from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.persistence import Persistence
@@ -21,7 +22,7 @@ from streamd.version import REDIS_VERSION, VERSION
 EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 
 EXIT_CODES = """exit codes:
-  0  stopped cleanly
+  0  stopped cleanly; the journal is whole
   1  a bug in streamd
   2  usage or configuration
   3  address: in use, or not this machine's
@@ -101,6 +102,26 @@ def _parser() -> _Parser:
                 help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
             )
     serve.set_defaults(action=_serve)
+    checking = commands.add_parser(
+        "check",
+        help="examine the journal of a data directory",
+        description="Say of each file of a journal how much of it is whole. Nothing is changed without --fix.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    checking.add_argument("directory", metavar="DIR", help="the data directory, or the directory of the journal in it")
+    checking.add_argument("--fix", action="store_true", help="cut off, for ever, all from the first fault on")
+    checking.add_argument(
+        "--export", metavar="OUT", help="write what is whole to a new data directory OUT that Redis 7.0 can load"
+    )
+    checking.add_argument(
+        "--appendfilename",
+        metavar="TEXT",
+        default=OPTIONS["appendfilename"].default,
+        help="what the names of the journal's files begin with (default: %(default)s)",
+    )
+    checking.set_defaults(action=_check)
     return parser
 
 
@@ -151,6 +172,33 @@ def _loop_runner(main: "asyncio.coroutines.Coroutine[None, None, int]") -> int: 
         return int(runner.run(main))
 
 
+def _check(arguments: argparse.Namespace) -> int:
+    files, filename = FileSystem(), arguments.appendfilename
+    if not os.path.isdir(arguments.directory):
+        raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
+    data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
+    try:
+        if arguments.fix:
+            report = check.fix(files, data, journal, filename)
+        else:
+            report = check.examine(files, journal, filename)
+        print("\n".join(report.lines()))
+        if arguments.export is not None:
+            commands = check.export(files, journal, arguments.export, filename)
+            print(f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir ...")
+    except LockedError:
+        raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
+    except DamagedError as error:
+        raise Failure(EXIT_DAMAGED, str(error))
+    except FileExistsError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give another directory with --export")
+    except FileNotFoundError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give the directory served with --dir")
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
+    return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
+
+
 async def _run_server(config: Config, directory: Path) -> int:
     server = Server(config)
     try:
@@ -159,8 +207,10 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
-    except (DamagedError, LoadError) as error:
+    except DamagedError as error:
         raise Failure(EXIT_DAMAGED, str(error))
+    except LoadError as error:
+        raise Failure(EXIT_DAMAGED, f"journal in {directory}: {error}")
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
     loop = asyncio.get_running_loop()

@@ -8,8 +8,8 @@ from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.journal import lock_directory
 from streamd.journal.manifest import INCREMENT, Manifest, Part
 from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync
-from streamd.journal.record import encode_command
-from streamd.journal.recovery import Cut, apply_cut, read_manifest
+from streamd.journal.record import encode_command, encode_select
+from streamd.journal.recovery import SALVAGE, Cut, apply_cut, read_manifest
 from streamd.journal.words import bare_commands
 
 # What Redis 7.0 does not know, beside the words of XADD that it does not.
@@ -42,10 +42,11 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. is_whole: a server would start without a word."""
+    """What a check found. is_whole: a server would start without a word. is_fixed: it would now."""
 
     files: list[FileReport] = field(default_factory=list)
     fixed: list[str] = field(default_factory=list)
+    is_fixed: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -124,8 +125,9 @@ def fix(files: FileSystem, data_directory: str, directory: str, filename: str = 
             if found.problem is None:
                 continue
             if part.kind != INCREMENT:
-                report.fixed.append(f"{found.path} is a base and cannot be cut: restore it from a copy")
+                report.fixed.append(f"{found.path} is a base and cannot be cut: {SALVAGE}")
                 break
+            report.is_fixed = True
             dropped = manifest.parts()[number + 1 :]
             if dropped:
                 kept = [other for other in manifest.increments if other not in dropped]
@@ -152,7 +154,8 @@ def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest
 def export(files: FileSystem, directory: str, target: str, filename: str = "appendonly.aof") -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
-    Idempotence windows, and what else such a Redis does not know, are left out: entries and their IDs stay.
+    Idempotence windows, and what else such a Redis does not know, are left out: entries and their IDs stay. Of a
+    damaged journal all before the first fault is written.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
     Raises: FileExistsError, DamagedError, OSError.
     """
@@ -182,9 +185,13 @@ def _exported(files: FileSystem, directory: str, manifest: Manifest) -> Iterator
     for part in manifest.parts():
         file = files.open(f"{directory}/{part.name}")
         try:
-            for piece in FileReader(file).pieces():
+            reader = FileReader(file)
+            yield encode_select(0), 0  # as at the beginning of each file
+            for piece in reader.pieces():
                 kept = [words for found in _commands(piece) if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
+            if reader.trouble is not None:
+                return  # what comes behind a gap may contradict what was before it
         finally:
             file.close()
 

@@ -1,13 +1,17 @@
 """Recovery: reading a journal's files back in order, and judging what is torn, what is damaged, what may be cut."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, repeat, write_all
 from streamd.journal.manifest import Manifest, ManifestError, Part
 from streamd.journal.reading import Bare, FileReader, Parsed, Trouble, noted_sync
 from streamd.journal.record import CUT_LINE, FIRST_LINE
+
+SALVAGE: Final = "restore it from a copy, or save what is before the damage: streamd check DIR --export OUT"
 
 
 class DamagedError(Exception):
@@ -98,12 +102,12 @@ def read_parts(
             if reader.trouble is not None:
                 loading.cut = _judge(path, directory, file, reader.size, reader.trouble, part, last)
             elif part.kind == manifests.BASE and reader.ours and not reader.ended:
-                raise DamagedError(path, reader.size, "the end of the base is missing", "restore it from a copy")
+                raise DamagedError(path, reader.size, "the end of the base is missing", SALVAGE)
             elif part.kind == manifests.BASE and not reader.size:
                 empty_base = path
             elif empty_base is not None and reader.begun_by_us:
                 # An empty base is what redis-server makes of no data; streamd's has at least two lines.
-                raise DamagedError(empty_base, 0, "it is empty", "a base cannot be cut: restore it from a copy")
+                raise DamagedError(empty_base, 0, "it is empty", f"a base cannot be cut: {SALVAGE}")
             before += reader.size
             loading.bytes_done = before
         finally:
@@ -117,9 +121,9 @@ def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, p
     that is noted as synced must be whole; what comes behind may be torn (a crash in the middle of a write) or garbled
     (a power loss: blocks reach the disk in any order).
     """
-    fix = f"`streamd check {directory}` shows what is left, with --fix it cuts the rest off"
+    fix = f"`streamd check {shlex.quote(directory)} --fix` cuts off all behind it, without --fix it only reports"
     if part.kind == manifests.BASE:
-        raise DamagedError(path, trouble.offset, trouble.detail, "a base cannot be cut: restore it from a copy")
+        raise DamagedError(path, trouble.offset, trouble.detail, f"a base cannot be cut: {SALVAGE}")
     if not last:
         raise DamagedError(path, trouble.offset, trouble.detail, fix)
     synced = noted_sync(file, trouble.offset, size)
