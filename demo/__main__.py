@@ -59,6 +59,7 @@ class Demo:
 
     def run(self) -> list[StreamResult]:
         """Tell the story and return what both streams hold."""
+        (self.directory / "tmp").mkdir()
         self._start_server()
         driver = self._start_driver()
         self._start_producers()
@@ -85,6 +86,8 @@ class Demo:
             self.proxy.stop()
 
     def _start(self, name: str, module: str, *arguments: str, **environment: str) -> Child:
+        temporary = str(self.directory / "tmp")  # a killed driver does not clean up
+        environment.update(TMPDIR=temporary, SPARK_LOCAL_DIRS=temporary)
         child = Child(name, module, arguments, self.directory / f"{name}.log", environment)
         self.children.append(child)
         return child

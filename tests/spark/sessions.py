@@ -64,8 +64,8 @@ def copy(
 def finish(query: StreamingQuery) -> list[int]:
     """Wait for the end of a query; return the rows of its batches. Raises what ended it."""
     try:
-        query.awaitTermination(60)
-        assert not query.isActive, "the query did not end within a minute"
+        query.awaitTermination(180)
+        assert not query.isActive, "the query did not end within three minutes"
         return [progress["numInputRows"] for progress in query.recentProgress]
     finally:
         query.stop()

@@ -19,7 +19,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "demo", *arguments],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(directory)},
+        env={**os.environ, "TMPDIR": str(directory), "STREAMD_DEMO_TEST": str(directory)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -29,7 +29,7 @@ def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def left_over(directory: Path) -> list[str]:
     """Return the commands that were started with this mark and still run, after giving them a moment to end."""
-    mark = f"TMPDIR={directory}".encode()
+    mark = f"STREAMD_DEMO_TEST={directory}".encode()
     deadline = time.monotonic() + 10
     while True:
         found = []

@@ -124,7 +124,7 @@ class Job:
 
 def cluster_session(master: str, directory: Path) -> SparkSession:
     """Return a session on the cluster: small executors, speculation, and an event log to count by."""
-    java = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    java = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={directory}/local"
     settings = {
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": java,
