@@ -4,13 +4,13 @@ An entry is `*2 $ID *2n $field $value ...`. Its bytes are gathered column by col
 each entry, say the last three digits of its ID, and the pieces of all columns are woven into one list and joined. So
 nothing is formatted per entry where a table or a constant will do: 88 ns an entry of one 64-byte value (150 ns when
 lengths differ), against 350 ns for a format of its own per entry. In here the CRLF stands in front of each line, so
-that the end of one constant meets the start of the next; `weave` puts that right at both ends.
+that the end of one constant meets the start of the next; `join` puts that right at both ends.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, chain
 from operator import itemgetter
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
@@ -82,6 +82,9 @@ def id_columns(ids: IdParts, length: int) -> tuple[list[Column], bytes]:
     thousands = last // 1000 - first // 1000 + 1
     if seqs is None:
         tail = b"-%d" % seq
+        if thousands == 1:
+            text = b"%d" % (first // 1000)
+            return [_ID % (len(text) + 3 + len(tail), text), _last_digits(stamps)], tail
         if thousands <= 1 + length // 8:
             return _by_thousand(ms, stamps, None, len(tail)), tail
         size = len(b"%d" % first)
@@ -146,9 +149,13 @@ def _by_thousand(ms: int, stamps: Sequence[int], seqs: Sequence[int] | None, seq
             by_size = [b"", b"", *[_ID % (len(text) + 3 + size, text) for size in (2, 3, 4)]]
             heads += [by_size[_DASHED_SIZES[seq]] for seq in seqs[done:until]]
         done = until
+    return [heads, _last_digits(stamps)]
+
+
+def _last_digits(stamps: Sequence[int]) -> Sequence[bytes]:
     if stamps[-1] < len(_LAST_DIGITS_AGAIN):
-        return [heads, _pick(_LAST_DIGITS_AGAIN, stamps)]
-    return [heads, [_LAST_DIGITS[stamp % 1000] for stamp in stamps]]
+        return _pick(_LAST_DIGITS_AGAIN, stamps)
+    return [_LAST_DIGITS[stamp % 1000] for stamp in stamps]
 
 
 def _formatted(ms: int, stamps: Sequence[int], seq: int, seqs: Sequence[int] | None) -> Column:
@@ -175,10 +182,10 @@ def _bulk_headers(lengths: Sequence[int]) -> Sequence[bytes]:
         return [b"\r\n$%d\r\n" % length for length in lengths]
 
 
-def encode_same_fields(
+def weave_same_fields(
     ids: IdParts, fields: tuple[bytes, ...], values: Sequence[bytes], lengths: Sequence[int], reverse: bool
-) -> bytes:
-    """Return the RESP of entries that have the same fields.
+) -> tuple[list[bytes], int]:
+    """Return the RESP of entries that have the same fields, as `(pieces for join, how many of them an entry has)`.
 
     values: those of the first entry, then those of the second, ... lengths: a tuple with the lengths of the values of
     one entry if all entries have them alike; else a list (or the like) with the length of each of the values.
@@ -187,6 +194,13 @@ def encode_same_fields(
     length = len(values) // width
     columns, tail = id_columns(ids, length)
     alike = type(lengths) is tuple
+    head, digits = columns[0], columns[-1]
+    if width == 1 and alike and isinstance(head, bytes) and not isinstance(digits, bytes):
+        # What many streams are: without loops over columns 100 entries take 11.5 us instead of 13.
+        pieces = [head, b"", tail + _field_texts(fields, lengths)[0], b""] * length
+        pieces[1::4] = digits[::-1] if reverse else digits
+        pieces[3::4] = values[::-1] if reverse else values
+        return pieces, 4
     for place, text in enumerate(_field_texts(fields, lengths if alike else None)):
         columns.append(tail + text if tail and not place else text)
         if not alike:
@@ -194,13 +208,13 @@ def encode_same_fields(
         columns.append(values[place::width])
     if reverse:
         columns = [column if type(column) is bytes else column[::-1] for column in columns]
-    return _join(_weave(columns, length))
+    return _weave(columns, length), len(columns)
 
 
-def encode_mixed_fields(
+def weave_mixed_fields(
     ids: IdParts, widths: Sequence[int], texts: Sequence[bytes], lengths: Sequence[int], reverse: bool
-) -> bytes:
-    """Return the RESP of entries of any fields.
+) -> tuple[list[bytes], list[int]]:
+    """Return the RESP of entries of any fields, as `(pieces for join, how many of them each entry has)`.
 
     texts: fields and values of the first entry, then those of the second, ... lengths: of each of them. widths: how
     many of them each entry has.
@@ -217,7 +231,9 @@ def encode_mixed_fields(
         entry += pairs[2 * done : 2 * (done + width)]
         entries.append(entry)
         done += width
-    return _join(list(chain.from_iterable(reversed(entries) if reverse else entries)))
+    if reverse:
+        entries.reverse()
+    return list(chain.from_iterable(entries)), list(map(len, entries))
 
 
 def _weave(columns: list[Column], length: int) -> list[bytes]:
@@ -229,7 +245,17 @@ def _weave(columns: list[Column], length: int) -> list[bytes]:
     return pieces
 
 
-def _join(pieces: list[bytes]) -> bytes:
+def entry_ends(pieces: list[bytes], per_entry: int | Sequence[int]) -> list[int]:
+    """Return where each entry ends in the RESP that `join` will make of the pieces."""
+    # What an entry lacks at its end, the next one has in front, and what the first one has there, `join` takes away.
+    ends = list(accumulate(map(len, pieces)))
+    if isinstance(per_entry, int):
+        return ends[per_entry - 1 :: per_entry]
+    return [ends[last - 1] for last in accumulate(per_entry)]
+
+
+def join(pieces: list[bytes]) -> bytes:
+    """Return the RESP of entries whose pieces were woven; the list is used up."""
     pieces[0] = pieces[0][2:]
     pieces.append(b"\r\n")
     return b"".join(pieces)

@@ -5,19 +5,21 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import compress as selected
 from itertools import islice
-from struct import Struct, unpack_from
+from struct import Struct
 
 from streamd.stream.columns import pack, view
 from streamd.stream.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
-    encode_mixed_fields,
-    encode_same_fields,
+    entry_ends,
+    join,
     split_fields,
     split_ids,
+    weave_mixed_fields,
+    weave_same_fields,
 )
 from streamd.stream.entry_id import SEQ_MAX, format_id
-from streamd.stream.segment_cache import CACHE
+from streamd.stream.segment_cache import CACHE, Encoded
 
 try:
     from lz4.block import compress, decompress
@@ -31,16 +33,18 @@ _JOINED_BYTES_MAX = 128 * 1024
 # lz4 takes 2 us for 100 random values of 64 bytes and 5 us for such JSON, which it more than halves; reading back
 # takes 2 us. So it is always tried, and kept when it saves an eighth.
 _COMPRESSED_BYTES_MIN = 256
+# So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
+_KEPT_BY_PARTS_MAX = 256
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
-_OBJECT_BYTES = 16 + 16 + 8 * 15 + 2 * 48 + 2 * 8
+_OBJECT_BYTES = 16 + 16 + 8 * 14 + 2 * 48 + 2 * 8
 
 _FORMATS = [f"{length}s" for length in range(1024)]
 
 
 @lru_cache(maxsize=256)
-def _layout(lengths: tuple[int, ...]) -> str:
-    return "".join([f"{length}s" for length in lengths])
+def _cutter(lengths: tuple[int, ...], entries: int) -> Struct:
+    return Struct("".join([f"{length}s" for length in lengths]) * entries)
 
 
 class Segment:
@@ -59,16 +63,15 @@ class Segment:
     raw_bytes: the size of `texts` when it is compressed, else 0.
     live: a flag per entry, 1 until it is deleted; None until one is.
     live_count, used: how many entries are not deleted; how many were ever put into the node.
-    encoded, hot: the RESP of all entries, while the segment cache lets it be kept.
+    encoded: the RESP of all entries, while the segment cache lets it be kept.
+    touched: a part was read while there was no RESP of all; the next time that is made.
     """
 
     __slots__ = (
-        "__weakref__",
         "count",
         "encoded",
         "fields",
         "first_id",
-        "hot",
         "last_id",
         "lengths",
         "live",
@@ -77,14 +80,14 @@ class Segment:
         "seqs",
         "stamps",
         "texts",
+        "touched",
         "used",
     )
 
     count: int
-    encoded: bytes | None
+    encoded: Encoded | None
     fields: tuple[bytes, ...] | bytes
     first_id: int
-    hot: bool
     last_id: int
     lengths: tuple[int, ...] | bytes
     live: bytearray | None
@@ -93,6 +96,7 @@ class Segment:
     seqs: bytes | None
     stamps: bytes | None
     texts: bytes | tuple[bytes, ...]
+    touched: bool
     used: int
 
     def __init__(
@@ -109,7 +113,7 @@ class Segment:
         """
         self.count = self.live_count = self.used = len(ids)
         self.live = self.encoded = None
-        self.hot = False
+        self.touched = False
         self._seal_ids(ids)
         self._seal_texts(texts, width, widths, like)
 
@@ -261,7 +265,7 @@ class Segment:
     def copy(self) -> "Segment":
         """Return the same node for another log; what is never changed is shared."""
         other = object.__new__(Segment)
-        for name in self.__slots__[1:]:
+        for name in self.__slots__:
             setattr(other, name, getattr(self, name))
         other.encoded = None
         if self.live is not None:
@@ -314,6 +318,10 @@ class Segment:
         if high - low < WOVEN_MIN:
             encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
             return b"".join(encoded[::-1] if reverse else encoded)
+        return join(self._weave(low, high, reverse)[0])
+
+    def _weave(self, low: int, high: int, reverse: bool) -> tuple[list[bytes], int | list[int]]:
+        """Return the RESP as pieces, and how many of them an entry has."""
         first, count = self.first_id, self.count
         ms, seq = first >> 64, first & SEQ_MAX
         seqs = stamps = None
@@ -327,28 +335,55 @@ class Segment:
         fields = self.fields
         if type(fields) is tuple:
             texts, lengths = self._texts(low, high, len(fields))
-            return encode_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse)
+            return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse)
         assert type(fields) is bytes
         widths = view(fields, count)
         texts, lengths = self._mixed_texts(widths, low, high)
-        return encode_mixed_fields((ms, stamps, seq, seqs), widths[low:high], texts, lengths, reverse)
+        return weave_mixed_fields((ms, stamps, seq, seqs), widths[low:high], texts, lengths, reverse)
 
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
-        """Return what `encode` does, from the cache or into it if it is the whole segment in its order."""
+        """Return what `encode` does, from the cache if it is there.
+
+        The cache takes what is read whole and in order at once, and what is read in part when that is done again.
+        """
+        whole = high - low == self.count and not reverse
         encoded = self.encoded
-        if encoded is None:
-            if reverse or high - low < self.count:
+        data = None if encoded is None else encoded.data
+        if encoded is None or data is None:
+            if not whole and (not self.touched or self.count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple):
+                self.touched = True
                 return self.encode(low, high, reverse)
-            encoded = self.encode(low, high)
-            CACHE.keep(self, encoded)
-            return encoded
-        self.hot = True
-        if high - low == self.count and not reverse:
-            return encoded
-        if reverse or not self._is_regular():
-            return self.encode(low, high, reverse)
-        size = len(encoded) // self.count
-        return encoded[low * size : high * size]
+            data = self.encode(0, self.count)
+            encoded = self._keep(data, not whole)
+        else:
+            encoded.hot = True
+            if encoded.raw_bytes:
+                data = decompress(data, uncompressed_size=encoded.raw_bytes)
+                if whole:
+                    self._keep(data, False)
+        if whole:
+            return data
+        return self.encode(low, high, reverse) if encoded is None else self._cut_out(data, encoded, low, high, reverse)
+
+    def _keep(self, data: bytes, compressed: bool) -> Encoded | None:
+        self.touched = False
+        self.encoded = CACHE.keep(data, len(data) // self.count if self._is_regular() else 0, compressed)
+        return self.encoded
+
+    def _cut_out(self, data: bytes, encoded: Encoded, low: int, high: int, reverse: bool) -> bytes:
+        """Return the RESP of some entries, out of that of all."""
+        size = encoded.entry_bytes
+        if size:
+            if not reverse:
+                return data[low * size : high * size]
+            return b"".join([data[at : at + size] for at in range((high - 1) * size, (low - 1) * size, -size)])
+        ends = encoded.ends
+        if ends is None:
+            ends = encoded.ends = view(pack(entry_ends(*self._weave(0, self.count, False))), self.count)
+        bounds = [*ends[low - 1 : high]] if low else [0, *ends[:high]]
+        if not reverse:
+            return data[bounds[0] : bounds[-1]]
+        return b"".join([data[start:end] for start, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True)])
 
     def _is_regular(self) -> bool:
         """Whether the RESP of all entries has the same length."""
@@ -368,7 +403,7 @@ class Segment:
         if type(self.texts) is tuple:
             return self.texts[low * width : high * width], lengths
         # struct cuts 100 values in 1.6 us, or in 4 us when lengths differ; slices take 8.
-        return unpack_from(_layout(lengths) * (high - low), self._joined(), low * sum(lengths)), lengths
+        return _cutter(lengths, high - low).unpack_from(self._joined(), low * sum(lengths)), lengths
 
     def _mixed_texts(self, widths: Sequence[int], low: int, high: int) -> tuple[Sequence[bytes], Sequence[int]]:
         assert type(self.lengths) is bytes

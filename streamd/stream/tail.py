@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from streamd.stream.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
-    encode_mixed_fields,
-    encode_same_fields,
+    join,
     split_fields,
     split_ids,
+    weave_mixed_fields,
+    weave_same_fields,
 )
 from streamd.stream.segment_cache import CACHE
 
@@ -68,10 +69,10 @@ class Tail:
             if fields is not None:
                 one = lengths[: len(fields)]
                 alike = lengths == one * (high - low)
-                return encode_same_fields(ids, fields, values, tuple(one) if alike else lengths, reverse)
+                return join(weave_same_fields(ids, fields, values, tuple(one) if alike else lengths, reverse)[0])
         else:
             before = sum(self.widths[:low])
             widths = self.widths[low:high]
             texts = self.texts[before : before + sum(widths)]
             lengths = list(map(len, texts))
-        return encode_mixed_fields(ids, widths, texts, lengths, reverse)
+        return join(weave_mixed_fields(ids, widths, texts, lengths, reverse)[0])

@@ -11,7 +11,7 @@ from streamd.stream import segment as segment_module
 from streamd.stream.columns import pack, view
 from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.segment import Segment
-from streamd.stream.segment_cache import CACHE, SegmentCache
+from streamd.stream.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
 from tests.property.log_model import encode_entry
 
 MS = 1_795_246_993_860
@@ -200,46 +200,86 @@ def test_a_copy_is_changed_apart():
 )
 def test_a_segment_reads_the_same_from_the_cache(fields, ids):
     entries = [fields(i) for i in range(40)]
-    segment = seal(ids, entries)
-    assert segment.read(25, 33) == encode(ids[25:33], entries[25:33])
-    assert segment.encoded is None
+
+    def check(low, high, reverse=False):
+        step = -1 if reverse else 1
+        assert segment.read(low, high, reverse) == encode(ids[low:high][::step], entries[low:high][::step])
+
+    for first_whole in (True, False):
+        segment = seal(ids, entries)
+        check(25, 33)
+        assert segment.encoded is None
+        if first_whole:
+            check(0, 40)
+            assert not segment.encoded.raw_bytes
+        for part in [(25, 33), (0, 1), (39, 40), (0, 40, True), (0, 3, True), (25, 33, True), (38, 40, True)]:
+            check(*part)
+            assert (segment.encoded is not None) == (first_whole or type(segment.texts) is bytes)
+        check(0, 40)
+        assert not segment.encoded.raw_bytes
+        check(0, 40)
+        segment.delete(3, 4)
+        assert segment.encoded is None
+
+
+def test_what_is_read_in_part_is_kept_compressed():
+    entries = [[b"f", b"v" * 64]] * 100
+    segment = seal(list(range(100)), entries)
     for _ in range(2):
-        assert segment.read(0, 40) == encode(ids, entries)
-        assert segment.read(25, 33) == encode(ids[25:33], entries[25:33])
-        assert segment.read(0, 40, True) == encode(ids[::-1], entries[::-1])
-        assert segment.read(25, 33, True) == encode(ids[25:33][::-1], entries[25:33][::-1])
-    assert segment.encoded is not None
-    segment.delete(3, 4)
-    assert segment.encoded is None
+        segment.read(5, 10)
+    assert segment.encoded.raw_bytes == len(encode(list(range(100)), entries)) > 10 * len(segment.encoded.data)
+
+
+@pytest.mark.parametrize(
+    ("entries", "value_bytes", "compressed"), [(257, 8, None), (100, 1500, None), (100, 400, False), (100, 200, True)]
+)
+def test_large_segments_are_not_encoded_for_the_sake_of_a_part(entries, value_bytes, compressed):
+    segment = seal(list(range(entries)), [[b"f", b"v" * value_bytes]] * entries)
+    for _ in range(3):
+        segment.read(5, 10)
+    assert compressed == (None if segment.encoded is None else segment.encoded.raw_bytes > 0)
+
+
+EACH = _ENCODED_BYTES + 100
 
 
 def test_the_cache_keeps_to_its_bound_and_to_what_is_read():
-    cache = SegmentCache(bytes_max=1000)
-    segments = [seal([i], [[b"f", b"v"]]) for i in range(30)]
-    for segment in segments:
-        cache.keep(segment, bytes(100))
-        segments[0].hot = True
-        assert cache.bytes == sum(100 for one in segments if one.encoded is not None) <= 1000
-    assert segments[0].encoded is not None
-    assert segments[1].encoded is None
-    cache.keep(segments[1], bytes(251))
-    assert segments[1].encoded is None
-    cache.bytes_max = 150
+    cache = SegmentCache(bytes_max=10 * EACH)
+    kept = []
+    for _ in range(30):
+        kept.append(cache.keep(bytes(100), 0, False))
+        kept[0].hot = True
+        assert cache.bytes == sum(EACH for one in kept if one.data is not None) <= 10 * EACH
+    assert kept[0].data is not None
+    assert kept[1].data is None
+    fourth = 10 * EACH // 4 - _ENCODED_BYTES
+    assert cache.keep(bytes(fourth), 0, False) is not None
+    assert cache.keep(bytes(fourth + 1), 0, False) is None
+    cache.bytes_max = 3 * EACH // 2
     cache.shrink()
-    assert cache.bytes == sum(100 for one in segments if one.encoded is not None) == 100
+    assert cache.bytes == sum(EACH for one in kept if one.data is not None) == EACH
 
 
 def test_the_cache_lets_go_of_segments_that_are_gone():
-    cache = SegmentCache(bytes_max=1000)
-    for number in range(50):
-        segment = seal([number], [[b"f", b"v"]])
-        segment.hot = True
-        cache.keep(segment, bytes(100))
-    assert cache.bytes <= 1000
-    segment.delete(0, 1)
+    cache = SegmentCache(bytes_max=10 * EACH)
+    for _ in range(50):
+        encoded = cache.keep(bytes(100), 0, False)
+        encoded.hot = True
+    assert cache.bytes <= 10 * EACH
     cache.bytes_max = 0
     cache.shrink()
     assert cache.bytes == 0
+    assert encoded.data is None
+
+
+def test_a_segment_whose_kept_entries_were_taken_away_is_read_as_before():
+    entries = [[b"f", b"v%d" % i] for i in range(20)]
+    segment = seal(list(range(20)), entries)
+    for _ in range(3):
+        for low, high in [(0, 20), (3, 9), (3, 9)]:
+            assert segment.read(low, high) == encode(list(range(low, high)), entries[low:high])
+            if segment.encoded is not None:
+                segment.encoded.data = segment.encoded.ends = None
 
 
 def test_the_cache_keeps_one_run_of_one_tail():
