@@ -31,12 +31,17 @@ HASH = Struct("<Q7x")  # the 64 bits of a digest that choose the bucket and coun
 
 @dataclass(frozen=True)
 class BatchName:
-    """Which write a task belongs to: the sink, its batch, and whether a later run can ask for it again."""
+    """Which write a task belongs to: the sink, its batch, and whether a later run can ask for it again.
+
+    `lasting` is the sink's name across checkpoints, None where that is `sink` itself. Batches of a new checkpoint are
+    numbered from 0 again, so nothing but the scope of a whole stream may go by it.
+    """
 
     sink: str
     batch: str
     number: int | None
     named: bool
+    lasting: str | None = None
 
     @property
     def ring(self) -> str:
@@ -71,6 +76,7 @@ class Identity:
         batch = name.batch if name.number is not None else digest_text(name.batch.encode())
         self.prefix = f"{batch}.".encode()
         if kind == "key" and scope == "stream":
+            sink = digest_text((name.lasting or name.sink).encode())
             self.producer, self.prefix = f"{sink}:k", b""
         elif kind == "key":
             self.producer = f"{sink}:{name.ring}:k"

@@ -141,10 +141,12 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
         context = _context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        sink = self.options.sink_id or query
-        if sink is None or batch is None:
+        if query is None or batch is None:
             raise OptionError("this Spark does not say which query and batch a task belongs to: set exactlyOnce=none")
-        return self.write_task(_batches(iterator, self.schema), BatchName(sink, batch, int(batch), True), context)
+        lasting = self.options.sink_id
+        sink = query if lasting is None else f"{lasting}@{query}"
+        name = BatchName(sink, batch, int(batch), True, lasting)
+        return self.write_task(_batches(iterator, self.schema), name, context)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         reports = [message for message in messages if isinstance(message, TaskReport)]
@@ -187,7 +189,9 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             raise OptionError("mode overwrite needs one stream: name it in option stream and leave column _stream out")
         target = replacement_key(write.stream, self.name) if overwrite and write.stream is not None else write.stream
         super().__init__(options, schema, target)
-        self.finished = self._is_finished()
+        self.remembered = self.named and self.mode != "none"
+        # Without sinkBatch only the tasks know the batch: it is Spark's, inside foreachBatch.
+        self.finished = write.sink_batch is not None and self._is_finished(self.name)
         if not self.finished:
             self.prepare(self.final)
 
@@ -197,7 +201,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         batch = context.getLocalProperty(BATCH_ID)
         if self.named and self.options.sink_batch is None and batch is not None:  # inside foreachBatch
             name = BatchName(name.sink, batch, None, True)
-        if self.finished:
+        if self.finished or (self.overwrite and self._is_finished(name)):
             for _ in iterator:
                 pass
             return TaskReport(name, context.partitionId(), {}, 0, 0, 0)
@@ -205,12 +209,13 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         reports = [message for message in messages if isinstance(message, TaskReport)]
-        if self.finished:
+        name = reports[0].name if reports else self.name
+        if self.finished or self._is_finished(name):
             return
         if self.overwrite:
-            self._take_place()
-        elif self.named and self.mode != "none":
-            self.commit_named(reports, reports[0].name if reports else self.name)
+            self._take_place(name)
+        elif self.remembered:
+            self.commit_named(reports, name)
         self._forget_parts(reports)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -219,36 +224,37 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             stream = self.stream
             self.server.patiently(lambda session: session.call("DEL", stream), stream)
 
-    def _is_finished(self) -> bool:
-        if not self.named or self.final is None or self.mode == "none":
+    def _is_finished(self, name: BatchName) -> bool:
+        if not self.remembered or self.final is None:
             return False
         final = self.final
-        done = self.server.patiently(
-            lambda session: session.call("HGET", marker_key(final), done_field(self.name)), final
-        )
-        return is_done(self.name, done)
+        done = self.server.patiently(lambda session: session.call("HGET", marker_key(final), done_field(name)), final)
+        return is_done(name, done)
 
-    def _take_place(self) -> None:
-        """Put the new stream in the place of the old, in one step."""
+    def _take_place(self, name: BatchName) -> None:
+        """Put the new stream in the place of the old, in one step, which notes that it was done.
+
+        When the reply is lost the step is tried again, and must then do nothing: the new stream has moved.
+        """
         assert self.stream is not None
         assert self.final is not None
-        new, final = self.stream, self.final
+        new, final, key = self.stream, self.final, marker_key(self.final)
+        noted = done_field(name) if self.remembered else f"{self.run}:replaced"
 
         def swap(session: Session) -> None:
+            if session.call("HEXISTS", key, noted):
+                return
             commands: list[list[str | bytes | int]] = [["MULTI"]]
-            if session.call("EXISTS", new):
-                commands.append(["RENAME", new, final])
-            elif not self._is_finished():
-                commands.append(["DEL", final])
-            if self.named:
-                now = str(time.time_ns() // 1_000_000)
-                commands.append(["HSET", marker_key(final), done_field(self.name), now])
-                commands.append(["HDEL", marker_key(final), open_field(self.name)])
+            commands.append(["RENAME", new, final] if session.call("EXISTS", new) else ["DEL", final])
+            commands.append(["HSET", key, noted, str(time.time_ns() // 1_000_000)])
+            commands.append(["HDEL", key, open_field(name)])
             commands.append(["DEL", marker_key(new)])
             if not transact(session, commands):
                 raise StreamdError(f"stream {final} could not be replaced: run the job again")
 
         self.server.patiently(swap, final)
+        if not self.remembered:
+            self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
 
     def _forget_parts(self, reports: list[TaskReport]) -> None:
         """Remove the notes of a write that nobody can ask for again."""

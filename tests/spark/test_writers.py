@@ -1,0 +1,142 @@
+"""The writers as Spark calls them, without Spark: what a name covers, and what a lost reply may not undo."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+import redis
+
+from spark_source import writer as writers
+from spark_source.connection import Session
+from spark_source.options import parse_options
+from spark_source.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
+from tests.spark.one_task import COLUMNS, entries, port_of, wanted
+
+ROWS = [{"n": n, "v": f"v{n}"} for n in range(20)]
+
+
+class Context:
+    """What a task is told by Spark."""
+
+    def __init__(self, **properties: str) -> None:
+        self.properties = properties
+
+    def partitionId(self) -> int:
+        return 0
+
+    def attemptNumber(self) -> int:
+        return 0
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Context:
+    context = Context()
+    monkeypatch.setattr(writers, "_context", lambda: context)
+    return context
+
+
+def batch(rows: list[dict]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_pylist(rows, schema=pa.schema([("n", pa.int32()), ("v", pa.string())]))])
+
+
+def save(client: redis.Redis, rows: list[dict], overwrite: bool = False, **options: str) -> None:
+    """Write a DataFrame of one partition."""
+    given = parse_options({"port": port_of(client), "stream": "s", **options})
+    writer = StreamdBatchWriter(given, COLUMNS, overwrite)
+    writer.commit([writer.write(batch(rows))])
+
+
+def micro_batch(client: redis.Redis, task: Context, query: str, number: int, rows: list[dict], **options: str) -> None:
+    """Write one batch of a streaming query."""
+    task.properties = {QUERY_ID: query, BATCH_ID: str(number)}
+    given = parse_options({"port": port_of(client), "stream": "s", **options})
+    StreamdStreamWriter(given, COLUMNS, False).commit(
+        [StreamdStreamWriter(given, COLUMNS, False).write(batch(rows))], number
+    )
+
+
+@pytest.fixture
+def lost_reply(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The reply to the first transaction with a RENAME or DEL is lost; the list then says so."""
+    lost: list[str] = []
+    pipeline = Session.pipeline
+
+    def losing(session: Session, commands: list) -> list:
+        replies = pipeline(session, commands)
+        if not lost and any(words[0] in ("RENAME", "DEL") for words in commands):
+            lost.append("lost")
+            raise redis.ConnectionError("cut after the server had the bytes")
+        return replies
+
+    monkeypatch.setattr(Session, "pipeline", losing)
+    return lost
+
+
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"sinkId": "me", "sinkBatch": "1"}, {"exactlyOnce": "none"}])
+def test_an_overwrite_whose_reply_was_lost_keeps_the_new_rows(
+    either: redis.Redis, task: Context, lost_reply: list[str], options: dict[str, str]
+) -> None:
+    either.xadd("s", {"n": "old", "v": "old"})
+
+    save(either, ROWS, overwrite=True, **options)
+
+    assert lost_reply == ["lost"]
+    assert entries(either) == wanted(ROWS)
+
+
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"exactlyOnce": "none"}])
+def test_an_overwrite_by_nothing_leaves_nothing(either: redis.Redis, task: Context, options: dict[str, str]) -> None:
+    either.xadd("s", {"n": "old", "v": "old"})
+
+    save(either, [], overwrite=True, **options)
+
+    assert either.xlen("s") == 0
+
+
+@pytest.mark.parametrize("options", [{"sinkId": "me"}, {"sinkId": "me", "sinkBatch": "1"}])
+def test_an_overwrite_by_name_that_is_submitted_again_changes_nothing(
+    either: redis.Redis, task: Context, options: dict[str, str]
+) -> None:
+    save(either, ROWS, overwrite=True, **options)
+    either.xadd("s", {"n": "later", "v": "later"})
+
+    save(either, ROWS, overwrite=True, **options)
+
+    assert entries(either) == wanted(ROWS) + Counter([(b"later", b"later")])
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_sink_id_alone_in_foreach_batch_takes_each_batch_for_itself(
+    either: redis.Redis, task: Context, overwrite: bool
+) -> None:
+    for number in (0, 1, 2):
+        task.properties = {BATCH_ID: str(number)}
+        for _ in range(2):
+            save(either, ROWS[number::3], overwrite, sinkId="me")
+        assert entries(either) == (wanted(ROWS[number::3]) if overwrite else wanted_up_to(number))
+
+
+def wanted_up_to(number: int) -> Counter:
+    return sum((wanted(ROWS[first::3]) for first in range(number + 1)), Counter())
+
+
+def test_a_sink_id_on_a_new_checkpoint_loses_nothing(either: redis.Redis, task: Context) -> None:
+    """Its batches are numbered from 0 again: they are not those of the old checkpoint, even where rows are equal."""
+    for number in range(5):
+        micro_batch(either, task, "old", number, ROWS, sinkId="me")
+    for number in range(5):
+        micro_batch(either, task, "new", number, ROWS, sinkId="me")
+
+    assert entries(either) == Counter(dict.fromkeys(wanted(ROWS), 10))
+
+
+def test_a_key_whose_scope_is_the_stream_is_known_on_a_new_checkpoint(streamd: redis.Redis, task: Context) -> None:
+    keyed = {"sinkId": "me", "idempotencyKey": "n", "idempotencyScope": "stream"}
+    micro_batch(streamd, task, "old", 0, ROWS[:15], **keyed)
+    micro_batch(streamd, task, "new", 0, ROWS, **keyed)
+
+    assert entries(streamd) == wanted(ROWS)
