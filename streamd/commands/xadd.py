@@ -141,7 +141,7 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     Raises: CommandError; WrongType.
     Source: https://redis.io/docs/latest/commands/xadd/
     """
-    # Decide. The two commonest shapes, `key * ...` and `key IDMP pid iid * ...`, do not pass the loop over the options,
+    # Decide. The commonest shapes, `key * ...`, `key IDMP pid iid * ...` and IDMPAUTO, do not pass the options' loop,
     # which costs more than all the rest; a property test holds them against it.
     make_stream, seq_given = True, True
     pid: bytes | None = None
@@ -153,6 +153,9 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     elif args[2] in _IDMP and len(args) & 1 == 0 and len(args) > 7 and args[5] == b"*" and args[3] and args[4]:
         pid, iid = args[3], args[4]
         fields = args[6:]
+    elif args[2] in _IDMPAUTO and len(args) & 1 and len(args) > 6 and args[4] == b"*" and args[3]:
+        pid = args[3]
+        fields = args[5:]
     else:
         options = _parse(context, args)
         fields = args[options.at + 1 :]
