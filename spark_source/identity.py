@@ -22,6 +22,7 @@ from spark_source.occurrences import Occurrences
 RING = 4
 KEY_BUCKETS = 4096  # fixed: rows with keys may come in any partition, whose sizes say nothing about the batch
 MOST_BUCKETS = 4096
+SPREAD_MIN = 30  # a smaller window is filled by one producer alone: spread by chance, some bucket would run over
 BUFFER_ROWS = 250_000
 BUFFER_BYTES = 256 << 20
 DIGEST_BYTES = 15  # 120 bits
@@ -54,16 +55,26 @@ def digest_text(data: bytes, size: int = 9) -> str:
     return b64encode(blake2b(data, digest_size=size).digest()).decode()
 
 
-def bucket_count(rows: int, window_size: int, overflow: bool) -> int:
-    """Return over how many producers the rows of a task are spread.
+def bucket_fill(window_size: int) -> float:
+    """Return how many rows a producer gets on average, when they are spread by hash: 60 % of its window, less of a
+    small one, where chance counts for more: seven standard deviations stay free."""
+    return min(0.6 * window_size, ((math.sqrt(49 + 4 * window_size) - 7) / 2) ** 2)
 
-    A power of two. Rows fall into buckets by hash, 60 % of the window on average: no bucket comes near to its end.
-    """
+
+def rows_max(window_size: int) -> int:
+    """Return how many rows of one task the windows of all its producers hold."""
+    return int(MOST_BUCKETS * bucket_fill(window_size)) if window_size >= SPREAD_MIN else window_size
+
+
+def bucket_count(rows: int, window_size: int, overflow: bool) -> int:
+    """Return over how many producers the rows of a task are spread, a power of two."""
+    if window_size < SPREAD_MIN:
+        return 1
     if overflow:
         return MOST_BUCKETS
     if rows <= 0.8 * window_size:
         return 1
-    return min(MOST_BUCKETS, 1 << math.ceil(math.log2(rows / (0.6 * window_size))))
+    return min(MOST_BUCKETS, 1 << math.ceil(math.log2(rows / bucket_fill(window_size))))
 
 
 class Identity:

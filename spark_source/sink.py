@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_source import ids
 from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
 from spark_source.encode import RowEncoder, Rows
-from spark_source.errors import RowsChanged, StreamdError
+from spark_source.errors import RowsChanged, StreamdError, WindowTooSmall
 from spark_source.identity import (
     BUFFER_BYTES,
     BUFFER_ROWS,
@@ -19,6 +19,7 @@ from spark_source.identity import (
     Identity,
     bucket_count,
     digest_text,
+    rows_max,
 )
 from spark_source.markers import Opening, marker_key, open_batch, part_key
 from spark_source.options import WriteOptions
@@ -220,6 +221,7 @@ class _NamingWriter(_StreamWriter):
         if self.opening.done:
             return
         count = len(payloads)
+        self._check_room(self.outcome.rows[self.stream] + count)
         # The bytes of all commands are joined at once, from a list that is filled by slices: 0.1 us a row, not 0.3.
         if self.identity is None:
             parts = [b"$1\r\n*\r\n"] * (3 * count)
@@ -233,6 +235,19 @@ class _NamingWriter(_StreamWriter):
             parts[3::4] = payloads
         self._deliver(b"".join(parts), count)
         self.outcome.rows[self.stream] += count
+
+    def _check_room(self, rows: int) -> None:
+        """Raise WindowTooSmall when a task has more rows than the server could recognise again."""
+        options = self.options
+        if self.identity is None or options.identity == "position" or options.on_window_expired == "continue":
+            return
+        most = rows_max(options.window_size)
+        if rows > most:
+            raise WindowTooSmall(
+                f"a partition has more than {most} rows for stream {self.stream}, the windows of its producers "
+                f"(windowMaxSize={options.window_size}) do not hold them: use more partitions, a larger windowMaxSize, "
+                "identity=position, or onWindowExpired=continue to accept duplicates"
+            )
 
     def _heads_of(self, words: list[int] | int, buckets: list[int], iids: list[bytes] | None) -> list[bytes]:
         """Return the bytes of each command up to its iid."""

@@ -256,6 +256,18 @@ def test_a_batch_that_was_half_written_before_the_window_began_is_an_error(strea
     assert entries(streamd) == wanted()
 
 
+def test_a_task_with_more_rows_than_the_window_holds_is_an_error(streamd: redis.Redis) -> None:
+    for options in ({}, {"idempotencyKey": "n,v"}):
+        with pytest.raises(WindowTooSmall, match=r"a partition has more than 10 rows .*windowMaxSize=10\)"):
+            write(streamd, ROWS, windowMaxSize="10", **options)
+    streamd.flushall()
+    write(streamd, ROWS[:10], windowMaxSize="10")
+    write(streamd, ROWS[:10], windowMaxSize="10", attempt=1)
+    assert entries(streamd) == wanted(ROWS[:10])
+    write(streamd, ROWS, windowMaxSize="10", attempt=2, onWindowExpired="continue")
+    write(streamd, ROWS, windowMaxSize="10", partition=1, identity="position")
+
+
 def test_a_batch_that_was_half_written_in_another_mode_is_an_error(streamd: redis.Redis) -> None:
     write(streamd, ROWS[:3], exactlyOnce="marker")
 

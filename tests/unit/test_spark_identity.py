@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import pytest
 
-from spark_source.identity import BatchName, Identity, bucket_count
+from spark_source.identity import BatchName, Identity, bucket_count, rows_max
 
 NAME = BatchName("query", "7", 7, True)
 
@@ -82,13 +82,15 @@ def test_position_names_count_rows_and_change_the_producer_before_its_window_is_
 )
 def test_the_number_of_buckets_goes_by_the_number_of_rows(rows: int, window: int, buckets: int) -> None:
     assert bucket_count(rows, window, overflow=False) == buckets
+    assert bucket_count(rows, window, overflow=True) == 4096, "when their number is not known it does not count"
 
 
-def test_no_bucket_comes_near_the_end_of_its_window() -> None:
-    rows = [b"%d" % i for i in range(20_000)]
-    found = names("content", rows, buckets=bucket_count(len(rows), 100, overflow=False), window=100)
+@pytest.mark.parametrize("window", [1, 2, 5, 10, 30, 100, 1000])
+def test_no_bucket_comes_near_the_end_of_its_window(window: int) -> None:
+    rows = [b"%d" % i for i in range(min(20_000, rows_max(window)))]
+    found = names("content", rows, buckets=bucket_count(len(rows), window, overflow=False), window=window)
     held: dict[bytes, int] = {}
     for producer, _ in found:
         held[producer] = held.get(producer, 0) + 1
 
-    assert max(held.values()) <= 100
+    assert max(held.values()) <= window
