@@ -223,8 +223,14 @@ def _takes_memory(words: list[bytes]) -> bool:
     return words[0] == b"XAUTOCLAIM" and any(_number(word) > 10**6 for word in _behind(words, b"COUNT"))
 
 
+def waits_for_reads(request: list[bytes]) -> bool:
+    """Return whether a request is a read that may wait."""
+    words = [word.upper() for word in request]
+    return words[0] in (b"XREAD", b"XREADGROUP") and b"BLOCK" in words
+
+
 def _waits_twice(words: list[bytes]) -> bool:
-    if words[0] not in (b"XREAD", b"XREADGROUP") or b"BLOCK" not in words or b"STREAMS" not in words:
+    if not waits_for_reads(words) or b"STREAMS" not in words:
         return False
     behind = words[words.index(b"STREAMS") + 1 :]
     keys = behind[: len(behind) // 2]
@@ -233,6 +239,10 @@ def _waits_twice(words: list[bytes]) -> bool:
 
 def _counts_far(words: list[bytes]) -> bool:
     return any(_number(word) > 2**62 for word in _behind(words, b"RETRYCOUNT", b"ENTRIESADDED", b"ENTRIESREAD"))
+
+
+def _asks_for_several(words: list[bytes]) -> bool:
+    return words[:2] == [b"CONFIG", b"GET"] and any(set(word) & set(b"*?[") for word in words[2:])
 
 
 def _goes_on(words: list[bytes]) -> bool:
@@ -247,6 +257,7 @@ UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
     "one stream twice": _waits_twice,
     "counters at 2^63": _counts_far,
     "cursors": _goes_on,
+    "CONFIG GET of several": _asks_for_several,
 }
 
 UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {

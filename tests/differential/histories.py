@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.differential.requests import Author
-from tests.differential.two_servers import PROTOCOLS, Difference, Step, TwoServers
+from tests.differential.two_servers import PROTOCOLS, Difference, Step, TwoServers, Undecided
 
 HISTORY_STEPS = 200
 
@@ -33,6 +33,8 @@ def write_and_run(servers: TwoServers, seed: int, steps: int) -> tuple[list[Step
         servers.inspect()
     except Difference as difference:
         return history, sent, difference
+    except Undecided:
+        pass
     return history, sent, None
 
 
@@ -44,6 +46,8 @@ def replay(servers: TwoServers, history: list[Step]) -> Difference | None:
         servers.inspect()
     except Difference as difference:
         return difference
+    except Undecided:
+        pass
     return None
 
 
