@@ -107,6 +107,11 @@ class Barrier:
     def _now_ms(self) -> int:
         return self._state.clock.monotonic_us() // 1000
 
+    def release_all(self) -> None:
+        """Let leave what is held: the journal ends, and all of it is on the disk."""
+        self._state.refuse_writes(None)
+        self._release()
+
     def _release(self) -> None:
         """Let leave what has become durable enough."""
         always = self._always

@@ -215,6 +215,10 @@ OPTIONS: Final[dict[str, Option]] = {
 }
 
 
+def _refusal(name: str, reason: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
 class Config:
     """The options' current values.
 
@@ -243,7 +247,7 @@ class Config:
         return str(self.values[name])
 
     def on_change(self, name: str, action: Callable[[], None]) -> None:
-        """Call `action` after CONFIG SET changed option `name`."""
+        """Call `action` after CONFIG SET changed option `name`; its ConfigError undoes that CONFIG SET."""
         self._actions.setdefault(name, []).append(action)
 
     def match(self, patterns: Iterable[str]) -> dict[str, str]:
@@ -273,9 +277,17 @@ class Config:
                 except ConfigError as error:
                     reason = str(error)
             if reason is not None:
-                raise CommandError(f"ERR CONFIG SET failed (possibly related to argument '{option.name}') - {reason}")
-        changed = [name for name, value in parsed.items() if self.values[name] != value]
+                raise _refusal(option.name, reason)
+        before = {name: self.values[name] for name, value in parsed.items() if self.values[name] != value}
         self.values.update(parsed)
-        for name in changed:
+        done: list[Callable[[], None]] = []
+        for name in before:
             for action in self._actions.get(name, ()):
-                action()
+                try:
+                    action()
+                except ConfigError as error:
+                    self.values.update(before)
+                    for again in done:
+                        again()
+                    raise _refusal(name, str(error))
+                done.append(action)

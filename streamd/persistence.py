@@ -26,12 +26,15 @@ log = logging.getLogger("streamd")
 
 # After a rewrite that failed, before the next one begins by itself.
 _RETRY_MS = 1_000
+# How often a rewrite in the foreground tries to sync the directory.
+_TRIES_MAX = 3
 
 
 class Persistence:
     """What stands between an engine and its journal.
 
-    open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close().
+    open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
+    begin_anew() in place of the first three.
     """
 
     def __init__(
@@ -113,21 +116,42 @@ class Persistence:
         job()
         done()
 
+    def begin_anew(self) -> None:
+        """Journal from here on: a rewrite begins, and puts the present state in the place of what the directory holds.
+
+        Raises: LockedError, DamagedError, OSError.
+        """
+        try:
+            self.journal.open()
+            self.journal.start_anew()
+            self.start_rewrite()
+        except BaseException:
+            self.journal.close()
+            raise
+        self._state.records = []
+        self._state.journal = self
+        self._state.persistence = self.fields
+
     def close(self) -> None:
-        """Write and sync what there is, and close; the error of a disk that fails is logged."""
+        """Write and sync what there is, let what is held leave, and close; the error of a disk that fails is logged."""
         if self.journal.writer is not None and not self.barrier.is_dead:
             self.barrier.drain()
             try:
+                if self.journal.is_unsaved:
+                    self.save()
                 self.journal.write()
                 job, done = self.journal.start_sync()
                 job()
                 done()
                 self.journal.writer.note_synced()
-            except OSError as error:
+                self.barrier.release_all()
+                self._serve_waiters()
+            except (OSError, CommandError) as error:
                 log.warning("the journal could not be written at the end: %s", error)
         self.journal.close()
         self._state.journal = None
         self._state.records = None
+        self._state.persistence = dict
 
     # -- turns ----------------------------------------------------------------------------------------------------
 
@@ -156,10 +180,12 @@ class Persistence:
             return False
         now_ms = self._state.clock.now_ms()
         if self.journal.rewrite is None:
-            wanted = self._is_planned or self.barrier.sync_failed is not None or self._has_grown()
+            failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
+            wanted = failed or self._is_planned or self._has_grown()
             if wanted and now_ms >= self._next_try_ms:
                 self._begin_or_plan()
-        if self.journal.rewrite is not None and not self._is_syncing:
+        rewrite = self.journal.rewrite
+        if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
             return self._step()
         return False
 
@@ -278,7 +304,9 @@ class Persistence:
         before = self._rewrites
         if self.journal.rewrite is None:
             self._begin_or_plan()
-        while self.journal.rewrite is not None and not self.barrier.is_dead:
+        tries = 0
+        while self.journal.rewrite is not None and not self.barrier.is_dead and tries < _TRIES_MAX:
+            tries += self.journal.rewrite.is_named  # by then all is done but a sync that does not succeed
             if not self._is_syncing:
                 self._step()
             self.barrier.drain()
@@ -294,6 +322,8 @@ class Persistence:
         if rewrite:
             self.save()
         self.barrier.drain()
+        if self.journal.is_unsaved or (self.journal.rewrite is not None and self.journal.rewrite.is_named):
+            raise CommandError("ERR Error trying to load the AOF files: they do not have all yet, try again later")
         try:
             self.journal.write()
             if self.journal.rewrite is not None:
@@ -322,10 +352,13 @@ class Persistence:
         goal = journal.writes + journal.writer.has_units
 
         def attempt() -> Reply:
-            return [1, 0] if journal.synced_writes >= goal and not replicas else BLOCKED
+            return [1, 0] if is_synced() and not replicas else BLOCKED
+
+        def is_synced() -> bool:
+            return journal.synced_writes >= goal and not journal.is_unsaved
 
         if attempt() is not BLOCKED or context.in_unit:
-            return [int(journal.synced_writes >= goal), 0]
+            return [int(is_synced()), 0]
         reply = context.block((), timeout_ms, attempt, [int(replicas > 0), 0])
         waiter = context.client.waiter
         assert waiter is not None
@@ -343,7 +376,7 @@ class Persistence:
 
     def _note_defaults(self) -> None:
         """Record the settings of new streams: a stream's first record does not say them."""
-        if self._state.records is not None:
+        if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
             words = [DEFAULTS, *(b"%d" % number for number in settings)]

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
 
 from streamd.clock import Clock, ManualClock
-from streamd.config import Config
+from streamd.config import Config, ConfigError
 from streamd.connection import Connection
 from streamd.engine import Engine
 from streamd.journal.filesystem import FileSystem
+from streamd.journal.recovery import DamagedError
 from streamd.journal_thread import JournalThread
 from streamd.limits import SLICE_US, STOP_S
 from streamd.persistence import Persistence
@@ -63,13 +65,14 @@ class Server:
             await self._close_listeners()
             self._close_journal()
             raise
+        self.config.on_change("appendonly", self._appendonly_changed)
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
         self._run_cron()
 
-    def _open_journal(self) -> None:
+    def _open_journal(self, anew: bool = False) -> Persistence:
         self._journal_thread = JournalThread(self._loop, self.end_turn)
-        self.persistence = Persistence(
+        persistence = self.persistence = Persistence(
             self.engine.state,
             FileSystem(),
             self.config.text("dir"),
@@ -78,10 +81,25 @@ class Server:
             self.engine.attempt,
         )
         try:
-            self.persistence.open()
+            if anew:
+                persistence.begin_anew()
+            else:
+                persistence.open()
         except BaseException:
             self._close_journal()
             raise
+        return persistence
+
+    def _appendonly_changed(self) -> None:
+        """Begin or end the journal. Raises: ConfigError with Redis's text."""
+        if not self.config["appendonly"]:
+            self._close_journal()
+        elif self.persistence is None:
+            try:
+                self.engine.journal = self._open_journal(anew=True)
+            except (DamagedError, OSError) as error:
+                self.log.warning("the journal could not be begun: %s", error)
+                raise ConfigError("Unable to turn on AOF. Check server logs.")
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
@@ -214,6 +232,9 @@ class Server:
             self._cron.cancel()
         if self._timer is not None:
             self._timer.cancel()
+        for connection in list(self.connections):
+            # What comes from now on is read by nobody: otherwise clients that go on writing keep the barrier busy.
+            connection.pause_writing()
         self.engine.end_turn()
         deadline = self._loop.time() + STOP_S
         while self.persistence is not None and self.persistence.barrier.is_holding and self._loop.time() < deadline:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import FileSystem, LockedError, repeat
+from streamd.journal.filesystem import FileSystem, LockedError, NoFile, repeat
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import Record
-from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
+from streamd.journal.record import FIRST_LINE, Record
+from streamd.journal.recovery import Cut, DamagedError, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
 
@@ -20,7 +20,9 @@ class Journal:
 
     open() -> load() to its end -> start() -> append_unit() and write() for ever, syncs and rewrites in between ->
     close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
+    Instead of load() and start(): start_anew() -> a rewrite.
 
+    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before.
     rewrite: the one that is running. base_bytes: the size of the base and of what was there when it became one, which
     automatic rewriting compares with. writes: how many `write` calls have written units; synced_writes: how many of
     these are on the disk.
@@ -40,6 +42,7 @@ class Journal:
         self.base_bytes = 0
         self.writes = 0
         self.synced_writes = 0
+        self.is_unsaved = False
         self._release: Callable[[], None] | None = None
         self._older_bytes = 0
 
@@ -97,6 +100,12 @@ class Journal:
             self.base_bytes = self._older_bytes + size
         self._remove_leftovers()
         return cut
+
+    def start_anew(self) -> None:
+        """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
+        repeat(lambda: self.files.sync_directory(self.data_directory))
+        self.writer = Writer(NoFile(), 0, 0)
+        self.is_unsaved = True
 
     def close(self) -> None:
         """Close the files and give the lock back; what was not written is lost. Raises: nothing."""
@@ -226,6 +235,7 @@ class Journal:
         self.manifest = Manifest(rewrite.base, [rewrite.increment])
         self.writer = rewrite.writer
         self.rewrite = None
+        self.is_unsaved = False
         self._older_bytes = self.base_bytes = rewrite.base_bytes
         rewrite.close_base()
 
@@ -243,7 +253,7 @@ class Journal:
         return job
 
     def abandon_rewrite(self) -> None:
-        """Forget a rewrite that failed, and remove its files."""
+        """Forget a rewrite that failed, and remove its files, unless a manifest may name them."""
         rewrite, self.rewrite = self.rewrite, None
         assert rewrite is not None
         rewrite.abandon()

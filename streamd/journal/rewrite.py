@@ -283,7 +283,7 @@ class Rewrite:
             pass
 
     def abandon(self) -> None:
-        """Close and remove the files."""
+        """Close the files, and remove them unless a manifest may name them."""
         self._waiting = [{} for _ in self._waiting]
         self._queue.clear()
         self._current = None
@@ -292,7 +292,7 @@ class Rewrite:
             self.writer.close()
         except OSError:
             pass
-        for part in (self.base, self.increment):
+        for part in () if self.is_named else (self.base, self.increment):
             try:
                 self._files.unlink(f"{self._directory}/{part.name}")
             except OSError:

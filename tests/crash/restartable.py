@@ -63,15 +63,27 @@ class Restartable:
         with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):
             self.engine = Engine(self.clock, Config(**self.options))
         self.engine.stopwatch = lambda: 0
-        self.persistence = Persistence(
-            self.engine.state, self.disk, DIRECTORY, self._submit, self._died, self.engine.attempt
-        )
+        self.persistence = self._make_persistence()
         self.persistence.open()
         for _ in self.persistence.load():
             pass
         self.persistence.begin()
         self.engine.journal = self.persistence
         self.client = self.connect()
+
+    def _make_persistence(self) -> Persistence:
+        return Persistence(self.engine.state, self.disk, DIRECTORY, self._submit, self._died, self.engine.attempt)
+
+    def turn_off(self) -> None:
+        """End the journal, as CONFIG SET appendonly no does."""
+        self.persistence.close()
+        self.engine.journal = None
+
+    def turn_on(self) -> None:
+        """Begin a journal while the server runs, as CONFIG SET appendonly yes does."""
+        self.persistence = self._make_persistence()
+        self.persistence.begin_anew()
+        self.engine.journal = self.persistence
 
     def _submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> Job:
         handed = Job(self, job, done)
