@@ -55,7 +55,11 @@ class Waiter:
 
 
 class BlockedClients:
-    """All waiters, by key and by deadline; and the keys that became ready and were not yet served."""
+    """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
+
+    shared: while the waiters of ready keys are served, what has been read for one of them, for others who ask the same;
+    None at other times.
+    """
 
     def __init__(self) -> None:
         self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
@@ -64,6 +68,7 @@ class BlockedClients:
         self._numbers = 0
         self.count = 0
         self.ready: dict[tuple[int, bytes], Database] = {}
+        self.shared: dict[tuple[object, ...], Reply] | None = None
 
     def add(
         self,
@@ -116,7 +121,8 @@ class BlockedClients:
                 del waiter.db.waiting[key]
         if waiter.deadline_ms is not None:
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
-        self.set_retry(waiter, None)
+        if waiter.retry_ms is not None:
+            self.set_retry(waiter, None)
 
     def mark_ready(self, db: Database, key: bytes) -> None:
         """Note that `key` may serve its waiters; they are served when the running command has ended."""

@@ -167,7 +167,8 @@ class Connection(asyncio.Protocol):
             requests = list(client.backlog)
             client.backlog.clear()
             self._server.engine.run(client, requests)
-        if client.waiter is None and not client.backlog:
+        decoder = self._decoder
+        if client.waiter is None and not client.backlog and (decoder.buffered_bytes or decoder.error is not None):
             self._take()
         if client.waiter is None and not client.backlog and self._paused_reading and not self._is_choked():
             self._paused_reading = False

