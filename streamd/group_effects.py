@@ -9,6 +9,9 @@ from streamd.stream.group import Group
 from streamd.stream.pending import Consumer
 from streamd.stream.stream import Stream
 
+# After a restart a consumer may have been seen so much earlier than it was.
+SEEN_NOTED_EVERY_MS = 1_000
+
 
 def shown(word: bytes) -> str:
     """Return a client's word as an error text shows it."""
@@ -84,16 +87,20 @@ def record_position(context: Context, key: bytes, group_name: bytes, group: Grou
     context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read)
 
 
-def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consumer) -> None:
+def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consumer, *, since: int = -1) -> None:
     """Record when a consumer was last named in a command, and when it last got an entry.
 
-    To be done last: what repeats a delivery says that, too, but by the clock of another time.
+    To be done last: what repeats a delivery says that, too, but by the clock of another time. since: how many records
+    there were before the command named the consumer; if there are no more, a note of the last second will do, so that
+    the journal does not grow by readers that ask all the time and get nothing.
     """
     records = context.state.records
-    if records is not None:
-        active_ms = -1 if consumer.active_ms is None else consumer.active_ms
-        times = b"%d" % consumer.seen_ms, b"%d" % active_ms
-        records.append((context.db.index, [b"XGROUPSEEN", key, group_name, consumer.name, *times]))
+    if records is None or (len(records) == since and 0 <= consumer.seen_ms - consumer.noted_ms < SEEN_NOTED_EVERY_MS):
+        return
+    consumer.noted_ms = consumer.seen_ms
+    active_ms = -1 if consumer.active_ms is None else consumer.active_ms
+    times = b"%d" % consumer.seen_ms, b"%d" % active_ms
+    records.append((context.db.index, [b"XGROUPSEEN", key, group_name, consumer.name, *times]))
 
 
 def record_removed(context: Context, key: bytes, group_name: bytes, ids: list[int]) -> None:

@@ -116,6 +116,7 @@ class _Attempt:
         budget = ReadBudget(options.count, options.count_max, options.bytes_max)
         found: list[tuple[Reply, Reply]] = []
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
+            records = len(context.state.records or ())
             consumer = need_consumer(context, key, options.group, group, options.consumer)
             budget.next_stream()
             if after_id != ID_MAX:
@@ -125,7 +126,7 @@ class _Attempt:
                 reply = reading.read_claiming(budget) if options.claim_idle_ms is not None else reading.read_new(budget)
                 if reply is not None:
                     found.append((key, reply))
-            record_seen(context, key, options.group, consumer)
+            record_seen(context, key, options.group, consumer, since=records)
         return Pairs(found) if found else None
 
 

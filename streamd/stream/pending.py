@@ -26,16 +26,18 @@ class Consumer:
     """One consumer of a group.
 
     seen_ms: when it was last named in a command; active_ms: when it last got an entry, None if it never did.
+    noted_ms: the seen_ms that the journal was told last; -1 none.
     pending: how many entries it has not acknowledged.
     chunks: the `low` of every chunk that holds some of them, ascending; in_chunk: how many it holds of each.
     """
 
-    __slots__ = ("active_ms", "chunks", "in_chunk", "name", "pending", "seen_ms")
+    __slots__ = ("active_ms", "chunks", "in_chunk", "name", "noted_ms", "pending", "seen_ms")
 
     def __init__(self, name: bytes, seen_ms: int) -> None:
         self.name = name
         self.seen_ms = seen_ms
         self.active_ms: int | None = None
+        self.noted_ms = -1
         self.pending = 0
         self.chunks: list[int] = []
         self.in_chunk: dict[int, int] = {}

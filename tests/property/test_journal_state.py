@@ -132,7 +132,11 @@ def play(server: Restartable, history: list) -> None:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    """Rewrite in pieces that short histories see: streams of three entries are copied, a run has a few commands."""
+    """Rewrite in pieces that short histories see: streams of three entries are copied, a run has a few commands.
+
+    And note each time that a consumer is seen, not once a second.
+    """
+    monkeypatch.setattr("streamd.group_effects.SEEN_NOTED_EVERY_MS", 0)
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", 2)
     monkeypatch.setattr("streamd.journal.rewrite._RUN_BYTES", 100)
 
