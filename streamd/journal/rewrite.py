@@ -18,8 +18,8 @@ or a failure loses nothing but the work. While the manifest is being replaced, a
 would leave, each unit is written to both increments before anybody is told of it.
 
 Why not a snapshot of everything at the beginning: the key table alone takes longer to copy than a slice may be at some
-hundred thousand keys. A large stream is copied at its cut (its sealed segments are shared: see the docs for figures),
-and the copy written in slices.
+hundred thousand keys. Of a large stream a snapshot is taken at its cut, which shares segments, windows and pending
+entries until they change, and is written in slices.
 """
 
 from collections import deque
@@ -322,9 +322,7 @@ def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -
     """Return the pieces that say what `value` is now, whatever happens to it before they are asked for."""
     if type(value) is Stream:
         if _is_large(value):
-            twin = value.copy()
-            twin.idmp.sweeper = None
-            return dump_key(index, key, twin, expires_ms)
+            return dump_key(index, key, value.snapshot(), expires_ms)
     elif not isinstance(value, bytes) and len(value) > _AT_ONCE_ENTRIES_MAX:
         return dump_key(index, key, value.copy(), expires_ms)
     return iter(list(dump_key(index, key, value, expires_ms)))

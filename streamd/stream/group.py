@@ -80,6 +80,15 @@ class Group:
         read = stream.entries_up_to(self.last_id)
         return None if read is None else stream.entries_added - read
 
+    def snapshot(self) -> "Group":
+        """Return the group as it is now, for reading only; its pending entries say the consumers of this one."""
+        other = Group(self.last_id, self.entries_read)
+        for name, consumer in self.consumers.items():
+            twin = other.consumers[name] = Consumer(name, consumer.seen_ms)
+            twin.active_ms = consumer.active_ms
+        other.pending = self.pending.snapshot()
+        return other
+
     def copy(self) -> "Group":
         """Return an independent copy."""
         other = Group(self.last_id, self.entries_read)

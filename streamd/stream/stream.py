@@ -70,10 +70,19 @@ class Stream:
 
     def copy(self) -> "Stream":
         """Return an independent copy, windows, counters and groups included."""
+        groups = None if self.groups is None else {name: group.copy() for name, group in self.groups.items()}
+        return self._with(groups, self.idmp.copy())
+
+    def snapshot(self) -> "Stream":
+        """Return the stream as it is now, for reading only: what is large is shared until it changes."""
+        groups = None if self.groups is None else {name: group.snapshot() for name, group in self.groups.items()}
+        return self._with(groups, self.idmp.snapshot())
+
+    def _with(self, groups: "dict[bytes, Group] | None", idmp: IdmpTable) -> "Stream":
         other = Stream.__new__(Stream)
         other.log = self.log.copy()
-        other.groups = None if self.groups is None else {name: group.copy() for name, group in self.groups.items()}
-        other.idmp = self.idmp.copy()
+        other.groups = groups
+        other.idmp = idmp
         other.last_id = self.last_id
         other.max_deleted_id = self.max_deleted_id
         other.entries_added = self.entries_added
