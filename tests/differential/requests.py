@@ -13,46 +13,35 @@ from streamd.keyspace import Database
 from streamd.state import State
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.stream import Stream
-
-Words = list[bytes]
-
-STREAMS = [b"s", b"t", b"u"]
-KEYS = [*STREAMS, b"string", b"hash", b"list", b"set", b"no key"]
-GROUPS = [b"g", b"h", b""]
-CONSUMERS = [b"ann", b"bob", b"cid", b""]
-FIELDS = [b"f", b"f", b"f", b"name", b"2", b"", b"\xff\x00\r\n"]
-VALUES = [b"v", b"1", b"-7", b"word", b"", b"3.25", b"v" * 70, b"\x80\r\n"]
-# IDs in the far future: behind them `*` gives the next ID, whatever the clock says.
-FUTURE_MS = 99_999_999_999_999
-EDGE_IDS = [
-    *(b"0", b"0-0", b"0-1", b"1", b"5-5", b"18446744073709551615-18446744073709551615", b"18446744073709551615"),
-    *(b"18446744073709551615-0", b"18446744073709551614-18446744073709551615", b"0-18446744073709551615"),
-]
-BAD_IDS = [b"", b"-", b"+", b"$", b">", b"*", b"1-", b"-1", b"1-2-3", b"a-1", b"1-*", b"18446744073709551616", b"(1"]
-# Whatever is put in place of a right word. None of the numbers is a length that would take much memory.
-BAD_WORDS = [
-    *(b"", b"0", b"-1", b"-0", b"+1", b"01", b"1.5", b" 1", b"1 ", b"x", b"nan", b"\xff", b"9223372036854775807"),
-    *(b"-9223372036854775808", b"9223372036854775808", b"18446744073709551615", b"-", b"+", b"$", b">", b"*", b"~"),
-    *(b"=", b"COUNT", b"LIMIT", b"STREAMS", b"GROUP", b"JUSTID", b"s", b"g"),
-]
-COUNTS = [b"1", b"1", b"2", b"2", b"3", b"5", b"10", b"0", b"-1", b"1000000", b"9223372036854775807"]
-# Far from each other and from 0, so that the moment at which a server looks at its clock decides nothing.
-IDLE_MS = [b"0", b"0", b"0", b"500000", b"50000000"]
-SET_IDLE_MS = [b"0", b"1000000", b"100000000", b"9000000000000000000", b"-5"]
-EXPIRE_S = [b"100", b"100", b"1000000", b"0", b"-1", b"9223372036854775", b"9223372036854775807"]
+from tests.differential.key_requests import KeyRequests, Words
+from tests.differential.words import (
+    BAD_IDS,
+    BAD_WORDS,
+    CONSUMERS,
+    COUNTS,
+    EDGE_IDS,
+    FIELDS,
+    FUTURE_MS,
+    GROUPS,
+    IDLE_MS,
+    KEYS,
+    SET_IDLE_MS,
+    STREAMS,
+    VALUES,
+)
 
 
-class Author:
+class Author(KeyRequests):
     """Chooses what the clients send.
 
     deletes: entries are deleted and trimmed, too. Without that all counts must agree.
     """
 
     def __init__(self, choose: Random, state: State, deletes: bool) -> None:
-        self.choose = choose
-        self.state = state
+        super().__init__(choose, state)
         self.weights = _WEIGHTS if deletes else _WEIGHTS_WITHOUT_DELETING
         self.deletes = deletes
+        self.last_read: Words = []
 
     def request(self, client: Client) -> Words:
         """Return a request for a client."""
@@ -61,15 +50,21 @@ class Author:
         assert context is not None
         self.db: Database = context.db
         if client.transaction is not None:
-            kind = choose.random()
+            kind = choose.random() * (0.4 if client.watched else 1)
             if kind < 0.2:
                 return [b"EXEC"]
             if kind < 0.23:
                 return choose.choice([[b"DISCARD"], [b"MULTI"], [b"WATCH", b"s"]])
+        if client.watched and client.transaction is None and choose.random() < 0.3:
+            return [b"MULTI"]
         self.in_transaction = client.transaction is not None
         self.may_block = client.context.state.clients and client.id != min(self.state.clients)
-        write = choose.choices(_WRITERS, self.weights)[0]
-        words = write(self)
+        if self.db.waiting and choose.random() < 0.3:
+            words = self.for_who_waits()
+        else:
+            words = choose.choices(_WRITERS, self.weights)[0](self)
+        if b"BLOCK" in words:
+            self.last_read = words
         if choose.random() < 0.06 and words[1:2] != [b"UNBLOCK"]:
             words = self.spoiled(words)
         if choose.random() < 0.1:
@@ -106,18 +101,11 @@ class Author:
             words[at] = choose.choice(BAD_WORDS)
         return words or [b"PING"]
 
-    # -- words ------------------------------------------------------------------------------------------------------
-
-    def often(self, share: float) -> bool:
-        return self.choose.random() < share
-
-    def pick(self, words: Words) -> bytes:
-        return self.choose.choice(words)
-
-    def any_key(self) -> bytes:
-        return self.pick(KEYS)
+    # -- words --------------------------------------------------------------------------------------------------------
 
     def stream_key(self) -> bytes:
+        if self.db.waiting and self.often(0.4):
+            return self.pick(sorted(self.db.waiting))
         return self.pick(KEYS) if self.often(0.05) else self.choose.choices(STREAMS, (5, 3, 2))[0]
 
     def stream(self, key: bytes) -> Stream | None:
@@ -237,12 +225,6 @@ class Author:
 
         return [b"XREAD", *options, *self.keys_and_ids(choose_id)]
 
-    def shuffled(self, *options: Words) -> Words:
-        order = list(options)
-        if self.often(0.2):
-            self.choose.shuffle(order)
-        return [word for words in order for word in words]
-
     def xreadgroup(self) -> Words:
         keys = [self.stream_key() for _ in range(self.choose.choice([1, 1, 1, 1, 2, 3]))]
         group = self.group(keys[0])
@@ -333,7 +315,11 @@ class Author:
         key = self.stream_key()
         added = [b"ENTRIESADDED", self.pick([b"0", b"1", b"5", b"100", b"-1"])] if self.often(0.3) else []
         deleted = [b"MAXDELETEDID", self.some_id(key)] if self.often(0.3) else []
-        return [b"XSETID", key, self.some_id(key), *self.shuffled(added, deleted)]
+        stream = self.stream(key)
+        last_id = self.some_id(key)
+        if stream is not None and self.often(0.7):
+            last_id = format_id(min(stream.last_id + self.choose.choice([0, 0, 1]), ID_MAX))
+        return [b"XSETID", key, last_id, *self.shuffled(added, deleted)]
 
     def xinfo(self) -> Words:
         key, kind = self.stream_key(), self.choose.random()
@@ -345,124 +331,48 @@ class Author:
             return [b"XINFO", b"GROUPS", key]
         return [b"XINFO", b"CONSUMERS", key, self.group(key)]
 
-    # -- keys and the rest ------------------------------------------------------------------------------------------
-
-    def keys(self) -> Words:
-        key, other = self.any_key(), self.any_key()
-        database = self.pick([b"0", b"1", b"1"])
-        return self.choose.choice(
+    def for_who_waits(self) -> Words:
+        """Return what may wake a reader who waits, or joins it."""
+        key = self.pick(sorted(self.db.waiting))
+        other = self.pick(STREAMS)
+        write = self.choose.choice(
             [
-                [b"DEL", key],
-                [b"UNLINK", key, other],
-                [b"EXISTS", key, other],
-                [b"TOUCH", key, other],
-                [b"TYPE", key],
-                [b"DBSIZE"],
-                [b"KEYS", self.pick([b"*", b"?", b"s*", b"[st]", b"[^s]", b"\\s"])],
-                [b"SCAN", b"0", b"COUNT", b"1000", *self.choose.choice([[], [b"MATCH", b"s*"], [b"TYPE", b"stream"]])],
-                [b"OBJECT", self.pick([b"ENCODING", b"FREQ"]), self.pick(STREAMS)],
-                [b"RENAME", key, other],
-                [b"RENAME", self.stream_key(), self.stream_key()],
-                [b"RENAMENX", key, other],
-                [b"COPY", key, other, *self.choose.choice([[], [b"REPLACE"], [b"DB", database, b"REPLACE"]])],
-                [b"COPY", self.stream_key(), self.stream_key(), b"REPLACE"],
-                [b"MOVE", key, database],
-                [b"SWAPDB", b"0", database],
-                [b"FLUSHDB", *self.choose.choice([[], [b"ASYNC"], [b"SYNC"]])] if self.often(0.3) else [b"DBSIZE"],
+                *[lambda: [b"XADD", key, self.new_id(key), *self.fields()]] * 3,
+                *[self.joining] * 4,
+                lambda: [b"XGROUP", b"DESTROY", key, self.group(key)],
+                lambda: [b"XGROUP", b"SETID", key, self.group(key), b"0"],
+                lambda: [self.pick([b"DEL", b"UNLINK"]), key],
+                lambda: [b"RENAME", other, key],
+                lambda: [b"RENAME", key, other],
+                lambda: [b"COPY", other, key, b"REPLACE"],
+                lambda: [b"SWAPDB", b"0", b"1"],
+                lambda: [b"SET", key, b"v"],
+                lambda: [b"EXPIRE", key, b"-1"],
+                lambda: [b"MOVE", key, b"1"],
+                lambda: [b"FLUSHDB"],
             ]
         )
+        return write()
 
-    def expiry(self) -> Words:
-        key = self.any_key()
-        if self.often(0.45):
-            return [self.pick([b"TTL", b"PTTL", b"EXPIRETIME", b"PEXPIRETIME", b"PERSIST"]), key]
-        condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"], [b"NX", b"GT"]])
-        amount = self.pick(EXPIRE_S)
-        kind = self.choose.randrange(4)
-        if kind == 0:
-            return [b"EXPIRE", key, amount, *condition]
-        if kind == 1:
-            return [b"PEXPIRE", key, amount + b"000" if len(amount) < 8 else amount, *condition]
-        at_s = self.state.time.ms // 1000 + self.choose.choice([100, 1000, 10**6, -5])
-        if kind == 2:
-            return [b"EXPIREAT", key, b"%d" % at_s, *condition]
-        return [b"PEXPIREAT", key, b"%d000" % at_s, *condition]
+    def joining(self) -> Words:
+        """Return the last read that could wait, for another consumer of the group."""
+        if not self.may_block or not self.last_read:
+            return self.xread()
+        words = list(self.last_read)
+        if words[0] == b"XREADGROUP" and b"GROUP" in words[:-2]:
+            words[words.index(b"GROUP") + 2] = self.consumer()
+        return words
 
-    def strings(self) -> Words:
-        key = self.any_key() if self.often(0.3) else b"string"
-        value = self.pick(VALUES)
-        number = self.pick([b"1", b"-7", b"10", b"9223372036854775807", b"-9223372036854775808"])
-        expiry = self.choose.choice([[], [], [b"EX", b"100"], [b"PX", b"100000"], [b"KEEPTTL"], [b"EX", b"0"]])
-        condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GET"], [b"NX", b"GET"]])
-        return self.choose.choice(
-            [
-                [b"SET", key, value, *self.shuffled(expiry, condition)],
-                [b"GET", key],
-                [b"SETNX", key, value],
-                [b"SETEX", key, b"100", value],
-                [b"GETSET", key, value],
-                [b"GETDEL", key],
-                [b"GETEX", key, *self.choose.choice([[], [b"PERSIST"], [b"EX", b"100"], [b"PX", b"-1"]])],
-                [b"MGET", key, self.any_key()],
-                [b"MSET", key, value, b"string", b"5"],
-                [b"MSETNX", key, value, b"no key", b"5"],
-                [b"INCR", key],
-                [b"DECR", key],
-                [b"INCRBY", key, number],
-                [b"DECRBY", key, number],
-                [b"INCRBYFLOAT", key, self.pick([b"1.5", b"-0.1", b"3", b"1e3"])],
-                [b"STRLEN", key],
-                [b"APPEND", key, value],
-                [b"GETRANGE", key, self.pick([b"0", b"-2", b"1"]), self.pick([b"-1", b"3", b"0", b"-100"])],
-                [b"SETRANGE", key, self.pick([b"0", b"2", b"-1", b"10"]), value],
-            ]
-        )
-
-    def hashes(self) -> Words:
-        key = self.any_key() if self.often(0.2) else b"hash"
-        field, value = self.pick(FIELDS), self.pick(VALUES[:6])
-        return self.choose.choice(
-            [
-                [b"HSET", key, field, value],
-                [b"HSET", key, field, value, self.pick(FIELDS), self.pick(VALUES[:6])],
-                [b"HMSET", key, field, value],
-                [b"HSETNX", key, field, value],
-                [b"HGET", key, field],
-                [b"HMGET", key, field, self.pick(FIELDS)],
-                [b"HGETALL", key],
-                [b"HKEYS", key],
-                [b"HVALS", key],
-                [b"HDEL", key, field, self.pick(FIELDS)],
-                [b"HLEN", key],
-                [b"HSTRLEN", key, field],
-                [b"HEXISTS", key, field],
-                [b"HINCRBY", key, field, self.pick([b"1", b"-3", b"9223372036854775807"])],
-                [b"HSCAN", key, b"0"],
-            ]
-        )
-
-    def lists_and_sets(self) -> Words:
-        pushed = self.any_key() if self.often(0.2) else b"list"
-        collected = self.any_key() if self.often(0.2) else b"set"
-        values = [self.pick(VALUES), self.pick(VALUES)]
-        return self.choose.choice(
-            [
-                [self.pick([b"LPUSH", b"RPUSH"]), pushed, *values],
-                [self.pick([b"LPOP", b"RPOP"]), pushed, *self.choose.choice([[], [b"1"], [b"3"], [b"0"]])],
-                [b"LLEN", pushed],
-                [b"LRANGE", pushed, self.pick([b"0", b"1", b"-2"]), self.pick([b"-1", b"1", b"100"])],
-                [self.pick([b"SADD", b"SREM"]), collected, *values],
-                [b"SMEMBERS", collected],
-                [b"SCARD", collected],
-                [b"SISMEMBER", collected, values[0]],
-            ]
-        )
+    # -- connections --------------------------------------------------------------------------------------------------
 
     def transactions(self) -> Words:
         if self.often(0.4):
             return [b"MULTI"]
         if self.often(0.6):
-            return [b"WATCH", *(self.any_key() for _ in range(self.choose.choice([1, 1, 2])))]
+            return [
+                b"WATCH",
+                *(self.pick([self.any_key(), self.stream_key()]) for _ in range(self.choose.choice([1, 1, 2]))),
+            ]
         return self.choose.choice([[b"UNWATCH"], [b"EXEC"], [b"DISCARD"]])
 
     def connections(self) -> Words:
