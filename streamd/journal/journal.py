@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import FileSystem, LockedError, NoFile, repeat
+from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
 from streamd.journal.record import FIRST_LINE, Record
@@ -53,7 +53,27 @@ class Journal:
         self.files.make_directory(self.data_directory)
         self._release = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
         self.files.make_directory(self.directory)
-        self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
+        self.manifest = read_manifest(self.files, self.directory, self.filename) or self._first_manifest()
+
+    def _first_manifest(self) -> Manifest:
+        """Return an empty manifest. Raises: DamagedError where there are files that one must have named: to begin anew
+        would remove them.
+        """
+        for name in self.files.list(self.directory):
+            if self._is_part_name(name):
+                file = self.files.open(f"{self.directory}/{name}")
+                try:
+                    holds_records = file.size() > len(FIRST_LINE)
+                finally:
+                    file.close()
+                if holds_records:
+                    raise DamagedError(
+                        f"{self.directory}/{self._manifest_name}",
+                        0,
+                        f"it is not there, and {name} is",
+                        "restore it, or move the directory away",
+                    )
+        return Manifest()
 
     def load(self, loader: Loader) -> Iterator[None]:
         """Apply what the files say; goes on to the next slice of work each time it is asked. Raises: DamagedError,
@@ -67,32 +87,17 @@ class Journal:
     def start(self) -> Cut | None:
         """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
         cut = self.loading.cut
-        manifest = self.manifest
-        if not manifest.increments:
-            seq = manifest.next_seq()
-            part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-            file = create_part(self.files, self.directory, part.name)
-            try:
-                repeat(file.sync)
-                repeat(lambda: self.files.sync_directory(self.directory))
-                has_base = manifest.base is not None and self.loading.sizes[manifest.base.name] > 0
-                manifest = Manifest(manifest.base if has_base else None, [part])
-                manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
-                manifests.rename_temporary(self.files, self.directory, self._manifest_name)
-                repeat(lambda: self.files.sync_directory(self.directory))
-                repeat(lambda: self.files.sync_directory(self.data_directory))
-            except BaseException:
-                file.close()
-                raise
-            self.manifest = manifest
+        if not self.manifest.increments:
+            file = self._create_increment()
             begun = True
         else:
             if cut is not None:
                 apply_cut(self.files, cut)
-            file = self.files.open(self._path(manifest.increments[-1]))
+            file = self.files.open(self._path(self.manifest.increments[-1]))
             begun = self.loading.last_is_ours
             repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
         size = file.size()
+        manifest = self.manifest
         self.writer = Writer(file, size, size, begun)
         self.base_bytes = self.loading.sizes.get(manifest.base.name, 0) if manifest.base else 0
         self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
@@ -101,8 +106,31 @@ class Journal:
         self._remove_leftovers()
         return cut
 
+    def _create_increment(self) -> File:
+        """Create a first increment and a manifest that names it. Raises: OSError."""
+        manifest = self.manifest
+        seq = manifest.next_seq()
+        part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
+        file = create_part(self.files, self.directory, part.name)
+        try:
+            repeat(file.sync)
+            repeat(lambda: self.files.sync_directory(self.directory))
+            has_base = manifest.base is not None and self.loading.sizes[manifest.base.name] > 0
+            manifest = Manifest(manifest.base if has_base else None, [part])
+            manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
+            manifests.rename_temporary(self.files, self.directory, self._manifest_name)
+            repeat(lambda: self.files.sync_directory(self.directory))
+            repeat(lambda: self.files.sync_directory(self.data_directory))
+        except BaseException:
+            file.close()
+            raise
+        self.manifest = manifest
+        return file
+
     def start_anew(self) -> None:
         """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
+        if not self.manifest.parts():
+            self._create_increment().close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
         self.writer = Writer(NoFile(), 0, 0)
         self.is_unsaved = True
@@ -121,6 +149,9 @@ class Journal:
             self._release()
             self._release = None
 
+    def _is_part_name(self, name: str) -> bool:
+        return name.startswith(f"{self.filename}.") and name.endswith((".base.aof", ".incr.aof"))
+
     def _path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
 
@@ -128,8 +159,7 @@ class Journal:
         """Remove what rewrites left that a crash ended: files with names of ours that no manifest names."""
         named = {part.name for part in self.manifest.parts()} | {self._manifest_name}
         for name in self.files.list(self.directory):
-            ours = name.startswith(f"{self.filename}.") and name.endswith((".base.aof", ".incr.aof"))
-            if name not in named and (ours or name == f"temp-{self.filename}.manifest"):
+            if name not in named and (self._is_part_name(name) or name == f"temp-{self.filename}.manifest"):
                 try:
                     self.files.unlink(f"{self.directory}/{name}")
                 except OSError:
