@@ -19,7 +19,7 @@ class Option:
     """One option: its Redis name, what values it takes and who may set it when.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
-    events (classes of keyspace events).
+    events (classes of keyspace events), name (of a file, without a path).
     """
 
     name: str
@@ -49,6 +49,8 @@ class Option:
             return number
         if self.kind == "events":
             return _parse_events(text)
+        if self.kind == "name":
+            return _parse_name(text)
         return text
 
     def format(self, value: Value) -> str:
@@ -63,6 +65,17 @@ def _parse_integer(text: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ConfigError("argument couldn't be parsed into an integer")
     return int(text)
+
+
+def _parse_name(text: str) -> str:
+    """Return a name that a line of the manifest can hold as it is."""
+    if not text or text in (".", ".."):
+        raise ConfigError("argument can't be empty")
+    if "/" in text or "\\" in text:
+        raise ConfigError("argument can't be a path, just a name")
+    if any(letter.isspace() or not letter.isprintable() or letter in "\"'" for letter in text):
+        raise ConfigError("argument can't hold blanks, quotes or control characters")
+    return text
 
 
 # The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
@@ -116,7 +129,7 @@ OPTIONS: Final[dict[str, Option]] = {
         ),
         Option(
             "appenddirname",
-            "text",
+            "name",
             "appendonlydir",
             "directory of the journal, in the data directory",
             mutable=False,
@@ -124,7 +137,7 @@ OPTIONS: Final[dict[str, Option]] = {
         ),
         Option(
             "appendfilename",
-            "text",
+            "name",
             "appendonly.aof",
             "what the names of the journal's files begin with",
             mutable=False,
