@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import select
 from typing import Protocol, cast
 
 from streamd.client import Client
@@ -47,12 +48,13 @@ class Connection(asyncio.Protocol):
     Reading stops while the client does not read its replies, and while it is blocked and keeps sending.
     """
 
-    __slots__ = ("_closing", "_decoder", "_limits", "_paused_reading", "_server", "_transport", "client")
+    __slots__ = ("_closing", "_decoder", "_ended", "_limits", "_paused_reading", "_server", "_transport", "client")
 
     def __init__(self, server: Host) -> None:
         self._server = server
         self._paused_reading = False
         self._closing = False
+        self._ended = False
         self._limits = AUTHENTICATED
         self.client: Client | None = None
 
@@ -77,7 +79,7 @@ class Connection(asyncio.Protocol):
             return
         client = engine.connect(_address(peer), _address(transport.get_extra_info("sockname")))
         client.flush = self.flush
-        client.kill = self.close
+        client.kill = self.kill
         client.resume = self.resume
         self.client = client
         self._limits = RequestLimits(
@@ -110,7 +112,21 @@ class Connection(asyncio.Protocol):
         else:
             decoder.feed(data)
             self._take()
+        if client.backlog and client.waiter is None:
+            self._pause_reading()  # the loop would go on reading before it lets others have their turn
         self._server.end_turn()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: what it has sent is answered before the connection is closed.
+
+        It may still read (`printf 'PING\\r\\n' | nc -N`). One that waits in a blocking command is gone, as in Redis.
+        """
+        if self._closing or self.client is None:
+            return False
+        self._ended = True
+        self._close_at_the_end()
+        self._server.end_turn()
+        return True
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -173,6 +189,15 @@ class Connection(asyncio.Protocol):
         if client.waiter is None and not client.backlog and self._paused_reading and not self._is_choked():
             self._paused_reading = False
             self._transport.resume_reading()
+        self._close_at_the_end()
+
+    def _close_at_the_end(self) -> None:
+        """Close behind the last reply, if the client has ended its side and nothing of it waits."""
+        client = self.client
+        assert client is not None
+        if self._ended and (client.waiter is not None or not client.backlog):
+            client.close_soon = True
+            self._server.engine.state.wants_flush(client)
 
     def _limit_waiting_input(self) -> None:
         if self._decoder.buffered_bytes > INPUT_WAITING_BYTES_MAX:
@@ -244,6 +269,29 @@ class Connection(asyncio.Protocol):
             self._closing = True
             self._transport.close()
 
+    def kill(self) -> None:
+        """Close without waiting for a client that does not read."""
+        self.close()
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+
+    def close_if_left(self, now_ms: int) -> None:
+        """Close if nobody is there any more: no request for longer than `timeout`, or blocked and gone.
+
+        While a blocked client is not read from, because it sent too much, its end is not seen by reading.
+        """
+        client = self.client
+        if client is None or self._closing:
+            return
+        if client.waiter is not None:
+            if self._paused_reading and _has_hung_up(self._transport):
+                self.abort()
+            return
+        timeout_s = self._server.engine.state.config.integer("timeout")
+        if timeout_s and now_ms - client.last_ms > timeout_s * 1000 and not client.subscription_count():
+            self._server.log.info("closing idle client %s", client.address)
+            self.kill()
+
     def abort(self) -> None:
         """Close at once, whatever waits to be sent."""
         self._closing = True
@@ -254,6 +302,16 @@ def _address(name: object) -> str:
     if isinstance(name, tuple) and len(name) >= 2:
         return f"[{name[0]}]:{name[1]}" if ":" in str(name[0]) else f"{name[0]}:{name[1]}"
     return str(name or "")
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    """Return whether the other side has ended the connection, though what it sent before is not read yet."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or not hasattr(select, "POLLRDHUP"):
+        return False
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _is_loopback(peer: object) -> bool:

@@ -12,7 +12,7 @@ from streamd.clock import Clock
 from streamd.command import COMMANDS, Command, CommandTable, Context
 from streamd.config import Config
 from streamd.errors import CommandError, UnknownSubcommand, WrongArity, shown
-from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US
+from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
 from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
 from streamd.process import ProcessFacts, read_process_facts
@@ -44,6 +44,12 @@ class Journal(Protocol):
     def tick(self) -> bool:
         """Do what time demands; return whether more is to be done at once."""
 
+
+# What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
+_HTTP = frozenset({b"post", b"host:"})
+
+# So many requests of a pipeline are executed between two looks at the time they took.
+_REQUESTS_PER_LOOK = 64
 
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
@@ -129,9 +135,20 @@ class Engine:
         client.last_ms = state.time.ms
         timed: Command | None = None
         first = started = 0
+        rest: list[list[bytes]] = []
+        if client.resume is not None and len(requests) > TURN_REQUESTS_MAX:
+            rest = requests[TURN_REQUESTS_MAX:]
+            requests = requests[:TURN_REQUESTS_MAX]
         at, total = -1, len(requests)
+        look = _REQUESTS_PER_LOOK if client.resume is not None else total
+        until = stopwatch() + TURN_US * 1000 if look < total else 0
         may_batch = total >= BATCH_MIN
         while at + 1 < total:
+            if at >= look:
+                if stopwatch() >= until:
+                    client.backlog.extend(requests[at + 1 :])
+                    break
+                look = at + _REQUESTS_PER_LOOK
             at += 1
             request = requests[at]
             command = commands.get(request[0])
@@ -192,7 +209,10 @@ class Engine:
             if state.blocked.ready:
                 self._serve_ready()
             if client.close_soon:
+                rest = []
                 break
+        if rest:
+            client.backlog.extend(rest)
         if timed is not None:
             client.last_command = timed.name
             now = stopwatch()
@@ -284,6 +304,11 @@ class Engine:
         client = context.client
         try:
             if command is None:
+                if request[0].lower() in _HTTP:
+                    log.warning("client %s closed: it speaks HTTP", client.address)
+                    client.out.clear()
+                    client.close_soon = True
+                    return NO_REPLY
                 raise unknown_command(request)
             if command.subcommands:
                 command = _subcommand(command, request)

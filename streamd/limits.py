@@ -24,6 +24,9 @@ AUTHENTICATED = RequestLimits()
 OUTPUT_PAUSE_BYTES = 1 * MIB
 # A pipeline whose replies reach this is interrupted, so that they can leave.
 OUTPUT_TURN_BYTES = 1 * MIB
+# Nor does one client's pipeline keep the others waiting for longer than this, or for so many requests run as one.
+TURN_US = 2_000
+TURN_REQUESTS_MAX = 4_096
 LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
 # A blocked client may send so much more before it is no longer read.
 INPUT_WAITING_BYTES_MAX = 1 * MIB

@@ -43,6 +43,7 @@ class Server:
         self._timer_ms: int | None = None
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._checked_s = 0
         self.persistence: Persistence | None = None
         self.journal_failure: str | None = None
 
@@ -142,6 +143,7 @@ class Server:
                 raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
             self._listeners.append(listener)
             for sock in listener.sockets:
+                _keep_alive(sock, self.config.integer("tcp-keepalive"))
                 port = sock.getsockname()[1]
                 self.addresses.append((sock.getsockname()[0], port))
         if not self.addresses:
@@ -193,6 +195,11 @@ class Server:
 
     def _run_cron(self) -> None:
         more = self.engine.cron()
+        now_ms = self.engine.state.time.ms
+        if now_ms // 1000 != self._checked_s:
+            self._checked_s = now_ms // 1000
+            for connection in list(self.connections):
+                connection.close_if_left(now_ms)
         delay = 0.0 if more else 1 / self.config.integer("hz")
         self._cron = self._loop.call_later(delay, self._run_cron)
 
@@ -253,3 +260,14 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+
+
+def _keep_alive(listener: socket.socket, seconds: int) -> None:
+    """Have the system probe the connections that a socket accepts, as Redis does: a dead host does not say good-bye."""
+    if not seconds:
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(seconds, 32_767))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(max(1, seconds // 3), 32_767))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

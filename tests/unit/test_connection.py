@@ -1,6 +1,7 @@
 """The connection on a transport of the test's: what it reads, when it pauses, and when it closes."""
 
 import logging
+import socket
 
 import pytest
 
@@ -8,7 +9,7 @@ from streamd.clock import ManualClock
 from streamd.config import Config
 from streamd.connection import Connection
 from streamd.engine import Engine
-from streamd.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES
+from streamd.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES, TURN_REQUESTS_MAX, TURN_US
 
 
 class FakeTransport:
@@ -22,8 +23,12 @@ class FakeTransport:
         self.keeps = False
         self.reading = True
         self.closed = False
+        self.aborted = False
+        self.socket: socket.socket | None = None
 
     def get_extra_info(self, name: str) -> object:
+        if name == "socket":
+            return self.socket
         return self.peer if name == "peername" else ("127.0.0.1", 6379)
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -52,12 +57,13 @@ class FakeTransport:
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
 
 class FakeServer:
     def __init__(self, **options: object) -> None:
         self.engine = Engine(ManualClock(), Config(**options))
+        self.engine.stopwatch = lambda: 0
         self.connections: set[Connection] = set()
         self.log = logging.getLogger("test")
         self.soon: list[Connection] = []
@@ -211,3 +217,131 @@ def test_a_blocked_client_that_keeps_sending_is_not_read_without_end():
     assert transport.written.startswith(b"*1\r\n*2\r\n$1\r\ns\r\n")
     assert transport.written.count(b"$60000\r\n") == sent
     assert transport.reading
+
+
+def run_waiting(server: FakeServer) -> int:
+    """Let connections go on until none wants to; return how many turns that took."""
+    turns = 0
+    while server.soon:
+        server.soon.pop(0).resume()
+        server.end_turn()
+        turns += 1
+    return turns
+
+
+def test_a_long_pipeline_takes_several_turns_and_is_answered_in_order():
+    server = FakeServer()
+    connection, transport = server.connect()
+    count = 2 * TURN_REQUESTS_MAX + 10
+    for name in (b"PING %d\r\n", b"ECHO %d\r\n"):
+        transport.written = b""
+        connection.data_received(b"".join(name % number for number in range(count)))
+        assert not transport.reading
+        assert transport.written.count(b"$") == TURN_REQUESTS_MAX
+        assert run_waiting(server) == 2
+        assert transport.written == b"".join(b"$%d\r\n%d\r\n" % (len(str(n)), n) for n in range(count))
+        assert transport.reading
+
+
+def test_a_pipeline_of_slow_requests_takes_several_turns():
+    server = FakeServer()
+    connection, transport = server.connect()
+    now = [0]
+
+    def stopwatch() -> int:
+        now[0] += TURN_US * 300
+        return now[0]
+
+    server.engine.stopwatch = stopwatch
+    connection.data_received(b"".join(b"NOPE %d\r\nPING %d\r\n" % (n, n) for n in range(500)))
+    assert 0 < transport.written.count(b"$") < 500
+    assert run_waiting(server) > 1
+    numbers = [int(line) for line in transport.written.split(b"\r\n") if line.isdigit()]
+    assert numbers == list(range(500))
+
+
+def test_a_blocking_request_in_a_long_pipeline_holds_what_is_behind_it():
+    server = FakeServer()
+    connection, transport = server.connect()
+    before, behind = b"PING a\r\n" * 10, b"PING b\r\n" * (2 * TURN_REQUESTS_MAX)
+    connection.data_received(before + b"XREAD BLOCK 0 STREAMS s $\r\n" + behind + b"ECHO last\r\n")
+    run_waiting(server)
+    assert transport.written == b"$1\r\na\r\n" * 10
+    writer, _ = server.connect()
+    writer.data_received(b"XADD s 1-1 f v\r\n")
+    run_waiting(server)
+    assert transport.written.count(b"$1\r\nb\r\n") == 2 * TURN_REQUESTS_MAX
+    assert transport.written.endswith(b"$4\r\nlast\r\n")
+
+
+def test_who_ends_its_side_is_answered_before_the_connection_is_closed():
+    server = FakeServer()
+    connection, transport = server.connect()
+    connection.data_received(b"PING\r\n" * (TURN_REQUESTS_MAX + 5))
+    assert connection.eof_received()
+    assert not transport.closed
+    run_waiting(server)
+    assert transport.written == b"+PONG\r\n" * (TURN_REQUESTS_MAX + 5)
+    assert transport.closed
+
+
+def test_who_ends_its_side_in_a_blocking_request_is_closed():
+    server = FakeServer()
+    connection, transport = server.connect()
+    connection.data_received(b"PING\r\nXREAD BLOCK 0 STREAMS s $\r\nPING\r\n")
+    connection.eof_received()
+    assert transport.written == b"+PONG\r\n"
+    assert transport.closed
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+def test_killing_a_client_does_not_wait_until_it_reads(unread):
+    server = FakeServer()
+    connection, transport = server.connect()
+    transport.unread = unread
+    killer, told = server.connect()
+    assert connection.client is not None
+    killer.data_received(b"CLIENT KILL ID %d\r\n" % connection.client.id)
+    assert told.written == b":1\r\n"
+    assert transport.closed
+    assert transport.aborted == bool(unread)
+
+
+def test_an_idle_client_is_closed_unless_it_waits_for_something():
+    server = FakeServer(timeout=5)
+    idle, idle_transport = server.connect()
+    busy = []
+    for request in (b"XREAD BLOCK 0 STREAMS s $\r\n", b"SUBSCRIBE c\r\n"):
+        connection, transport = server.connect()
+        connection.data_received(request)
+        busy.append((connection, transport))
+    started_ms = server.engine.state.time.ms
+    for passed_ms, closed in ((5_000, False), (5_001, True)):
+        for connection in (idle, *(waiting for waiting, _ in busy)):
+            connection.close_if_left(started_ms + passed_ms)
+        assert idle_transport.closed == closed
+        assert not any(transport.closed for _, transport in busy)
+
+
+def test_a_blocked_client_that_sent_too_much_and_went_is_closed():
+    server = FakeServer()
+    connection, transport = server.connect()
+    connection.data_received(b"XREAD BLOCK 0 STREAMS s $\r\n")
+    connection.data_received(b"x" * (INPUT_WAITING_BYTES_MAX + 1))
+    assert not transport.reading
+    transport.socket, other = socket.socketpair()
+    with transport.socket, other:
+        connection.close_if_left(0)
+        assert not transport.closed
+        other.close()
+        connection.close_if_left(0)
+        assert transport.aborted
+
+
+@pytest.mark.parametrize("line", [b"POST / HTTP/1.1\r\n", b"host: localhost:6379\r\n"])
+def test_a_browser_is_cut_off_without_a_reply(line):
+    server = FakeServer()
+    connection, transport = server.connect()
+    connection.data_received(b"PING\r\n" + line + b"\r\nFLUSHALL\r\n")
+    assert (transport.written, transport.closed) == (b"", True)
+    assert server.engine.state.commands[b"flushall"].calls == 0
