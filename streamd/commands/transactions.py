@@ -2,7 +2,8 @@
 
 from streamd.command import Context, command
 from streamd.errors import CommandError
-from streamd.resp.types import NO_REPLY, NULL_ARRAY, Reply
+from streamd.resp.encoder import encode
+from streamd.resp.types import NO_REPLY, NULL_ARRAY, Raw, Reply
 
 
 @command(
@@ -45,12 +46,20 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if touched:
         return NULL_ARRAY
+    replies: list[Reply] = []
+    protocol = client.protocol
     context.in_unit = True
     try:
-        replies = [state.services.execute(context, request) for request in requests]
+        for request in requests:
+            reply = state.services.execute(context, request)
+            if client.protocol != protocol:  # HELLO: what came before it stays in the protocol of its time
+                replies = [Raw(encode(earlier, protocol)) for earlier in replies]
+                protocol = client.protocol
+            if reply is not NO_REPLY:
+                replies.append(reply)
     finally:
         context.in_unit = False
-    return [reply for reply in replies if reply is not NO_REPLY]
+    return replies
 
 
 @command(

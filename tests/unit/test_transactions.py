@@ -102,3 +102,14 @@ def test_readers_wake_when_the_transaction_has_ended(engine):
     reader.send(["XREAD", "BLOCK", "0", "STREAMS", "s", "$"])
     engine.send(["MULTI"], ["XADD", "s", "1-1", "f", "v"], ["XADD", "s", "1-2", "f", "v"], ["EXEC"])
     assert reader.replies() == [[[b"s", [[b"1-1", [b"f", b"v"]], [b"1-2", [b"f", b"v"]]]]]]
+
+
+def test_each_reply_is_in_the_protocol_of_its_time(engine):
+    engine.do("HSET h f v")
+    client = engine.connect()
+    client.do("MULTI")
+    for request in ("HGETALL h", "HELLO 3", "HGETALL h", "HELLO 2", "HGETALL h"):
+        client.do(request)
+    first, hello, second, _, third = client.do("EXEC")
+    assert (first, second, third) == ([b"f", b"v"], {b"f": b"v"}, [b"f", b"v"])
+    assert hello[b"proto"] == 3
