@@ -55,6 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
+    _open_missing_streams()
     try:
         arguments = _parser().parse_args(argv)
         action = getattr(arguments, "action", None)
@@ -73,6 +74,24 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:
         logging.getLogger("streamd").exception("a bug in streamd")
         return EXIT_BUG
+
+
+def _open_missing_streams() -> None:
+    """Give a process that was started with closed standard streams empty ones: else a socket becomes number 1."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _say(text: str) -> None:
+    """Print what nobody may be there to read: a server serves without its banner, too."""
+    try:
+        print(text, flush=True)
+    except OSError:
+        # Nor can the interpreter flush it at the exit: what is left in it goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _parser() -> _Parser:
@@ -201,8 +220,15 @@ def _check(arguments: argparse.Namespace) -> int:
 
 async def _run_server(config: Config, directory: Path) -> int:
     server = Server(config)
+    loop, starting = asyncio.get_running_loop(), asyncio.current_task()
+    assert starting is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, starting.cancel)
     try:
         await server.start(_ProgressLine().show)
+    except asyncio.CancelledError:
+        _say("streamd stopped before it was ready")
+        return EXIT_OK
     except AddressError as error:
         raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
     except LockedError:
@@ -213,14 +239,13 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_DAMAGED, f"journal in {directory}: {error}")
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
-    print(_banner(server, directory), flush=True)
+    _say(_banner(server, directory))
     await server.stopped.wait()
     if server.journal_failure is not None:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
-    print("streamd stopped", flush=True)
+    _say("streamd stopped")
     return EXIT_OK
 
 

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,50 @@ def test_help_explains_every_option_and_the_exit_codes():
         assert word in text
     for code in range(7):
         assert f"\n  {code}  " in text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("redirection", [">&-", "<&- >&-", ">/dev/full"])
+def test_a_server_that_nobody_listens_to_serves_and_stops(tmp_path: Path, redirection: str):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["sh", "-c", f'exec "$0" "$@" {redirection}', sys.executable, "-m", "streamd", "serve"]
+    words += ["--port", str(port), "--dir", str(tmp_path), "--appendonly", "no"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    try:
+        with connect_when_ready(port, process) as sock:
+            sock.sendall(b"PING\r\n")
+            assert sock.recv(100) == b"+PONG\r\n"
+    finally:
+        process.terminate()
+        err = process.communicate(timeout=20)[1]
+    assert (process.returncode, err) == (0, "")
+
+
+def connect_when_ready(port: int, process: subprocess.Popen[str]) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            assert process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_journal_is_loaded_stops_the_server_cleanly(tmp_path: Path, number: signal.Signals):
+    journal = tmp_path / "appendonlydir"
+    journal.mkdir()
+    request = b"*4\r\n$4\r\nHSET\r\n$1\r\nh\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    (journal / "appendonly.aof.1.incr.aof").write_bytes(request * 500_000)
+    (journal / "appendonly.aof.manifest").write_bytes(b"file appendonly.aof.1.incr.aof seq 1 type i\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "streamd", "serve", "--port", str(port), "--dir", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with connect_when_ready(port, process) as sock:
+        sock.sendall(b"PING\r\n")
+        assert sock.recv(100).startswith(b"-LOADING")
+        process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "streamd stopped before it was ready\n", "")
