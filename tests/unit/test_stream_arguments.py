@@ -13,7 +13,9 @@ NUMBERS = st.one_of(st.integers(0, 1100), st.sampled_from([2**63, 2**64 - 1, 2**
 WORDS = st.one_of(
     NUMBERS,
     st.builds("{}-{}".format, NUMBERS, NUMBERS),
-    st.sampled_from(["", "-", "1-", "-1", "1-2-3", "x", "1-x", "01-002", "+", "1 -2", "1-*"]),
+    st.sampled_from(
+        ["", "-", "1-", "-1", "1-2-3", "x", "1-x", "01-002", "+", "1 -2", "1-*", "1-2,3-4", ",", "1,2-3", "1e5-1"]
+    ),
 ).map(str.encode)
 
 
