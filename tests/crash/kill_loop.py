@@ -65,6 +65,7 @@ class KillLoop:
         self._port = 0
         self._process: subprocess.Popen[str] | None = None
         self._stop = threading.Event()
+        self._give_up = False
         self._producers = [Producer(f"p{number}") for number in range(PRODUCERS)]
         self._consumed: dict[bytes, float] = {}
         self._kill_times: list[float] = []
@@ -79,28 +80,43 @@ class KillLoop:
         client.waitaof(1, 0, 5000)
         threads = [threading.Thread(target=self._produce, args=(producer,)) for producer in self._producers]
         threads += [threading.Thread(target=self._consume, args=(f"c{number}",)) for number in range(CONSUMERS)]
-        for thread in threads:
-            thread.start()
-        for _ in range(kills):
-            time.sleep(self._chance.uniform(0.02, 0.25))
-            if self._chance.random() < 0.3:
-                try:
-                    redis.Redis(port=self._port).bgrewriteaof()
-                    time.sleep(self._chance.uniform(0, 0.03))
-                except redis.RedisError:
-                    pass
-            self._kill_times.append(time.monotonic())
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(kills):
+                self._kill()
+                self._start()
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            result = self._verify(kills)
             assert self._process is not None
-            self._process.kill()
-            self._process.wait()
-            self._start()
-        self._stop.set()
-        for thread in threads:
-            thread.join()
-        result = self._verify(kills)
-        self._process.terminate()
-        assert self._process.wait(5) == 0
-        return result
+            self._process.terminate()
+            assert self._process.wait(5) == 0
+            return result
+        finally:
+            self._give_up = True
+            self._stop.set()
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join(5)
+            self._log.close()
+
+    def _kill(self) -> None:
+        time.sleep(self._chance.uniform(0.02, 0.25))
+        if self._chance.random() < 0.3:
+            try:
+                redis.Redis(port=self._port).bgrewriteaof()
+                time.sleep(self._chance.uniform(0, 0.03))
+            except redis.RedisError:
+                pass
+        self._kill_times.append(time.monotonic())
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def _start(self) -> None:
         words = [sys.executable, "-m", "streamd", "serve", "--port", "0", "--bind", "127.0.0.1"]
@@ -120,7 +136,7 @@ class KillLoop:
         number = 0
         client = None
         retry = False
-        while not self._stop.is_set() or retry:
+        while not self._give_up and (not self._stop.is_set() or retry):
             try:
                 client = client or self._connect()
                 entry_id = client.execute_command(

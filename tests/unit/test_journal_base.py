@@ -20,7 +20,7 @@ def nacked(server: Restartable) -> list[int]:
 
 
 @pytest.mark.parametrize("at_once_max", [0, 1_000], ids=["a snapshot", "at once"])
-@pytest.mark.parametrize("order", list(permutations(IDS)) + [("2-0",)])
+@pytest.mark.parametrize("order", [*permutations(IDS), ("2-0",)])
 def test_released_entries_come_back_from_a_base_in_the_order_of_their_release(monkeypatch, order, at_once_max):
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", at_once_max)
     server = Restartable()
