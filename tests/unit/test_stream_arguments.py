@@ -10,16 +10,16 @@ from streamd.stream_arguments import parse_append_options, parse_ids, stream_key
 from tests.session import Error, Session
 
 NUMBERS = st.one_of(st.integers(0, 1100), st.sampled_from([2**63, 2**64 - 1, 2**64, 10**19, 10**20])).map(str)
-WORDS = st.one_of(
-    NUMBERS,
-    st.builds("{}-{}".format, NUMBERS, NUMBERS),
-    st.sampled_from(
-        ["", "-", "1-", "-1", "1-2-3", "x", "1-x", "01-002", "+", "1 -2", "1-*", "1-2,3-4", ",", "1,2-3", "1e5-1"]
-    ),
-).map(str.encode)
+PLAIN = st.builds("{}-{}".format, NUMBERS, NUMBERS)
+ODD = st.sampled_from(
+    ["", "-", "1-", "-1", "1-2-3", "x", "1-x", "01-002", "+", "1 -2", "1-*", "1-2,3-4", ",", "1,2-3", "1e5-1"]
+)
+LISTS = st.one_of(
+    st.lists(st.one_of(NUMBERS, PLAIN, ODD), max_size=6), st.lists(PLAIN), st.tuples(PLAIN, ODD).map(list)
+)
 
 
-@given(st.lists(WORDS, max_size=6))
+@given(LISTS.map(lambda words: [word.encode() for word in words]))
 def test_a_list_of_ids_is_read_as_its_ids_one_by_one(words):
     try:
         expected = [parse_id(word) for word in words]
