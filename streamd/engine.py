@@ -6,28 +6,22 @@ from collections.abc import Callable
 from typing import Protocol
 
 import streamd.commands  # noqa: F401  (declares the commands)
+from streamd.admission import NOT_QUEUED, both_cases, check_allowed, find_command, is_http, postpone
 from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.clock import Clock
-from streamd.command import COMMANDS, Command, CommandTable, Context
+from streamd.command import COMMANDS, Command, Context
 from streamd.config import Config
-from streamd.errors import CommandError, UnknownSubcommand, WrongArity, shown
+from streamd.errors import CommandError
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
 from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
 from streamd.process import ProcessFacts, read_process_facts
 from streamd.resp.encoder import encode
-from streamd.resp.types import NO_REPLY, Parts, Raw, Reply
+from streamd.resp.types import NO_REPLY, Parts, Reply
 from streamd.state import Record, State
 
 log = logging.getLogger("streamd")
-
-# What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
-BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
-NOT_QUEUED = frozenset({"exec", "discard", "multi", "watch", "quit", "reset"})
-WHILE_SUBSCRIBED = frozenset(
-    {"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"}
-)
 
 
 class Journal(Protocol):
@@ -44,9 +38,6 @@ class Journal(Protocol):
     def tick(self) -> bool:
         """Do what time demands; return whether more is to be done at once."""
 
-
-# What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
-_HTTP = frozenset({b"post", b"host:"})
 
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 64
@@ -76,7 +67,7 @@ class Engine:
         self._resumed: list[Client] = []
         self._running_backlogs = False
         self.state.commands = COMMANDS.copy_for_server()
-        self._commands = _both_cases(self.state.commands)
+        self._commands = both_cases(self.state.commands)
         self.memory_limit = MemoryLimit(self.state)
 
     # -- clients --------------------------------------------------------------------------------------------------
@@ -300,24 +291,20 @@ class Engine:
         return NO_REPLY
 
     def _execute(self, context: Context, request: list[bytes]) -> Reply:
-        command = self._commands.get(request[0]) or self.state.commands.get(request[0].lower())
         client = context.client
+        command: Command | None = None
         try:
-            if command is None:
-                if request[0].lower() in _HTTP:
-                    log.warning("client %s closed: it speaks HTTP", client.address)
-                    client.out.clear()
-                    client.close_soon = True
-                    return NO_REPLY
-                raise unknown_command(request)
-            if command.subcommands:
-                command = _subcommand(command, request)
-            if not command.accepts(len(request)):
-                raise WrongArity(command.name)
-            self._check_allowed(command, context)
+            command = self.state.commands.get(request[0].lower())
+            command = find_command(self.state.commands, request)
+            check_allowed(command, context, len(request))
         except CommandError as error:
+            if command is None and is_http(request):
+                log.warning("client %s closed: it speaks HTTP", client.address)
+                client.out.clear()
+                client.close_soon = True
+                return NO_REPLY
             return self._reject(client, command, error)
-        if client.supervised and self._postpone(command, client, request):
+        if client.supervised and postpone(self.state, command, client, request):
             return BLOCKED
         if client.transaction is not None and not context.in_unit and command.name not in NOT_QUEUED:
             client.transaction.append(request)
@@ -337,7 +324,7 @@ class Engine:
         if nanoseconds >= self.state.slow_ns:
             self._note_slow(command, nanoseconds, client, [request])
         if self.state.monitors and "admin" not in command.flags:
-            self._show_monitors(context, request)
+            self.state.show_monitors(monitor_line(self.clock.now_us(), context.db.index, client.address, request))
         return reply
 
     def _reject(self, client: Client, command: Command | None, error: CommandError) -> CommandError:
@@ -350,40 +337,6 @@ class Engine:
             client.context.discard_transaction()
             error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
         return self._count_error(error)
-
-    def _check_allowed(self, command: Command, context: Context) -> None:
-        client = context.client
-        if not client.authenticated and command.name not in BEFORE_AUTH:
-            raise CommandError("NOAUTH Authentication required.")
-        if client.protocol == 2 and client.subscription_count() and command.name not in WHILE_SUBSCRIBED:
-            raise CommandError(
-                f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
-                "are allowed in this context"
-            )
-        if self.state.is_restricted:
-            self.state.check_restrictions(command.flags)
-        if client.transaction is not None and "no_multi" in command.flags:
-            raise CommandError("ERR Command not allowed inside a transaction")
-
-    def _postpone(self, command: Command, client: Client, request: list[bytes]) -> bool:
-        """Park a paused client with its request, which runs again when the pause is over; return whether it was."""
-        state = self.state
-        if state.pause_until_ms <= state.time.ms or client.context is None or client.context.in_unit:
-            return False
-        if state.pause_writes_only and not _may_write(command, client):
-            return False
-        client.backlog.appendleft(request)
-        state.blocked.add(client, client.context.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
-        state.paused.append(client)
-        return True
-
-    def _show_monitors(self, context: Context, request: list[bytes]) -> None:
-        client = context.client
-        text = monitor_line(self.clock.now_us(), context.db.index, client.address, request)
-        line = Raw(b"+%b\r\n" % text)
-        for monitor in self.state.monitors.values():
-            monitor.reply(line)
-            self.state.wants_flush(monitor)
 
     def _note_slow(self, command: Command, nanoseconds: int, client: Client, requests: list[list[bytes]]) -> None:
         """Put a run of one command into the slow log: as requests that took equally long, if that is long enough."""
@@ -529,37 +482,3 @@ class Engine:
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""
         self.on_shutdown(save)
-
-
-def unknown_command(request: list[bytes]) -> CommandError:
-    """Return Redis's error for a command that does not exist."""
-    words = ""
-    for word in request[1:]:
-        if len(words) >= 128:
-            break
-        words += f"'{shown(word, 128 - len(words))}' "
-    return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
-
-
-def _may_write(command: Command, client: Client) -> bool:
-    """Return whether a command must wait while writes are paused: it writes, publishes, or ends such a transaction."""
-    if command.name == "exec":
-        named = (COMMANDS.get(request[0].lower()) for request in client.transaction or ())
-        return any(one is not None and ("write" in one.flags or one.subcommands) for one in named)
-    return "write" in command.flags or command.name == "publish"
-
-
-def _subcommand(container: Command, request: list[bytes]) -> Command:
-    if len(request) < 2:
-        if container.accepts(1):
-            return container
-        raise WrongArity(container.name)
-    found = container.subcommands.get(request[1].lower())
-    if found is None:
-        raise UnknownSubcommand(container.name, shown(request[1]))
-    return found
-
-
-def _both_cases(commands: CommandTable) -> dict[bytes, Command]:
-    """Return the commands under their names in lower and in upper case, as clients send them."""
-    return {name: command for key, command in commands.items() for name in (key, key.upper())}

@@ -14,7 +14,7 @@ from streamd.keyspace_events import KeyspaceEvents
 from streamd.monitor_line import redacted
 from streamd.process import ProcessFacts
 from streamd.pubsub import PubSub
-from streamd.resp.types import NO_REPLY
+from streamd.resp.types import NO_REPLY, Raw
 from streamd.slowlog import SlowLog
 from streamd.stream.stream import Stream
 
@@ -201,6 +201,12 @@ class State:
             raise self.write_error
         if self.is_full and "denyoom" in flags:
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
+
+    def show_monitors(self, line: bytes) -> None:
+        """Send a line to every client that monitors."""
+        for monitor in self.monitors.values():
+            monitor.reply(Raw(b"+%b\r\n" % line))
+            self.wants_flush(monitor)
 
     def wants_flush(self, client: "Client") -> None:
         """Have `client.out` sent at the end of the turn."""
