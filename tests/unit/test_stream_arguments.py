@@ -15,7 +15,10 @@ ODD = st.sampled_from(
     ["", "-", "1-", "-1", "1-2-3", "x", "1-x", "01-002", "+", "1 -2", "1-*", "1-2,3-4", ",", "1,2-3", "1e5-1"]
 )
 LISTS = st.one_of(
-    st.lists(st.one_of(NUMBERS, PLAIN, ODD), max_size=6), st.lists(PLAIN), st.tuples(PLAIN, ODD).map(list)
+    st.lists(st.one_of(NUMBERS, PLAIN, ODD), max_size=6),
+    st.lists(PLAIN, min_size=2, max_size=3),
+    st.lists(st.builds("{}-{}".format, st.integers(1, 10**13), st.integers(0, 10))),
+    st.tuples(PLAIN, ODD).map(list),
 )
 
 
