@@ -75,7 +75,8 @@ class _Attempt:
         """Return what there is, or BLOCKED."""
         # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
         values = map(self.context.value, self.options.keys)
-        if not any(type(one) is Stream and one.last_id > (at or 0) for one, at in zip(values, self.after, strict=True)):
+        lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
+        if not any(last_id > (at or 0) for last_id, at in zip(lasts, self.after, strict=True)):
             return BLOCKED
         reply = _read(self.context, self.options, self.after)
         return BLOCKED if reply is None else reply

@@ -204,8 +204,9 @@ def test_a_stream_that_arrives_under_the_key_serves(engine, arrival):
 
 def test_a_key_of_another_type_wakes_nobody_and_is_an_error_once_a_stream_would(engine):
     fill(engine, "1-1")
+    engine.do("XADD s MAXLEN 0 1-2 f v")
     other = engine.connect()
-    other.say("XREAD BLOCK 0 STREAMS s t $ $")
+    other.say("XREAD BLOCK 0 STREAMS s t 1-1 $")
     engine.do("SADD t member")
     assert other.blocked
     fill(engine, "2-1")
