@@ -1,5 +1,6 @@
 """The configuration: every option once, for flags, CONFIG GET and CONFIG SET."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -60,9 +61,12 @@ class Option:
         return str(value)
 
 
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,18}|0")
+
+
 def _parse_integer(text: str) -> int:
-    digits = text[1:] if text.startswith("-") else text
-    if not (digits.isascii() and digits.isdigit()):
+    """Return a signed 64-bit integer, written as Redis takes it."""
+    if _INTEGER.fullmatch(text) is None or not -(2**63) <= int(text) < 2**63:
         raise ConfigError("argument couldn't be parsed into an integer")
     return int(text)
 

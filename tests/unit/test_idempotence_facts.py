@@ -311,6 +311,8 @@ def test_config_holds_for_streams_that_are_created_later(engine):
         ("stream-idmp-duration", "86401", "argument must be between 1 and 86400 inclusive"),
         ("stream-idmp-maxsize", "10001", "argument must be between 1 and 10000 inclusive"),
         ("stream-idmp-maxsize", "x", "argument couldn't be parsed into an integer"),
+        ("stream-idmp-maxsize", "01", "argument couldn't be parsed into an integer"),
+        ("stream-idmp-maxsize", "18446744073709551615", "argument couldn't be parsed into an integer"),
     ],
 )
 def test_config_refuses_what_is_out_of_range(engine, name, value, reason):
