@@ -258,6 +258,7 @@ UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
     "counters at 2^63": _counts_far,
     "cursors": _goes_on,
     "CONFIG GET of several": _asks_for_several,
+    "SYNC": lambda words: words[0] in (b"SYNC", b"PSYNC"),
 }
 
 UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {
