@@ -66,6 +66,7 @@ class KillLoop:
         self._process: subprocess.Popen[str] | None = None
         self._stop = threading.Event()
         self._give_up = False
+        self._up = threading.Event()  # who asks a server that is not there takes the time of the one that starts
         self._producers = [Producer(f"p{number}") for number in range(PRODUCERS)]
         self._consumed: dict[bytes, float] = {}
         self._kill_times: list[float] = []
@@ -97,6 +98,7 @@ class KillLoop:
         finally:
             self._give_up = True
             self._stop.set()
+            self._up.set()
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
@@ -115,6 +117,7 @@ class KillLoop:
                 pass
         self._kill_times.append(time.monotonic())
         assert self._process is not None
+        self._up.clear()
         self._process.kill()
         self._process.wait()
 
@@ -126,6 +129,7 @@ class KillLoop:
         for line in self._process.stdout:
             if line.startswith("Ready"):
                 self._port = int(line.rpartition(":")[2])
+                self._up.set()
                 return
         raise AssertionError(f"the server does not start again: exit code {self._process.wait()}")
 
@@ -145,7 +149,8 @@ class KillLoop:
             except redis.RedisError:
                 client, retry = None, True
                 producer.retried += 1
-                time.sleep(0.01)
+                time.sleep(0.002)
+                self._up.wait()
                 continue
             producer.acknowledged[number] = (entry_id, time.monotonic())
             number += 1
@@ -164,7 +169,8 @@ class KillLoop:
                     time.sleep(0.005)
             except redis.RedisError:
                 client = None
-                time.sleep(0.01)
+                time.sleep(0.002)
+                self._up.wait()
 
     def _verify(self, kills: int) -> Result:
         client = redis.Redis(port=self._port)
