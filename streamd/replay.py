@@ -46,6 +46,8 @@ class Replay:
             command = command.subcommands.get(words[1].lower())
         if command is None:
             return "there is no such command"
+        if "write" not in command.flags:
+            return "it writes nothing, so it was never recorded"
         if not command.accepts(len(words)):
             return "it has a wrong number of words"
         self._context.db = self._state.keyspace[db_index]

@@ -1,0 +1,21 @@
+"""Replay applies what was recorded, and nothing else."""
+
+import pytest
+
+from streamd.replay import Replay
+from tests.session import Session
+
+
+@pytest.mark.parametrize("line", [b"SHUTDOWN", b"GET k", b"CONFIG SET maxmemory 1", b"DEBUG SLEEP 9", b"FOO", b"SET k"])
+def test_what_no_server_records_is_refused(line: bytes):
+    session = Session()
+    stopped: list[object] = []
+    session.engine.on_shutdown = stopped.append
+    assert Replay(session.state).apply(0, line.split()) is not None
+    assert not stopped
+
+
+def test_what_was_recorded_is_applied():
+    session = Session()
+    assert Replay(session.state).apply(3, [b"SET", b"k", b"v"]) is None
+    assert session.state.keyspace[3].values == {b"k": b"v"}
