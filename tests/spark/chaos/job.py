@@ -135,7 +135,7 @@ def cluster_session(master: str, directory: Path) -> SparkSession:
         "spark.executor.extraJavaOptions": java,
         "spark.cores.max": "2",
         "spark.scheduler.mode": "FAIR",
-        "spark.task.maxFailures": "8",
+        "spark.task.maxFailures": "4",
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.multiplier": "1.5",
