@@ -82,6 +82,9 @@ def record_taken(
 
 def record_position(context: Context, key: bytes, group_name: bytes, group: Group) -> None:
     """Record how far a group has read."""
+    if context.state.records is None:
+        context.state.dirty += 1
+        return
     read = -1 if group.entries_read is None else group.entries_read
     position = format_id(group.last_id)
     context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read)

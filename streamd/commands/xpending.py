@@ -9,6 +9,7 @@ from streamd.group_effects import need_group
 from streamd.resp.types import NULL_ARRAY, Raw, Reply
 from streamd.stream.entry_id import SEQ_MAX, format_id, parse_range_end, parse_range_start
 from streamd.stream.group import Group
+from streamd.stream.pending import Consumer
 
 
 @command(
@@ -56,14 +57,17 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
         entries = group.pending.iterate(start, end, until_ms)
     now_ms = context.now_ms
     parts = []
+    of: Consumer | None = None
+    at_ms = times = None
     for entry_id, owner, time_ms, deliveries in islice(entries, count):
+        # What was delivered together differs in its IDs alone.
+        if time_ms != at_ms or owner is not of or deliveries != times:
+            of, at_ms, times = owner, time_ms, deliveries
+            # An entry that was released belongs to nobody, and is idle since no time that could be said.
+            name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
+            rest = b"\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n" % (len(name), name, idle_ms, deliveries)
         id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-        # An entry that was released belongs to nobody, and is idle since no time that could be said.
-        name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
-        parts.append(
-            b"*4\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n"
-            % (len(id_text), id_text, len(name), name, idle_ms, deliveries)
-        )
+        parts.append(b"*4\r\n$%d\r\n%b%b" % (len(id_text), id_text, rest))
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
 
 

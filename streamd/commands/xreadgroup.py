@@ -154,10 +154,14 @@ def _read_again(
     rows = list(islice(pending.of_consumer(consumer, after_id + 1), budget.entries_left))
     ids = [row[0] for row in rows]
     shown: Reply
-    if rows and not budget.sizes_count and log.ids(ids[0], ids[-1], len(ids) + 1) == ids:
+    found: list[int] = []
+    parts: list[bytes] = []
+    if rows and not budget.sizes_count:
+        parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+    if parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.
-        entries, data = budget.take(log, ids[0], ids[-1])
-        shown = Raw(b"*%d\r\n%b" % (entries, data))
+        budget.spend(len(ids))
+        shown = Raw(b"*%d\r\n%b" % (len(ids), b"".join(parts)))
     else:
         shown, there = [], []
         find = _finder(log, ids)
@@ -200,10 +204,11 @@ class _Delivery:
         log, start = self.stream.log, self.group.last_id + 1
         if start > (log.last_id or 0):
             return None
-        entries, data = budget.take(log, start, ID_MAX)
+        ids: list[int] = []
+        entries, data = budget.take(log, start, ID_MAX, ids)
         if not entries:
             return None
-        self._deliver(log.ids(start, ID_MAX, entries))
+        self._deliver(ids)
         return Raw(b"*%d\r\n%b" % (entries, data))
 
     def _deliver(self, ids: list[int]) -> None:

@@ -352,12 +352,15 @@ class Log:
         around them; the last entry is the first one if `reverse`.
         """
         entries, parts = self.encode_parts(start, end, count, reverse)
-        return entries, b"".join(parts)
+        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
 
     def encode_parts(
-        self, start: int, end: int, count: int | None = None, reverse: bool = False
+        self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
     ) -> tuple[int, list[bytes]]:
-        """Return what `encode_range` does, the RESP in parts still to be joined."""
+        """Return what `encode_range` does, the RESP in parts still to be joined.
+
+        ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
+        """
         left = sys.maxsize if count is None else count
         entries = 0
         parts: list[bytes] = []
@@ -370,6 +373,8 @@ class Log:
                 else:
                     high = low + left
             parts.append(source.read(low, high, reverse))
+            if ids is not None:
+                ids += source.ids(low, high)
             entries += high - low
             left -= high - low
             if not left:

@@ -48,11 +48,11 @@ class ReadBudget:
                 self._bytes_left = 0
                 return False
             self._bytes_left = max(0, self._bytes_left - size_bytes)
-        self._spend(1)
+        self.spend(1)
         return True
 
-    def take(self, log: Log, start: int, end: int) -> tuple[int, bytes]:
-        """Return (how many, RESP) of the entries from `start` to `end` that may come."""
+    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, bytes]:
+        """Return (how many, RESP) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
@@ -60,14 +60,15 @@ class ReadBudget:
                 if not self.admit(sum(map(len, fields))):
                     break
                 count += 1
-            return log.encode_range(start, end, count) if count else (0, b"")
         if count == 0:
             return 0, b""
-        entries, data = log.encode_range(start, end, count)
-        self._spend(entries)
-        return entries, data
+        entries, parts = log.encode_parts(start, end, count, ids=ids)
+        if self._bytes_left is None:
+            self.spend(entries)
+        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _spend(self, entries: int) -> None:
+    def spend(self, entries: int) -> None:
+        """Count entries that come."""
         self._empty = self._empty and not entries
         if self._stream_left is not None:
             self._stream_left -= entries
