@@ -129,7 +129,7 @@ class TwoServers:
             said = [*executed, *chain.from_iterable(self.unanswered)]
             named = {name for words in said for name in _consumers_in(words)}
             self.leniency.consumers = frozenset(named | {name for _, _, _, name in new})
-            self._create_consumers(self._consumers() if _makes_consumers(executed) else new)
+            self._create_consumers(self._consumers() if waited or _makes_consumers(executed) else new)
         if self.events:
             if several:
                 theirs[-1] += self._all_arrived()[-1]
@@ -154,9 +154,13 @@ class TwoServers:
 
         Before the step's requests are sent, so that what follows sees the same; and behind it, where the group was new.
         """
+        requests = []
         for index, key, group, consumer in sorted(consumers):
-            self.control.ask([b"SELECT", b"%d" % index])
-            self.control.ask([b"XGROUP", b"CREATECONSUMER", key, group, consumer])
+            requests += [[b"SELECT", b"%d" % index], [b"XGROUP", b"CREATECONSUMER", key, group, consumer]]
+        self.control.send(*requests)
+        data = b""
+        while complete_replies(data) < len(requests):
+            data += self.control.receive()
 
     def _end_empty_waits(self, theirs: list[bytes], ours: list[bytes]) -> None:
         """End the waits that redis-server ended for an entry that was gone again: 7.0.15 shows an empty stream then."""
