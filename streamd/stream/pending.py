@@ -299,9 +299,9 @@ class PendingEntries:
         self, owner: Consumer, start: int = 0, end: int = ID_MAX, until_ms: int | None = None
     ) -> Iterator[PendingEntry]:
         """Yield the entries of one consumer; the rest is as in `iterate`."""
-        lows = self._lows
-        first = max(0, bisect_right(owner.chunks, start) - 1)
-        for low in owner.chunks[first:]:
+        lows, held = self._lows, owner.chunks
+        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
+            low = held[place]
             if low > end:
                 return
             chunk = self._chunks[bisect_left(lows, low)]

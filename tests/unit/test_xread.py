@@ -42,8 +42,8 @@ def fill(engine, *names, key="s"):
         ("XREAD MAXSIZE 2 STREAMS s t 0 0", [[b"s", [entry("1-1")]]]),
         ("XREAD MAXSIZE 4 STREAMS s t 1-1 0", [[b"s", [entry("2-1"), entry("3-1")]]]),
         (
-            "XREAD MAXCOUNT 3 MAXSIZE 99 STREAMS s t 1-1 0",
-            [[b"s", [entry("2-1"), entry("3-1")]], [b"t", [entry("7-1")]]],
+            "XREAD MAXCOUNT 3 MAXSIZE 99 STREAMS t s 0 1-1",
+            [[b"t", [entry("7-1")]], [b"s", [entry("2-1"), entry("3-1")]]],
         ),
         ("XREAD MAXSIZE 6 COUNT 1 STREAMS s t 1-1 0", [[b"s", [entry("2-1")]], [b"t", [entry("7-1")]]]),
     ],
