@@ -64,5 +64,5 @@ def _read(context: Context, args: list[bytes], start_text: bytes, end_text: byte
     parts.insert(0, b"*%d\r\n" % entries)
     size_bytes = sum(map(len, parts))
     if size_bytes > max(LARGE_REPLY_BYTES, PIECE_BYTES_MIN * len(parts)):
-        return Parts(parts, size_bytes)
+        return Parts(parts)
     return Raw(b"".join(parts))

@@ -4,7 +4,7 @@ from streamd.blocking import BLOCKED
 from streamd.command import Context, command
 from streamd.errors import CommandError
 from streamd.resp.encoder import encode
-from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, parse_id
 from streamd.stream.reading import ReadBudget
 from streamd.stream.stream import Stream
@@ -113,7 +113,7 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
             break
         else:
             budget.next_stream()
-        entries, data = budget.take(stream.log, start, ID_MAX)
+        entries, parts = budget.take(stream.log, start, ID_MAX)
         if entries:
-            found.append((key, Raw(b"*%d\r\n%b" % (entries, data))))
+            found.append((key, Parts([b"*%d\r\n" % entries, *parts])))
     return Pairs(found) if found else None

@@ -15,7 +15,7 @@ from streamd.group_effects import (
     record_seen,
     record_taken,
 )
-from streamd.resp.types import NULL_ARRAY, Pairs, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
 from streamd.stream.log import Log
@@ -161,7 +161,7 @@ def _read_again(
     if parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.
         budget.spend(len(ids))
-        shown = Raw(b"*%d\r\n%b" % (len(ids), b"".join(parts)))
+        shown = Parts([b"*%d\r\n" % len(ids), *parts])
     else:
         shown, there = [], []
         find = _finder(log, ids)
@@ -205,11 +205,11 @@ class _Delivery:
         if start > (log.last_id or 0):
             return None
         ids: list[int] = []
-        entries, data = budget.take(log, start, ID_MAX, ids)
+        entries, parts = budget.take(log, start, ID_MAX, ids)
         if not entries:
             return None
         self._deliver(ids)
-        return Raw(b"*%d\r\n%b" % (entries, data))
+        return Parts([b"*%d\r\n" % entries, *parts])
 
     def _deliver(self, ids: list[int]) -> None:
         """Note that the entries `ids`, the next ones, were delivered."""

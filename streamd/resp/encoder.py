@@ -84,6 +84,19 @@ def _for_both() -> _Encoders:
     return encoders
 
 
+def _pairs(encoders: _Encoders, head: bytes, pair_head: bytes, items: list[tuple[Reply, Reply]]) -> bytes:
+    """Return pairs; all is joined but once, because this is what entries of streams come in."""
+    pieces = [head % len(items)]
+    for key, value in items:
+        pieces.append(pair_head)
+        pieces.append(encoders[type(key)](key))
+        if type(value) is Parts:
+            pieces += value.pieces
+        else:
+            pieces.append(encoders[type(value)](value))
+    return b"".join(pieces)
+
+
 def _resp2() -> _Encoders:
     encoders = _for_both()
 
@@ -104,7 +117,7 @@ def _resp2() -> _Encoders:
             dict: flat_map,
             SetReply: lambda reply: array(reply.items),
             Push: lambda reply: array(reply.items),
-            Pairs: lambda reply: array(reply.items),
+            Pairs: lambda reply: _pairs(encoders, b"*%d\r\n", b"*2\r\n", reply.items),
             float: lambda number: _bulk(format_float(number)),
             bool: _integer,
             Verbatim: lambda reply: _bulk(reply.data),
@@ -124,7 +137,7 @@ def _resp3() -> _Encoders:
         return b"*%d\r\n%b" % (len(items), joined(items))
 
     def pairs(items: list[tuple[Reply, Reply]]) -> bytes:
-        return b"%%%d\r\n%b" % (len(items), b"".join([joined(pair) for pair in items]))
+        return _pairs(encoders, b"%%%d\r\n", b"", items)
 
     def sentinel(reply: _Sentinel) -> bytes:
         return b"" if reply is NO_REPLY else b"_\r\n"

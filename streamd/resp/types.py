@@ -29,13 +29,17 @@ class Raw:
 
 
 class Parts:
-    """What `Raw` is, as the pieces of one large reply: they are sent one behind the other, and not copied together."""
+    """What `Raw` is, as pieces: of a large reply they are sent one behind the other, and not copied together."""
 
-    __slots__ = ("pieces", "size_bytes")
+    __slots__ = ("pieces",)
 
-    def __init__(self, pieces: list[bytes], size_bytes: int) -> None:
+    def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = pieces
-        self.size_bytes = size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of all pieces."""
+        return sum(map(len, self.pieces))
 
 
 class SetReply:

@@ -51,8 +51,8 @@ class ReadBudget:
         self.spend(1)
         return True
 
-    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, bytes]:
-        """Return (how many, RESP) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
+    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, list[bytes]]:
+        """Return (how many, RESP in parts) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
@@ -61,11 +61,11 @@ class ReadBudget:
                     break
                 count += 1
         if count == 0:
-            return 0, b""
+            return 0, []
         entries, parts = log.encode_parts(start, end, count, ids=ids)
         if self._bytes_left is None:
             self.spend(entries)
-        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
+        return entries, parts
 
     def spend(self, entries: int) -> None:
         """Count entries that come."""

@@ -30,6 +30,11 @@ TABLE = [
     (Push([b"a", 1]), b"*2\r\n$1\r\na\r\n:1\r\n", b">2\r\n$1\r\na\r\n:1\r\n"),
     (Pairs([]), b"*0\r\n", b"%0\r\n"),
     (
+        Pairs([(b"s", Parts([b"*1\r\n", b":1\r\n"])), (b"t", Raw(b"+r\r\n"))]),
+        b"*2\r\n*2\r\n$1\r\ns\r\n*1\r\n:1\r\n*2\r\n$1\r\nt\r\n+r\r\n",
+        b"%2\r\n$1\r\ns\r\n*1\r\n:1\r\n$1\r\nt\r\n+r\r\n",
+    ),
+    (
         Pairs([(b"s", [1]), (b"t", {b"k": True})]),
         b"*2\r\n*2\r\n$1\r\ns\r\n*1\r\n:1\r\n*2\r\n$1\r\nt\r\n*2\r\n$1\r\nk\r\n:1\r\n",
         b"%2\r\n$1\r\ns\r\n*1\r\n:1\r\n$1\r\nt\r\n%1\r\n$1\r\nk\r\n#t\r\n",
@@ -51,7 +56,7 @@ TABLE = [
     (ProtocolError("expected '$', got '\udcff'"), b"-ERR Protocol error: expected '$', got '\xff'\r\n", ...),
     ([CommandError("ERR no"), 1], b"*2\r\n-ERR no\r\n:1\r\n", ...),
     (Raw(b"*1\r\n$1\r\na\r\n"), b"*1\r\n$1\r\na\r\n", ...),
-    (Parts([b"*1\r\n", b"$1\r\na\r\n"], 11), b"*1\r\n$1\r\na\r\n", ...),
+    (Parts([b"*1\r\n", b"$1\r\na\r\n"]), b"*1\r\n$1\r\na\r\n", ...),
     ([Raw(b"$1\r\na\r\n"), 1], b"*2\r\n$1\r\na\r\n:1\r\n", ...),
     (Verbatim(b"text\r\n"), b"$6\r\ntext\r\n\r\n", b"=10\r\ntxt:text\r\n\r\n"),
     (Verbatim(b"# a", "mkd"), b"$3\r\n# a\r\n", b"=7\r\nmkd:# a\r\n"),
@@ -93,6 +98,8 @@ def reads_back(reply):
     """False for what has no value to compare: errors, ready-made bytes, nothing, and nan (unequal to itself)."""
     if isinstance(reply, list):
         return all(map(reads_back, reply))
+    if isinstance(reply, Pairs):
+        return all(reads_back(value) for _, value in reply.items)
     return not isinstance(reply, CommandError | Raw | Parts) and reply is not NO_REPLY and str(reply) != "nan"
 
 
