@@ -11,7 +11,7 @@ memory. Only one batch is ever unfinished, so four leave room for a task that wa
 """
 
 import math
-from base64 import b64encode
+from base64 import urlsafe_b64encode
 from binascii import b2a_base64
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -27,7 +27,8 @@ BUFFER_ROWS = 250_000
 BUFFER_BYTES = 256 << 20
 DIGEST_BYTES = 15  # 120 bits
 DIGEST_CHARS = 20  # of base64
-HASH = Struct("<Q7x")  # the 64 bits of a digest that choose the bucket and count occurrences
+HASH = Struct("<Q7x")  # of a digest, the 64 bits that choose the bucket and are counted
+URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class BatchName:
 
 def digest_text(data: bytes, size: int = 9) -> str:
     """Return a short name for `data`, 12 characters for 9 bytes."""
-    return b64encode(blake2b(data, digest_size=size).digest()).decode()
+    return urlsafe_b64encode(blake2b(data, digest_size=size).digest()).decode()
 
 
 def bucket_fill(window_size: int) -> float:
@@ -116,19 +117,16 @@ class Identity:
         return [number & mask for number in hashes], iids
 
     def _digests(self, texts: list[bytes]) -> tuple[list[int], list[bytes]]:
-        """Return 64 bits of each text's digest, and the digest as an iid.
+        """Return 64 bits of each text's digest, and the iids: the digests as text behind the batch's name.
 
         The hot spot of a task that writes: 0.6 us a row, two thirds of it blake2b. 15 bytes are 20 characters of base64
-        with nothing left over, so all digests are encoded at once, which is five times quicker than one by one.
+        with nothing left over, so all digests are encoded at once. Text rather than bytes, and without `+`: where a
+        request holds a byte that could begin another type of reply, streamd decodes it with more care, 0.3 us a row.
         """
         digests = b"".join([blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts])
-        text = b2a_base64(digests, newline=False)
-        ends = range(0, len(text), DIGEST_CHARS)
-        if self.prefix:
-            prefix = self.prefix
-            iids = [prefix + text[at : at + DIGEST_CHARS] for at in ends]
-        else:
-            iids = [text[at : at + DIGEST_CHARS] for at in ends]
+        chars = b2a_base64(digests, newline=False).translate(URL_SAFE)
+        prefix, ends = self.prefix, range(0, len(chars), DIGEST_CHARS)
+        iids = [prefix + chars[at : at + DIGEST_CHARS] for at in ends]
         return [number for (number,) in HASH.iter_unpack(digests)], iids
 
     def _by_position(self, count: int) -> tuple[list[int], list[bytes]]:

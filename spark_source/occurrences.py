@@ -27,10 +27,13 @@ class Occurrences:
             counted = self.table.count(hashes)
             return counted if any(counted) else None
         earlier: list[int] | None = None
-        fresh = set(hashes)
-        if len(fresh) == len(hashes) and self.seen.isdisjoint(fresh):
-            self.seen |= fresh
-        else:
+        seen = self.seen
+        before = len(seen)
+        if seen.isdisjoint(hashes):
+            seen.update(hashes)
+        if len(seen) < before + len(hashes):
+            if len(seen) > before:
+                seen.difference_update(hashes)
             earlier = [self._one(number) for number in hashes]
         if len(self.seen) > self.exact_rows:
             self.table = _Table(self.seen, self.counts)

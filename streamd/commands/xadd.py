@@ -67,7 +67,7 @@ def _append_idempotent(
     """Do a batch of requests with iids, whose IDs are asked for by a `*` at `id_at`; return how many."""
     first = requests[at]
     words, like, key, first_id = len(first), first[:3], first[1], entry_id
-    idmp = stream.idmp
+    take = stream.idmp.lookup_or_record
     now_ms, records, db_index = context.state.time.ms, context.state.records, context.db.index
     texts: list[bytes] = []
     answers: list[int] = []
@@ -78,9 +78,8 @@ def _append_idempotent(
         iid = request[4] if id_at == 5 else idmpauto_iid(request, id_at + 1)
         if not pid or not iid:
             break
-        known_id = idmp.lookup(pid, iid, now_ms)
+        known_id = take(pid, iid, entry_id, now_ms)
         if known_id is None:
-            idmp.record(pid, iid, entry_id)
             fields = request[id_at + 1 :]
             texts += fields
             answers.append(entry_id)

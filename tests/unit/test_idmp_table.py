@@ -130,11 +130,16 @@ def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) ->
                     sweep(state[1], now)
                 elif what == "add":
                     known_id = model.lookup(pid, iid, now)
+                    twins = [subject.copy() for subject in state[1:]]
                     for subject in state[1:]:
                         assert subject.lookup(pid, iid, now) == known_id
                     if known_id is None:
                         for subject in state:
                             subject.record(pid, iid, entry_id)
+                    for twin, subject in zip(twins, state[1:], strict=True):
+                        assert twin.lookup_or_record(pid, iid, entry_id, now) == known_id
+                        assert insides(twin) == insides(subject)
+                        assert twin.iids_added == subject.iids_added
                 elif what == "once":
                     known_id = model.lookup(pid, iid, now)
                     if known_id is None:
