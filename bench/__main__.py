@@ -1,6 +1,6 @@
 """`python -m bench`: run the suite and write its table.
 
-python -m bench [short|long] [--only TEXT] [--rounds N]
+python -m bench [short|long|spark] [--only TEXT] [--rounds N]
 """
 
 import argparse
@@ -16,20 +16,25 @@ from pathlib import Path
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_special
 from bench.measure import Result, alternate
 from bench.servers import Target, redis_binary
+from bench.spark import run_spark
 from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "results"
+MADE_BY = {"short": "`make bench`", "long": "`make bench-long`", "spark": "`make bench ARGS=spark`"}
 
 
 def main() -> int:
     """Run the suite; return the exit code: 0 also when a target was missed, which the table shows."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="streamd beside redis-server, in pairs")
-    parser.add_argument("suite", nargs="?", choices=("short", "long"), default="short")
+    parser.add_argument("suite", nargs="?", choices=("short", "long", "spark"), default="short")
     parser.add_argument("--only", default="", help="run the rows whose name contains this text")
     parser.add_argument(
         "--rounds", type=int, default=0, help="rounds of each row (default: its own, 3 in the short suite)"
     )
     arguments = parser.parse_args()
+    if arguments.suite == "spark":
+        _write(run_spark(arguments.only), "spark", partial=bool(arguments.only))
+        return 0
     if redis_binary("redis-benchmark") is None:
         print("bench: redis-benchmark is not on PATH; install your system's redis-tools package", file=sys.stderr)
         return 2
@@ -55,6 +60,7 @@ def main() -> int:
         rows += run_large(kinds, arguments.only)
         rows += run_special(arguments.only)
         rows += run_curves(kinds, arguments.only, RESULTS)
+        rows += run_spark(arguments.only)
     _write(rows, arguments.suite, partial=bool(arguments.only))
     return 0
 
@@ -125,7 +131,7 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
     name = f"{suite}-partial" if partial else suite
     (RESULTS / f"{name}.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
     lines = [
-        f"`make bench{'-long' if suite == 'long' else ''}`, {about['date']}, Python {about['python']}, "
+        f"{MADE_BY[suite]}, {about['date']}, Python {about['python']}, "
         f"{about['cpus']} cores, load {about['load'][0]:.1f}",  # type: ignore[index]
         "",
         "| workload | ratio to redis-server | wanted |",
