@@ -165,3 +165,18 @@ def test_durability_is_promised_only_where_the_server_keeps_it(tmp_path: Path) -
         writer = TaskWriter(Server(waits.connection), waits.write, RowEncoder(schema("n string"), (), "s"), task)
         with pytest.raises(StreamdError, match="durability=replicas:1 was not reached for stream s"):
             writer.write(iter([pa.RecordBatch.from_pylist(ROWS)]))
+
+
+@pytest.mark.parametrize("parser", ["hiredis", "another"])
+def test_each_reply_stands_in_its_place_errors_too(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies that are here already are taken from the parser of redis-py, if it is the one that is expected."""
+    with redis_server() as port, Server(parse_options({"port": str(port)}).connection).session() as session:
+        if parser == "another":
+            monkeypatch.setattr(type(session), "_take_received", lambda *given: None)
+        commands = [("SET", "k", n) if n % 3 else ("NO-SUCH-COMMAND", n) for n in range(1000)]
+        replies = session.pipeline(commands)
+
+        assert len(replies) == 1000
+        for n, reply in enumerate(replies):
+            assert reply == b"OK" if n % 3 else isinstance(reply, redis.ResponseError), n
+        assert session.call("GET", "k") == b"998"
