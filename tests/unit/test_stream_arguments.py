@@ -21,7 +21,8 @@ LISTS = st.one_of(
     st.lists(st.builds("{}-{}".format, st.integers(1, 10**13), st.integers(0, 10))),
     st.lists(st.builds("{}-0".format, st.integers(0, 10**13))),
     st.tuples(
-        st.sampled_from(["1{}-7", "1\0{}-7", "1{}-+7", "1{}-x", "1{}-7-8", "12345{}", "+1{}-7", "{}-7"]), st.lists(DIGITS)
+        st.sampled_from(["1{}-7", "1\0{}-7", "1{}-+7", "1{}-x", "1{}-7-8", "12345{}", "+1{}-7", "{}-7"]),
+        st.lists(DIGITS),
     ).map(lambda form: [form[0].format(digits) for digits in form[1]]),
     st.tuples(st.just("1234-7"), st.sampled_from(["1x01-7", "1002-07", "1,03-7", "1004-7,", "2005-7", "1006-8"])).map(
         list
