@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack
+from multiprocessing.synchronize import Barrier
 
 import redis
 
@@ -22,9 +23,11 @@ JOBS, RESULTS, GROUP = "jobs", "results", "workers"
 IDLE_MS = 500  # an entry that nobody acknowledged for so long is taken from its consumer
 
 
-def work(url: str, name: str, dies_after: int | None) -> None:
+def work(url: str, name: str, dies_after: int | None, ready: Barrier) -> None:
     """Do jobs until none is left or pending; with `dies_after`, be killed after so many, one of them half done."""
     client = redis.Redis.from_url(url, decode_responses=True)
+    client.ping()
+    ready.wait()  # nobody begins before all are there
     done = 0
     while True:
         _, jobs, _ = client.xautoclaim(JOBS, GROUP, name, min_idle_time=IDLE_MS, count=50)
@@ -68,8 +71,9 @@ def run(url: str, jobs: int, workers: int) -> int:
         ids = pipeline.execute()
 
     context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(workers)
     crowd = [
-        context.Process(target=work, args=(url, f"worker-{number}", jobs // 10 if number == 0 else None))
+        context.Process(target=work, args=(url, f"worker-{number}", 20 if number == 0 else None, ready))
         for number in range(workers)
     ]
     for process in crowd:

