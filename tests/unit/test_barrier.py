@@ -156,3 +156,38 @@ def test_while_a_rewrite_switches_files_what_is_acknowledged_is_in_both():
     assert replies(server, server.client).endswith(b"+OK\r\n")
     for disk in (before_switch, server.disk.kill(), server.disk.cut_power(1)):
         assert server.restart(disk).engine.state.keyspace[0].values[b"a"] == b"2"
+
+
+def test_after_a_failed_write_a_pipeline_gets_as_many_errors_as_it_sent_requests():
+    server = Restartable(appendfsync="everysec")
+    server.run(*[[b"XADD", b"s", b"*", b"f", b"v"]] * 200)
+    server.run([b"HELLO", b"3"])
+    server.end_turn()
+    sent = len(server.replies[server.client])
+    server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
+    # A batch of appends is one piece of output, a large range is many.
+    like = [b"XADD", b"s", b"*", b"f", b"v"]
+    server.run(
+        *[like] * 5,
+        [b"XRANGE", b"s", b"-", b"+"],
+        [b"HGETALL", b"none"],
+        *[like] * 3,
+        [b"XREAD", b"STREAMS", b"s", b"0"],
+    )
+    assert len(server.client.out) != 11
+    server.end_turn()
+    left = b"".join(server.replies[server.client][sent:])
+    assert left == b"-MISCONF Errors writing to the AOF file: Input/output error\r\n" * 11
+
+
+def test_what_is_pushed_to_a_writer_outlasts_a_failed_write():
+    server = Restartable(appendfsync="everysec")
+    server.send("HELLO", "3")
+    server.send("SUBSCRIBE", "c")
+    sent = len(server.replies[server.client])
+    server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
+    server.run([b"PUBLISH", b"c", b"m"], [b"SET", b"k", b"v"])
+    server.end_turn()
+    left = b"".join(server.replies[server.client][sent:])
+    error = b"-MISCONF Errors writing to the AOF file: Input/output error\r\n"
+    assert left == b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n" + error * 2

@@ -5,6 +5,7 @@ import pytest
 
 from streamd.errors import CommandError, ProtocolError, WrongType
 from streamd.resp.encoder import encode
+from streamd.resp.replies import split_replies
 from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Parts, Push, Raw, SetReply, Verbatim
 
 # The reply, its RESP2, its RESP3 (... if it is the same).
@@ -117,3 +118,9 @@ def test_a_client_reads_the_reply_back(reply, protocol):
 def test_a_value_that_is_no_reply_is_our_bug(protocol):
     with pytest.raises(TypeError, match="no reply: object"):
         encode([object()], protocol)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_replies_that_stand_one_behind_the_other_are_told_apart(protocol):
+    each = [encode(reply, protocol) for reply, *_ in TABLE if reply is not NO_REPLY]
+    assert list(split_replies(b"".join(each))) == each

@@ -1,0 +1,26 @@
+"""Where each reply ends among many that stand one behind the other."""
+
+from collections.abc import Iterator
+
+# What says how many bytes follow, and what says how many items, or pairs of them. Of all else the line is the whole.
+_BULKS = b"$=!"
+_AGGREGATES = {b"*": 1, b"~": 1, b">": 1, b"%": 2}
+
+
+def split_replies(data: bytes) -> Iterator[bytes]:
+    """Yield the replies and pushes that `data` is made of, each whole; they were encoded here, and are not checked."""
+    start = 0
+    while start < len(data):
+        at, missing = start, 1
+        while missing:
+            kind, at_length = data[at : at + 1], at + 1
+            line = data.index(b"\r\n", at)
+            missing -= 1
+            at = line + 2
+            if kind in _BULKS:
+                length = int(data[at_length:line])
+                at += length + 2 if length >= 0 else 0
+            elif kind in _AGGREGATES:
+                missing += _AGGREGATES[kind] * max(0, int(data[at_length:line]))
+        yield data[start:at]
+        start = at
