@@ -159,14 +159,9 @@ class Persistence:
         """Take the effects of one command or one transaction."""
         self.journal.append_unit(records)
 
-    @property
-    def takes_encoded(self) -> bool:
-        """Whether `append_encoded` may be called."""
-        return self.journal.rewrite is None
-
-    def append_encoded(self, client: Client, db_index: int, commands: list[bytes]) -> None:
-        """Take the effects of several commands of a client, each one command, encoded (see record.encode_appends)."""
-        self.journal.append_encoded(db_index, commands)
+    def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
+        """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
+        self.journal.append_encoded(db_index, key, commands)
         self.writers[client] = None
 
     def end_turn(self) -> None:

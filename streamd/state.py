@@ -49,12 +49,8 @@ class Services(Protocol):
 class JournalServices(Protocol):
     """What commands ask of the journal."""
 
-    @property
-    def takes_encoded(self) -> bool:
-        """Whether `append_encoded` may be called instead of leaving records."""
-
-    def append_encoded(self, client: "Client", db_index: int, commands: list[bytes]) -> None:
-        """Take the effects of several commands of a client, each one encoded command."""
+    def append_encoded(self, client: "Client", db_index: int, key: bytes, commands: list[bytes]) -> None:
+        """Take what several requests of a client did to `key`, instead of their records: an encoded command each."""
 
     @property
     def is_rewriting(self) -> bool:

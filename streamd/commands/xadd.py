@@ -1,13 +1,14 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
+from collections.abc import Sequence
 from itertools import islice
 
 from streamd.command import Context, command
 from streamd.errors import CommandError, WrongArity
-from streamd.idmp.digest import idmpauto_iid
-from streamd.journal.record import encode_appends
+from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
+from streamd.journal.record import Column, encode_columns
 from streamd.resp.types import Reply
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX, format_id
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 from streamd.stream_arguments import AppendOptions, parse_append_options
@@ -17,8 +18,9 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     """Append a run of requests to one stream: `XADD key * ...`, `XADD key IDMP pid iid * ...` or IDMPAUTO, all of one
     length; see command.Batch.
 
-    In a pipeline of 16 the stream is looked up once, IDs follow from the first one, and replies are formatted together:
-    0.4 us for each request instead of 1.3. A property test holds this against the handler.
+    What they have at one place of their words is a column, and C code does a column at once: the stream and the window
+    are looked up once, IDs follow from the first one. In a pipeline of 16 a request takes 0.4 us instead of 1.3. A
+    property test holds this against the handler.
     """
     first = requests[at]
     db, state = context.db, context.state
@@ -29,94 +31,122 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
         return 0  # the IDs of one millisecond are nearly used up, or all of them
     if first[2] == b"*" and len(first) & 1:
-        return _append_plain(context, stream, entry_id, requests, at)
+        columns = _columns(requests, at, 2)
+        _append(context, stream, entry_id, columns, 3)
+        context.client.out.append(_consecutive_replies(entry_id, len(columns[0])))
+        return len(columns[0])
     for options, id_at in ((_IDMP, 5), (_IDMPAUTO, 4)):
         if first[2] in options and len(first) > id_at + 2 and first[id_at] == b"*" and (len(first) - id_at) & 1:
-            return _append_idempotent(context, stream, entry_id, requests, at, id_at)
+            return _append_idempotent(context, stream, entry_id, _columns(requests, at, id_at), id_at)
     return 0
 
 
-def _append_plain(context: Context, stream: Stream, entry_id: int, requests: list[list[bytes]], at: int) -> int:
-    """Do a batch of requests without iids; return how many."""
+def _columns(requests: list[list[bytes]], at: int, id_at: int) -> list[tuple[bytes, ...]]:
+    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
+    name, key and option, and the same at `id_at`, a `*`.
+    """
     first = requests[at]
-    words, like = len(first), first[:3]
-    texts: list[bytes] = []
-    count = 0
-    for request in islice(requests, at, None):
-        if len(request) != words or request[:3] != like:
+    if at == 0:
+        # Mostly a pipeline is one run. (A try for each run of many would look at their rest again and again.)
+        words, count = len(first), len(requests)
+        if [*map(len, requests)].count(words) == count:
+            columns = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
+            names, keys, options = columns[:3]
+            if (
+                names.count(first[0]) == count
+                and keys.count(first[1]) == count
+                and options.count(first[2]) == count
+                and columns[id_at].count(b"*") == count
+            ):
+                return columns
+    like, words, end = first[:3], len(first), at + 1
+    for request in islice(requests, end, None):
+        if len(request) != words or request[:3] != like or request[id_at] != b"*":
             break
-        texts += request[3:]
-        count += 1
-    _append(context, stream, range(entry_id, entry_id + count), texts, words - 3)
-    state, db_index, key = context.state, context.db.index, first[1]
-    records = state.records
-    if state.journal is not None and state.journal.takes_encoded:
-        encoded = encode_appends(key, entry_id >> 64, entry_id & SEQ_MAX, words - 3, texts)
-        state.journal.append_encoded(context.client, db_index, encoded)
-    elif records is not None:
-        head = b"%d-%%d" % (entry_id >> 64)
-        for seq, request in enumerate(islice(requests, at, at + count), entry_id & SEQ_MAX):
-            records.append((db_index, [b"XADD", key, head % seq, *request[3:]]))
-    context.client.out.append(_consecutive_ids(entry_id, count))
-    return count
+        end += 1
+    return [*zip(*requests[at:end], strict=True)]
 
 
 def _append_idempotent(
-    context: Context, stream: Stream, entry_id: int, requests: list[list[bytes]], at: int, id_at: int
+    context: Context, stream: Stream, first_id: int, columns: list[tuple[bytes, ...]], id_at: int
 ) -> int:
-    """Do a batch of requests with iids, whose IDs are asked for by a `*` at `id_at`; return how many."""
-    first = requests[at]
-    words, like, key, first_id = len(first), first[:3], first[1], entry_id
-    take = stream.idmp.lookup_or_record
-    now_ms, records, db_index = context.state.time.ms, context.state.records, context.db.index
-    texts: list[bytes] = []
-    answers: list[int] = []
-    for request in islice(requests, at, None):
-        if len(request) != words or request[:3] != like or request[id_at] != b"*":
-            break
-        pid = request[3]
-        iid = request[4] if id_at == 5 else idmpauto_iid(request, id_at + 1)
-        if not pid or not iid:
-            break
-        known_id = take(pid, iid, entry_id, now_ms)
-        if known_id is None:
-            fields = request[id_at + 1 :]
-            texts += fields
-            answers.append(entry_id)
-            if records is not None:
-                records.append((db_index, [b"XADD", key, b"IDMP", pid, iid, format_id(entry_id), *fields]))
-            entry_id += 1
-        else:
-            answers.append(known_id)
-            _duplicate(context, key, stream, known_id)
-    added = entry_id - first_id
-    if added:
-        _append(context, stream, range(first_id, entry_id), texts, words - id_at - 1)
-    if added == len(answers):
-        context.client.out.append(_consecutive_ids(first_id, added))
+    """Do a batch of requests with iids; return how many."""
+    pids = columns[3]
+    iids = columns[4] if id_at == 5 else idmpauto_iids(columns[id_at + 1 :])
+    if not all(pids) or not all(iids):
+        return 0
+    state, key, window, count = context.state, columns[1][0], stream.idmp, len(pids)
+    if pids.count(pids[0]) == count and window.record_run(pids[0], iids, first_id):
+        new = count
     else:
-        context.client.out += [_consecutive_ids(answer, 1) for answer in answers]
-    return len(answers)
+        answers: list[int] = []
+        new = 0
+        for pid, iid in zip(pids, iids, strict=True):
+            known_id = window.lookup_or_record(pid, iid, first_id + new, state.time.ms)
+            answers.append(first_id + new if known_id is None else known_id)
+            new += known_id is None
+    if new == count:
+        _append(context, stream, first_id, columns, id_at + 1, iids)
+        context.client.out.append(_consecutive_replies(first_id, count))
+        return count
+    next_id = first_id
+    texts: list[bytes] = []
+    for answer, pid, iid, fields in zip(answers, pids, iids, zip(*columns[id_at + 1 :], strict=True), strict=True):
+        if answer == next_id:
+            texts += fields
+            if state.records is not None:
+                words = [b"XADD", key, b"IDMP", pid, iid, format_id(answer), *fields]
+                state.records.append((context.db.index, words))
+            next_id += 1
+        else:
+            _duplicate(context, key, stream, answer)
+    if new:
+        _extend(context, stream, range(first_id, next_id), texts, len(columns) - id_at - 1)
+    context.client.out += [_consecutive_replies(answer, 1) for answer in answers]
+    return count
 
 
-def _append(context: Context, stream: Stream, ids: range, texts: list[bytes], width: int) -> None:
+def _append(
+    context: Context,
+    stream: Stream,
+    first_id: int,
+    columns: list[tuple[bytes, ...]],
+    fields_at: int,
+    iids: Sequence[bytes] | None = None,
+) -> None:
+    """Append an entry for each request, and record them."""
+    fields = columns[fields_at:]
+    count = len(columns[0])
+    texts = [b""] * (count * len(fields))
+    for place, column in enumerate(fields):
+        texts[place :: len(fields)] = column
+    _extend(context, stream, range(first_id, first_id + count), texts, len(fields))
+    state, db_index, key = context.state, context.db.index, columns[1][0]
+    if state.records is not None:
+        ids = range(first_id, first_id + count)
+        head: list[Column] = [b"XADD", key, ids] if iids is None else [b"XADD", key, b"IDMP", columns[3], iids, ids]
+        if state.journal is not None:
+            state.journal.append_encoded(context.client, db_index, key, encode_columns([*head, *fields]))
+        else:
+            for at, entry_id in enumerate(ids):  # somebody else looks at the records
+                named = () if iids is None else (b"IDMP", columns[3][at], iids[at])
+                words = [b"XADD", key, *named, format_id(entry_id), *(column[at] for column in fields)]
+                state.records.append((db_index, words))
+
+
+def _extend(context: Context, stream: Stream, ids: range, texts: list[bytes], width: int) -> None:
     stream.log.append_many(ids, width, texts)
     stream.last_id = ids[-1]
     stream.entries_added += len(ids)
     context.state.dirty += len(ids)
 
 
-def _consecutive_ids(entry_id: int, count: int) -> bytes:
+def _consecutive_replies(entry_id: int, count: int) -> bytes:
     """Return the replies of `count` IDs that follow each other in one millisecond, as bulk strings."""
-    ms, seq = entry_id >> 64, entry_id & SEQ_MAX
     replies = b""
-    while count:
-        digits = len(str(seq))
-        same = min(count, 10**digits - seq)  # as long as they are, one format serves them all
-        reply = b"$%d\r\n%d-%%d\r\n" % (len(str(ms)) + 1 + digits, ms)
-        replies += reply * same % tuple(range(seq, seq + same))
-        seq += same
-        count -= same
+    for head, tails in consecutive_parts(entry_id, count):
+        start = b"$%d\r\n%b" % (len(head) + len(tails[0]), head)
+        replies += start + (b"\r\n" + start).join(tails) + b"\r\n"
     return replies
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from sys import getsizeof
 from typing import Final, Protocol
@@ -158,7 +158,7 @@ class IdmpTable:
     def lookup_or_record(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> int | None:
         """Do `lookup`, and `record` if that is None: for a new iid of an indexed window in one step, 0.3 us less."""
         indexed = self._indexed.get(pid)
-        if indexed is not None:
+        if indexed is not None and self._lent is None:
             entries = indexed.entries
             if entries.setdefault(iid, entry_id) is entry_id:
                 order = indexed.order
@@ -173,6 +173,28 @@ class IdmpTable:
         if known_id is None:
             self.record(pid, iid, entry_id)
         return known_id
+
+    def record_run(self, pid: bytes, iids: Sequence[bytes], first_id: int) -> bool:
+        """Record iids of entries that follow each other from `first_id` on, if none of them is in memory and no two are
+        the same; return whether that was so. With False nothing has happened (a small window never takes a run).
+        """
+        indexed = self._indexed.get(pid)
+        if indexed is None or self._lent is not None:
+            return False
+        entries, order, count = indexed.entries, indexed.order, len(iids)
+        if not entries.keys().isdisjoint(iids):
+            return False
+        new = dict(zip(iids, range(first_id, first_id + count), strict=True))
+        if len(new) != count:
+            return False
+        entries.update(new)
+        order.extend(iids)
+        self.iids_added += count
+        excess = max(0, len(order) - self.maxsize)
+        for _ in range(excess):
+            del entries[order.popleft()]
+        self.iids_tracked += count - excess
+        return True
 
     def record_once(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> bool:
         """Remember (pid, iid) unless it is remembered already; return whether it stands for `entry_id` now.

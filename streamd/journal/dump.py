@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Final
 
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
-from streamd.journal.record import encode_command, encode_note
+from streamd.journal.record import encode_columns, encode_command, encode_note
 from streamd.keyspace import KeyValue
-from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.entry_id import format_id, format_ids
 from streamd.stream.group import Group
 from streamd.stream.pending import Consumer, PendingEntry
 from streamd.stream.stream import Stream
@@ -65,25 +65,15 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 
 
 def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
-    """Return XADDs: about half a microsecond for each."""
-    parts: list[bytes] = []
-    width = -1
-    head = b""
-    for entry_id, fields in batch:
-        if len(fields) != width:
-            width = len(fields)
-            head = b"*%d\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n" % (width + 3, len(key), key)
-        name = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-        if width == 2:
-            field, value = fields
-            parts.append(
-                b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-                % (head, len(name), name, len(field), field, len(value), value)
-            )
-        else:
-            parts.append(b"%b$%d\r\n%b\r\n" % (head, len(name), name))
-            parts += [b"$%d\r\n%b\r\n" % (len(text), text) for text in fields]
-    return b"".join(parts)
+    """Return XADDs; 0.2 us for each where all have as many fields."""
+    ids = format_ids([entry_id for entry_id, _ in batch])
+    width = len(batch[0][1])
+    if all(len(fields) == width for _, fields in batch):
+        columns = zip(*[fields for _, fields in batch], strict=True)
+        return b"".join(encode_columns([b"XADD", key, ids, *columns]))
+    return b"".join(
+        [encode_command([b"XADD", key, text, *fields]) for text, (_, fields) in zip(ids, batch, strict=True)]
+    )
 
 
 def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: Stream) -> Iterator[Piece]:

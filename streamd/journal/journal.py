@@ -174,11 +174,12 @@ class Journal:
         if self.rewrite is not None:
             self.rewrite.observe(records)
 
-    def append_encoded(self, db_index: int, commands: list[bytes]) -> None:
-        """Take several units, each one encoded command; not while a rewrite runs, which looks into units."""
+    def append_encoded(self, db_index: int, key: bytes, commands: list[bytes]) -> None:
+        """Take several units, each one encoded command that concerns `key` alone."""
         assert self.writer is not None
-        assert self.rewrite is None
         self.writer.append_encoded(db_index, commands)
+        if self.rewrite is not None:
+            self.rewrite.observe_encoded(db_index, key, commands)
 
     def write(self) -> bool:
         """Write the units of this turn with one operation; return whether there were any. Raises: OSError."""

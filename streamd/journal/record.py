@@ -26,6 +26,8 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from xxhash import xxh3_64_hexdigest, xxh32_digest
 
+from streamd.stream.entry_id import consecutive_parts, format_ids
+
 Words = Sequence[bytes]
 Record = tuple[int, Words]
 
@@ -68,35 +70,48 @@ def encode_command(words: Words) -> bytes:
     return b"".join(parts)
 
 
-def encode_appends(key: bytes, ms: int, seq: int, width: int, texts: Sequence[bytes]) -> list[bytes]:
-    """Return `XADD key ID field value ...` of entries that follow each other in one millisecond, `ms-seq` the first.
+Column = bytes | Sequence[bytes] | range
 
-    width: how many of `texts` each entry has. One format makes a command of two texts in 330 ns, of which an encoded
-    command takes 520 with its words and its ID; a property test holds this against encode_command.
+
+def encode_columns(columns: Sequence[Column]) -> list[bytes]:
+    """Return commands that are alike, given by the places of their words: one word that is the same in all, or a
+    sequence of one for each command, or the range of the entry IDs, of one millisecond, that the words are.
+
+    At least one place has a sequence; all are equally long. What does not differ becomes a part of the template: XADDs
+    of one field take 0.2 us each, where `encode_command` takes 0.45 and the ID as much again; a property test holds
+    this against it.
     """
-    count = len(texts) // width
-    words = len(key), key.replace(b"%", b"%%")
-    columns = [texts[at::width] for at in range(width)]
-    commands: list[bytes] = []
-    while len(commands) < count:
-        done = len(commands)
-        digits = len(str(seq))
-        same = min(count - done, 10**digits - seq)  # as long as IDs are, one format serves them all
-        id_length = len(str(ms)) + 1 + digits
-        head = b"*%d\r\n$4\r\nXADD\r\n$%d\r\n%b\r\n$%d\r\n%d-" % (width + 3, *words, id_length, ms)
-        command = head + b"%d\r\n" + b"$%d\r\n%b\r\n" * width
-        rows = zip(range(seq, seq + same), *(column[done : done + same] for column in columns), strict=True)
-        if width == 2:
-            commands += [command % (n, len(field), field, len(value), value) for n, field, value in rows]
+    template = [b"*%d\r\n" % len(columns)]
+    differing: list[Sequence[int | bytes]] = []
+    count = 0
+    for column in columns:
+        if isinstance(column, bytes):
+            template.append(_quoted(column))
+            continue
+        head = b""
+        words: Sequence[bytes]
+        if isinstance(column, range):
+            parts = list(consecutive_parts(column[0], len(column)))
+            head, words = parts[0] if len(parts) == 1 else (b"", format_ids(column))
         else:
-            for n, *entry in rows:
-                flat: list[int | bytes] = [n]
-                for text in entry:
-                    flat.append(len(text))
-                    flat.append(text)
-                commands.append(command % tuple(flat))
-        seq += same
-    return commands
+            words = column
+        word, count = words[0], len(words)
+        if word == words[-1] and words.count(word) == count:
+            template.append(_quoted(head + word))
+        elif [*map(len, words)].count(len(word)) == count:
+            template.append(b"$%d\r\n%b%%b\r\n" % (len(head) + len(word), head))
+            differing.append(words)
+        else:
+            template.append(b"$%d\r\n%b\r\n")
+            differing += ([*map(len, words)], words)
+    command = b"".join(template)
+    if not differing:
+        return [command % ()] * count
+    return [command % words for words in zip(*differing)]  # noqa: B905 (they are equally long)
+
+
+def _quoted(word: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(word), word if 37 not in word else word.replace(b"%", b"%%"))
 
 
 def encode_note(db_index: int, words: Words) -> bytes:

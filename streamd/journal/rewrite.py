@@ -32,7 +32,7 @@ from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
 from streamd.journal.record import FIRST_LINE, Record, encode_end, encode_run, encode_unit
 from streamd.journal.recovery import create_part
-from streamd.journal.writer import Writer
+from streamd.journal.writer import Encoded, Writer
 from streamd.keyspace import Keyspace, KeyValue
 from streamd.stream.stream import Stream
 
@@ -77,7 +77,7 @@ class Rewrite:
         self.keys_total = sum(map(len, self._waiting))
         self.keys_done = 0
         self._current: _Pieces | None = None
-        self._queue: deque[Sequence[Record] | _Pieces] = deque()
+        self._queue: deque[Sequence[Record] | Encoded | _Pieces] = deque()
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._db: int | None = None
@@ -127,6 +127,14 @@ class Rewrite:
             self._append(kept)
         for db, key in sorted(anew):
             self._write_anew(db, key)
+
+    def observe_encoded(self, index: int, key: bytes, commands: list[bytes]) -> None:
+        """Take units that have just been applied, each one encoded command that concerns `key` alone."""
+        if key not in self._waiting[index]:
+            if self._queue:
+                self._queue.append(Encoded(index, commands))
+            else:
+                self.writer.append_encoded(index, commands)
 
     def _observe_whole(self, index: int, words: Sequence[bytes]) -> None:
         """Take a record that concerns whole databases."""
@@ -186,7 +194,10 @@ class Rewrite:
                 self.writer.write_body(piece[1], piece[0])
         else:
             self._queue.popleft()
-            self.writer.append_unit(item)
+            if isinstance(item, Encoded):
+                self.writer.append_encoded(item.db_index, item.commands)
+            else:
+                self.writer.append_unit(item)
             if not self._queue:
                 self.writer.write()
 

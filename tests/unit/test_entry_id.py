@@ -6,7 +6,9 @@ from streamd.errors import CommandError, InvalidStreamId
 from streamd.stream.entry_id import (
     ID_MAX,
     SEQ_MAX,
+    consecutive_parts,
     format_id,
+    format_ids,
     make_id,
     parse_id,
     parse_new_id,
@@ -153,3 +155,19 @@ def test_a_malformed_exclusive_end_is_refused(text):
 def test_an_id_is_written_as_it_is_read():
     for text in (b"0-0", b"5-3", MAX_TEXT + b"-" + MAX_TEXT):
         assert format_id(parse_id(text)) == text
+
+
+@pytest.mark.parametrize("first", [0, 8, 95, 995, 1_230, 999_990, 2**64 - 31])
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_consecutive_ids_are_written_as_single_ones_are(first, count):
+    ids = range(7 << 64 | first, (7 << 64 | first) + count)
+    expected = [format_id(entry_id) for entry_id in ids]
+    parts = list(consecutive_parts(ids[0], count))
+    assert [head + tail for head, tails in parts for tail in tails] == expected
+    assert all(len({*map(len, tails)}) == 1 for _, tails in parts)
+    assert format_ids(ids) == expected
+
+
+def test_ids_of_several_milliseconds_are_written_as_single_ones_are():
+    for ids in ([], [5 << 64], [5 << 64, 6 << 64], [5 << 64 | 2**64 - 1, 6 << 64], [1, 2, 4], [1, 3]):
+        assert format_ids(ids) == [format_id(entry_id) for entry_id in ids]

@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 import xxhash
 
-from streamd.idmp.digest import idmpauto_iid
+from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 
 
 def obvious_iid(pairs: list[tuple[bytes, bytes]]) -> bytes:
@@ -90,3 +90,19 @@ def test_contents_that_look_alike_have_different_iids():
         [(b"a", b"1"), (b"b", b"2")], [(b"a", b"2"), (b"b", b"1")],
     ]  # fmt: skip
     assert len({idmpauto_iid(flat(content)) for content in contents}) == len(contents)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 127, 128, 129])
+def test_the_iids_of_many_entries_are_those_of_each(count):
+    rng = random.Random(count)
+    for pairs, alike in ((1, True), (1, False), (3, False)):
+        for longest in (0, 9, 3000):
+            entries = [
+                flat(
+                    [(b"f" if alike else rng.randbytes(rng.randrange(300)), rng.randbytes(rng.randint(0, longest)))]
+                    * pairs
+                )
+                for _ in range(count)
+            ]
+            columns = list(zip(*entries, strict=True))
+            assert list(idmpauto_iids(columns)) == [idmpauto_iid(entry) for entry in entries]

@@ -42,8 +42,8 @@ def with_pending(entries: int) -> Group:
     return group
 
 
-def with_iids(producers: int, each: int) -> IdmpTable:
-    table = IdmpTable(100, 1_000)
+def with_iids(producers: int, each: int, maxsize: int = 1_000) -> IdmpTable:
+    table = IdmpTable(100, maxsize)
     for number in range(producers * each):
         table.record(b"p%d" % (number % producers), b"i%d" % number, number * MS)
     return table
@@ -118,5 +118,34 @@ def test_iids_of_a_snapshot_stay_and_the_others_change_as_without_it(seed):
                 one.record(pid, iid, now_ms * MS)
     assert list(table) == list(other)
     assert table.iids_tracked == other.iids_tracked
+    for snapshot, before in taken:
+        assert list(snapshot) == before
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_runs_of_iids_leave_a_snapshot_as_it_is(seed):
+    chance = random.Random(seed)
+    table, other = with_iids(4, 12, 100), with_iids(4, 12, 100)
+    taken = []
+    for step in range(60):
+        if step % 15 == 7:
+            taken.append((table.snapshot(), list(table)))
+        pid, now_ms = b"p%d" % chance.randrange(5), 60_000 + step * 700
+        iids = [b"i%d" % chance.randrange(2_000) for _ in range(chance.randint(1, 30))]
+        first_id = now_ms * MS
+        took = table.record_run(pid, iids, first_id)
+        assert not (took and step % 15 == 7)
+        for at, iid in enumerate(iids):
+            expected = other.lookup(pid, iid, now_ms)
+            if expected is None:
+                other.record(pid, iid, first_id + at)
+            if not took:
+                assert table.lookup_or_record(pid, iid, first_id + at, now_ms) == expected
+            else:
+                assert expected is None
+        if step % 15 == 12:
+            taken.clear()
+    assert list(table) == list(other)
+    assert (table.iids_tracked, table.iids_added) == (other.iids_tracked, other.iids_added)
     for snapshot, before in taken:
         assert list(snapshot) == before
