@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from streamd.config import OPTIONS, Config, ConfigError
+from streamd.engine import Engine
 from streamd.journal import check
 from streamd.journal.filesystem import FileSystem, LockedError
-from streamd.journal.loader import LoadError
+from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.persistence import Persistence
+from streamd.replay import Replay
 from streamd.server import AddressError, Server
 from streamd.version import REDIS_VERSION, VERSION
 
@@ -38,6 +40,9 @@ LEVELS = {
     "warning": logging.WARNING,
     "nothing": logging.CRITICAL + 1,
 }
+
+# `check` knows no --databases: beyond these it looks at bytes only.
+_TRIAL_DATABASES = 1_024
 
 
 class Failure(Exception):
@@ -124,7 +129,8 @@ def _parser() -> _Parser:
     checking = commands.add_parser(
         "check",
         help="examine the journal of a data directory",
-        description="Say of each file of a journal how much of it is whole. Nothing is changed without --fix.",
+        description="Say of each file of a journal how much of it is whole, and whether a server can load it: it is"
+        " loaded, which takes as much time and memory as a start. Nothing is changed without --fix.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -174,12 +180,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     logging.basicConfig(
         level=LEVELS[config.text("loglevel")], format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    # Entries are held in objects that the collector does not track; what start-up made lives for ever. A young
-    # generation of 50,000 keeps collections off the hot path: lists of requests die by reference count.
+    _keep_collector_out()
+    return _loop_runner(_run_server(config, directory))
+
+
+def _keep_collector_out() -> None:
+    """Keep collections off the hot path: what start-up made lives for ever, entries are held in objects that the
+    collector does not track, and lists of requests die by reference count before a young generation of 50,000 is full.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    return _loop_runner(_run_server(config, directory))
 
 
 def _loop_runner(main: "asyncio.coroutines.Coroutine[None, None, int]") -> int:  # type: ignore[name-defined]
@@ -198,12 +209,12 @@ def _check(arguments: argparse.Namespace) -> int:
     data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
     try:
         if arguments.fix:
-            report = check.fix(files, data, journal, filename)
+            report = check.fix(files, data, journal, filename, _trial_loader())
         else:
-            report = check.examine(files, journal, filename)
+            report = check.examine(files, journal, filename, _trial_loader())
         print("\n".join(report.lines()))
         if arguments.export is not None:
-            commands = check.export(files, journal, arguments.export, filename)
+            commands = check.export(files, journal, arguments.export, filename, report)
             print(f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir ...")
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
@@ -216,6 +227,15 @@ def _check(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
     return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
+
+
+def _trial_loader() -> Loader:
+    """Return a loader into a state that is thrown away."""
+    _keep_collector_out()
+    state = Engine(config=Config(databases=_TRIAL_DATABASES)).state
+    replay = Replay(state)
+    replay.borrow()
+    return Loader(state.keyspace, replay)
 
 
 async def _run_server(config: Config, directory: Path) -> int:
@@ -236,7 +256,7 @@ async def _run_server(config: Config, directory: Path) -> int:
     except DamagedError as error:
         raise Failure(EXIT_DAMAGED, str(error))
     except LoadError as error:
-        raise Failure(EXIT_DAMAGED, f"journal in {directory}: {error}")
+        raise Failure(EXIT_DAMAGED, str(error))
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
     for number in (signal.SIGTERM, signal.SIGINT):

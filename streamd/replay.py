@@ -2,11 +2,15 @@
 
 from streamd.client import Client
 from streamd.command import COMMANDS, Context
+from streamd.config import OPTIONS
 from streamd.errors import CommandError
 from streamd.state import State
 from streamd.stream.stream import Stream
 
-_SETTINGS = ("stream-idmp-duration", "stream-idmp-maxsize")
+_DEFAULTS = ("stream-idmp-duration", "stream-idmp-maxsize")
+# What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
+_LENGTH_MAX = "proto-max-bulk-len"
+_SETTINGS = (*_DEFAULTS, _LENGTH_MAX)
 
 
 class Replay:
@@ -24,13 +28,14 @@ class Replay:
         self._context.in_unit = True  # nothing blocks
         values = state.config.values
         self._own = {name: values[name] for name in _SETTINGS}
-        self._defaults = dict(self._own)
+        self._defaults = {name: values[name] for name in _DEFAULTS}
         assert state.records is None
 
     def borrow(self) -> None:
         """Let the settings and the time of the journal hold."""
         self._own = {name: self._state.config.values[name] for name in _SETTINGS}
         self._state.config.values.update(self._defaults)
+        self._state.config.values[_LENGTH_MAX] = OPTIONS[_LENGTH_MAX].maximum
         self._state.time.ms = 0
 
     def finish(self) -> None:
@@ -45,7 +50,7 @@ class Replay:
         if command is not None and command.subcommands and len(words) > 1:
             command = command.subcommands.get(words[1].lower())
         if command is None:
-            return "there is no such command"
+            return "this version has no such command"
         if "write" not in command.flags:
             return "it writes nothing, so it was never recorded"
         if not command.accepts(len(words)):

@@ -1,13 +1,14 @@
 """`streamd check`: what a journal holds, whether it is whole, cutting it, and exporting it for an older Redis."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.journal import lock_directory
+from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
-from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync
+from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync, parse_body
 from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import SALVAGE, Cut, apply_cut, read_manifest
 from streamd.journal.words import bare_commands
@@ -21,6 +22,7 @@ class FileReport:
     """One file: its size, how much of it is whole, what is wrong behind that (None: nothing), its number of commands.
 
     may_have_been_acknowledged: what is wrong lies where all had been noted as synced, or in a file that must be whole.
+    unloadable_at: where the command stands that is wrong, if the bytes are right; `whole` is where its unit begins.
     """
 
     path: str
@@ -31,11 +33,15 @@ class FileReport:
     in_run: bool = False
     torn: bool = False
     may_have_been_acknowledged: bool = False
+    unloadable_at: int | None = None
+    is_base: bool = False
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.size} bytes, {self.commands} commands"
         if self.problem is None:
             return f"{text}, whole"
+        if self.unloadable_at is not None:
+            return f"{text}, cannot be loaded at offset {self.unloadable_at}: {self.problem}"
         kind = "torn" if self.torn else "damaged"
         return f"{text}, {kind} at offset {self.whole}: {self.problem}"
 
@@ -66,6 +72,11 @@ class Report:
             return [*lines, "The journal is whole."]
         if self.would_start:
             return [*lines, "A server starts on it, and cuts the end that is not whole."]
+        first = next(file for file in self.files if file.may_have_been_acknowledged)
+        if first.is_base:
+            return [*lines, f"A server refuses it, and a base cannot be cut: {SALVAGE}"]
+        if first.unloadable_at is not None:
+            return [*lines, "A server refuses it. --fix cuts off that command and all behind it, for ever."]
         return [*lines, "A server refuses it: what is not whole had been acknowledged. --fix cuts it off, for ever."]
 
 
@@ -77,48 +88,119 @@ def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydi
     return path.rpartition("/")[0] or ".", path
 
 
-def examine(files: FileSystem, directory: str, filename: str = "appendonly.aof") -> Report:
-    """Read every file of a journal directory and say what is whole. Raises: DamagedError for its manifest; OSError."""
+class _Trial:
+    """Applies commands as a start would, up to the first that cannot be applied; without a loader none is."""
+
+    def __init__(self, loader: Loader | None) -> None:
+        self._loader = loader
+
+    def begin_file(self, path: str) -> None:
+        """Start a file."""
+        if self._loader is not None:
+            self._loader.begin_file(path, "")
+
+    def take(self, piece: Bare | Parsed) -> LoadError | None:
+        """Apply a piece; return what is wrong with it, once."""
+        if self._loader is None:
+            return None
+        try:
+            for _ in self._loader.take(piece):
+                pass
+        except LoadError as error:
+            self.end()
+            # A server that is started with more databases loads it, and which one this is nobody has said.
+            return None if error.needs_databases else error
+        return None
+
+    def end(self) -> None:
+        """Apply no more: what comes behind a gap may contradict what was before it."""
+        self._loader = None
+
+
+def examine(
+    files: FileSystem, directory: str, filename: str = "appendonly.aof", loader: Loader | None = None
+) -> Report:
+    """Read every file of a journal directory and say what is whole, and with a loader what a start would refuse to
+    apply. Raises: DamagedError for its manifest; OSError.
+    """
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
         raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
     report = Report()
+    trial = _Trial(loader)
     parts = manifest.parts()
     for part in parts:
-        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1]))
+        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1], trial))
     return report
 
 
-def _examine_file(files: FileSystem, path: str, part: Part, last: bool) -> FileReport:
+def _examine_file(files: FileSystem, path: str, part: Part, last: bool, trial: _Trial) -> FileReport:
+    is_base = part.kind == manifests.BASE
     file = files.open(path)
     try:
         reader = FileReader(file)
-        commands = sum(sum(1 for _ in _commands(piece)) for piece in reader.pieces())
-        trouble = reader.trouble
-        if trouble is None:
-            if part.kind == manifests.BASE and reader.ours and not reader.ended:
-                return FileReport(path, reader.size, reader.size, "its end is missing", commands, False, True, True)
-            return FileReport(path, reader.size, reader.size, None, commands)
-        lost = part.kind == manifests.BASE or not last or noted_sync(file, trouble.offset, reader.size) > trouble.offset
-        return FileReport(
-            path, reader.size, trouble.offset, trouble.detail, commands, trouble.in_run, trouble.torn, lost
-        )
+        commands = 0
+        refused: tuple[LoadError, int, bool] | None = None
+        trial.begin_file(path)
+        for piece in reader.pieces():
+            commands += sum(1 for _ in _commands(piece))
+            if (error := trial.take(piece)) is not None:
+                refused = error, *reader.cut_before(error.offset)
+        report = FileReport(path, reader.size, reader.size, None, commands, is_base=is_base)
+        if refused is not None:
+            error, whole, in_run = refused
+            return replace(
+                report,
+                whole=whole,
+                in_run=in_run,
+                problem=error.detail,
+                unloadable_at=error.offset,
+                may_have_been_acknowledged=True,
+            )
+        if (trouble := reader.trouble) is not None:
+            trial.end()
+            lost = is_base or not last or noted_sync(file, trouble.offset, reader.size) > trouble.offset
+            return replace(
+                report,
+                whole=trouble.offset,
+                in_run=trouble.in_run,
+                problem=trouble.detail,
+                torn=trouble.torn,
+                may_have_been_acknowledged=lost,
+            )
+        if is_base and reader.ours and not reader.ended:
+            trial.end()
+            return replace(report, problem="its end is missing", torn=True, may_have_been_acknowledged=True)
+        return report
     finally:
         file.close()
 
 
-def _commands(piece: Bare | Parsed) -> Iterator[list[bytes]]:
-    return bare_commands(piece.data) if isinstance(piece, Bare) else iter(piece.commands)
+def _commands(piece: Bare | Parsed) -> Iterable[list[bytes]]:
+    return bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
 
 
-def fix(files: FileSystem, data_directory: str, directory: str, filename: str = "appendonly.aof") -> Report:
-    """Cut a journal at the first place that is not whole, and drop what comes behind; say what was done.
+def _commands_before(piece: Bare | Parsed, place: int) -> Iterable[list[bytes]]:
+    parsed = parse_body(piece.data, piece.offset) if isinstance(piece, Bare) else piece
+    assert isinstance(parsed, Parsed)
+    return [words for words, at in zip(parsed.commands, parsed.places, strict=True) if at < place]
+
+
+def fix(
+    files: FileSystem,
+    data_directory: str,
+    directory: str,
+    filename: str = "appendonly.aof",
+    loader: Loader | None = None,
+) -> Report:
+    """Cut a journal at the first place that is not whole, with a loader also at a command that cannot be applied, and
+    drop what comes behind; say what was done.
 
     A damaged base is not cut. Raises: LockedError when a server is running; DamagedError; OSError.
     """
     release = lock_directory(files, data_directory)
     try:
-        report = examine(files, directory, filename)
+        report = examine(files, directory, filename, loader)
         manifest = read_manifest(files, directory, filename)
         assert manifest is not None
         for number, (part, found) in enumerate(zip(manifest.parts(), report.files, strict=True)):
@@ -151,11 +233,18 @@ def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest
     repeat(lambda: files.sync_directory(directory))
 
 
-def export(files: FileSystem, directory: str, target: str, filename: str = "appendonly.aof") -> int:
+def export(
+    files: FileSystem,
+    directory: str,
+    target: str,
+    filename: str = "appendonly.aof",
+    report: Report | None = None,
+) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
     Idempotence windows, and what else such a Redis does not know, are left out: entries and their IDs stay. Of a
-    damaged journal all before the first fault is written.
+    damaged journal all before the first fault is written, and of one that `report` says cannot be loaded all before
+    the unit that is to blame.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
     Raises: FileExistsError, DamagedError, OSError.
     """
@@ -170,7 +259,7 @@ def export(files: FileSystem, directory: str, target: str, filename: str = "appe
     out = files.open(f"{out_directory}/{part.name}", create=True)
     try:
         offset = commands = 0
-        for data, count in _exported(files, directory, manifest):
+        for data, count in _exported(files, directory, manifest, report or Report()):
             write_all(out, offset, data)
             offset += len(data)
             commands += count
@@ -181,16 +270,20 @@ def export(files: FileSystem, directory: str, target: str, filename: str = "appe
     return commands
 
 
-def _exported(files: FileSystem, directory: str, manifest: Manifest) -> Iterator[tuple[bytes, int]]:
+def _exported(files: FileSystem, directory: str, manifest: Manifest, report: Report) -> Iterator[tuple[bytes, int]]:
+    limits = {file.path: file.whole for file in report.files if file.unloadable_at is not None}
     for part in manifest.parts():
-        file = files.open(f"{directory}/{part.name}")
+        path = f"{directory}/{part.name}"
+        limit = limits.get(path)
+        file = files.open(path)
         try:
             reader = FileReader(file)
             yield encode_select(0), 0  # as at the beginning of each file
             for piece in reader.pieces():
-                kept = [words for found in _commands(piece) if (words := for_old_redis(found)) is not None]
+                commands = _commands(piece) if limit is None else _commands_before(piece, limit)
+                kept = [words for found in commands if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
-            if reader.trouble is not None:
+            if reader.trouble is not None or limit is not None:
                 return  # what comes behind a gap may contradict what was before it
         finally:
             file.close()
@@ -204,5 +297,3 @@ def for_old_redis(words: list[bytes]) -> list[bytes] | None:
     if name == b"XADD" and words[2] == b"IDMP":
         return [*words[:2], *words[5:]]
     return words
-
-

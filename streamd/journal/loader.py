@@ -14,6 +14,8 @@ from streamd.stream.stream import Stream
 _RUN_ENTRIES_MAX: Final = 2_000
 # Commands between two points where the loader can be interrupted: about two milliseconds.
 _SLICE_COMMANDS: Final = 2_000
+# Of the number of a database; --databases takes no longer one.
+_DIGITS_MAX: Final = 10
 
 
 class Target(Protocol):
@@ -30,7 +32,24 @@ class Target(Protocol):
 
 
 class LoadError(Exception):
-    """A record that cannot be applied: the journal is whole, but not one that this version can load."""
+    """A command that cannot be applied: the bytes are whole, but no journal that this start can load.
+
+    The message names file and offset, and says what to do. needs_databases: so many are needed, 0 if that is not it.
+    """
+
+    def __init__(self, path: str, offset: int, detail: str, advice: str, needs_databases: int = 0) -> None:
+        super().__init__(f"{path} cannot be loaded at offset {offset}: {detail}; {advice}")
+        self.offset = offset
+        self.detail = detail
+        self.needs_databases = needs_databases
+
+
+class _Refusal(Exception):
+    """What is wrong with a command."""
+
+    def __init__(self, problem: str, needs_databases: int = 0) -> None:
+        super().__init__(problem)
+        self.needs_databases = needs_databases
 
 
 class Loader:
@@ -44,6 +63,7 @@ class Loader:
         self._keyspace = keyspace
         self._target = target
         self.commands = 0
+        self._path = self._advice = ""
         self._db = 0
         self._key: bytes | None = None
         self._width = 0
@@ -51,33 +71,43 @@ class Loader:
         self._texts: list[bytes] = []
         self._last_id = -1
 
-    def begin_file(self) -> None:
-        """Start a file: database 0 is selected."""
+    def begin_file(self, path: str, advice: str) -> None:
+        """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
         self._end_run()
         self._db = 0
+        self._path, self._advice = path, advice
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
-        count = 0
-        for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
-            self._take(words)
-            count += 1
-            if count == _SLICE_COMMANDS:
-                self.commands += count
-                count = 0
-                yield
+        before, count = self.commands, 0
+        words: list[bytes] = []
+        try:
+            for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
+                self._take(words)
+                count += 1
+                if count == _SLICE_COMMANDS:
+                    self.commands += count
+                    count = 0
+                    yield
+        except _Refusal as refusal:
+            self.commands += count
+            place = piece.place_of(self.commands - before)
+            detail, advice = f"`{_shown(words)}`: {refusal}", self._advice
+            if refusal.needs_databases:
+                advice = f"start with more of them: --databases {refusal.needs_databases}"
+            raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
         self.commands += count
         if count >= 16:
             yield
 
     def end(self) -> None:
-        """Apply what is still collected. Raises: LoadError."""
+        """Apply what is still collected."""
         self._end_run()
 
     def _take(self, words: list[bytes]) -> None:
         name = words[0]
-        # A run goes on: the same key, as many texts, a greater ID. 1M entries pass here at a start.
-        if name == b"XADD" and words[1] == self._key and len(words) == self._width:
+        # A run goes on: as many texts, the same key, a greater ID. 1M entries pass here at a start.
+        if name == b"XADD" and len(words) == self._width and words[1] == self._key:
             entry_id = _plain_id(words[2])
             if entry_id > self._last_id:
                 self._ids.append(entry_id)
@@ -91,26 +121,30 @@ class Loader:
             return
         problem: str | None
         if name[:1] == b"#":
+            self._check_database(words[1] if len(words) > 1 else b"")
             problem = apply_note(self._keyspace, self._target, words)
-        elif name == b"XADD" and words[2] == b"IDMP":
+        elif name == b"XADD" and len(words) > 2 and words[2] == b"IDMP":
             problem = self._append_idempotent(words)
         elif name == b"XIDMPRECORD":
             problem = self._remember(words)
         elif name == b"SELECT" or name.upper() == b"SELECT":
-            problem = self._select(words)
+            self._db = self._check_database(words[1] if len(words) == 2 else b"")
+            return
         elif name in (b"MULTI", b"EXEC"):
             return
         else:
             problem = self._target.apply(self._db, words)
         if problem is not None:
-            shown = b" ".join(words[:3])[:100].decode("utf-8", "backslashreplace")
-            raise LoadError(f"`{shown}` cannot be applied: {problem}")
+            raise _Refusal(_one_line(problem))
 
-    def _select(self, words: list[bytes]) -> str | None:
-        if len(words) != 2 or not words[1].isdigit() or int(words[1]) >= len(self._keyspace.databases):
-            return f"there are {len(self._keyspace.databases)} databases; start with more of them (--databases)"
-        self._db = int(words[1])
-        return None
+    def _check_database(self, word: bytes) -> int:
+        """Return the database that a word names. Raises: _Refusal."""
+        if not word.isdigit() or len(word) > _DIGITS_MAX:
+            raise _Refusal("its words make no sense")
+        index, there = int(word), len(self._keyspace.databases)
+        if index >= there:
+            raise _Refusal(f"there are {there} databases", index + 1)
+        return index
 
     def _append_idempotent(self, words: list[bytes]) -> str | None:
         """Append an entry with its iid, looking at neither clock nor window: `XADD key IDMP pid iid ID field value
@@ -183,3 +217,13 @@ def _plain_id(text: bytes) -> int:
         if number <= SEQ_MAX and low <= SEQ_MAX:
             return number << 64 | low
     return -1
+
+
+def _shown(words: list[bytes]) -> str:
+    """Return the beginning of a command for a message."""
+    return _one_line(b" ".join(words[:3])[:100].decode("utf-8", "backslashreplace"))
+
+
+def _one_line(text: str) -> str:
+    """Return a text with what a terminal or a log could not show as part of one line escaped."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

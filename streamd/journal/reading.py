@@ -43,16 +43,32 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """Verified RESP without notes, as it stands in the file."""
+    """Verified RESP without notes, as it stands in the file from `offset` on."""
 
     data: bytes
+    offset: int
+
+    def place_of(self, number: int) -> int:
+        """Return where in the file the command with this number begins, counted from 0."""
+        at = 0
+        for _ in range(number):
+            _, at = parse_command(self.data, at)
+        return self.offset + at
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Commands and notes; a note's first word begins with `#`, its second is its database."""
+    """Commands and notes; a note's first word begins with `#`, its second is its database.
+
+    places: where in the file each of them begins.
+    """
 
     commands: list[list[bytes]]
+    places: list[int]
+
+    def place_of(self, number: int) -> int:
+        """Return where in the file the command with this number begins, counted from 0."""
+        return self.places[number]
 
 
 class FileReader:
@@ -137,16 +153,17 @@ class FileReader:
         body = self._take(start, length)
         notes = header[1] == b"mix"
         if len(body) == length and run_hash(body, int(header[4])) == header[3]:
-            piece = parse_body(body) if notes else Bare(body)
+            piece = parse_body(body, start) if notes else Bare(body, start)
             if isinstance(piece, str):
                 self._stop(piece)
                 return
             yield piece
             self.offset = start + length
             return
-        whole, commands = _whole_units(body, header[5] or b"")
-        if commands:
-            yield Parsed(commands)
+        whole = _whole_units(body, header[5] or b"")
+        units = parse_body(body[:whole], start)
+        if isinstance(units, Parsed) and units.commands:
+            yield units
         if whole and self._take(start + whole, len(CUT_LINE)) == CUT_LINE:
             self.offset = start + whole + len(CUT_LINE)
             return
@@ -163,9 +180,9 @@ class FileReader:
         while True:
             data = self._take(self.offset, want)
             at_end = self.offset + len(data) >= self.size
-            commands, used, problem = _parse_foreign(data)
-            if commands:
-                yield Parsed(commands)
+            found, used, problem = _parse_foreign(data, self.offset)
+            if found.commands:
+                yield found
                 self.offset += used
             if isinstance(problem, Malformed):
                 self._stop(str(problem))
@@ -175,7 +192,20 @@ class FileReader:
             if at_end:
                 self._stop("the last record is incomplete", torn=True)
                 return
-            want = READ_BYTES if commands else want * 2
+            want = READ_BYTES if found.commands else want * 2
+
+    def cut_before(self, place: int) -> tuple[int, bool]:
+        """Return `(where to cut, whether that is inside a run)` so that the unit with the command at `place` goes.
+
+        The command must be one of the piece that `pieces()` gave last.
+        """
+        header = _RUN.match(self._peek(LINE_BYTES_MAX))
+        if header is None:
+            _, used, _ = _parse_foreign(self._take(self.offset, place - self.offset), self.offset)
+            return self.offset + used, False
+        start = self.offset + header.end() + 1
+        whole = _whole_units(self._take(start, place - start), header[5] or b"")
+        return (start + whole, True) if whole else (self.offset, False)
 
     # -- bytes ----------------------------------------------------------------------------------------------------
 
@@ -256,19 +286,20 @@ def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
     return int(digits), end + 2
 
 
-def parse_body(body: bytes) -> Parsed | str:
-    """Return the commands and notes of a verified body; a text if it makes no sense, which is a bug of who wrote
-    it.
+def parse_body(body: bytes, offset: int) -> Parsed | str:
+    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is
+    a bug of who wrote it.
     """
-    commands: list[list[bytes]] = []
+    parsed = Parsed([], [])
     try:
         at = 0
         while at < len(body):
+            parsed.places.append(offset + at)
             words, at = _parse_one(body, at)
-            commands.append(words)
+            parsed.commands.append(words)
     except (Incomplete, Malformed):
         return "a run of records is whole, but no run that this version can read"
-    return Parsed(commands)
+    return parsed
 
 
 def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
@@ -288,43 +319,38 @@ def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
             return decode_note(text), at
 
 
-def _whole_units(body: bytes, digests: bytes) -> tuple[int, list[list[bytes]]]:
-    """Return `(their length, their commands)` of the units at the beginning of `body` that match their digests."""
+def _whole_units(body: bytes, digests: bytes) -> int:
+    """Return the length of the units at the beginning of `body` that match their digests."""
     whole = 0
-    commands: list[list[bytes]] = []
     for place in range(0, len(digests), 8):
         try:
-            unit, end = _parse_unit(body, whole)
-        except (Incomplete, Malformed):
-            break
-        digest = digests[place : place + 8]
-        # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
-        while xxh32_hexdigest(body[whole:end]).encode() != digest:
-            try:
+            count, end = _parse_unit(body, whole)
+            # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
+            while xxh32_hexdigest(body[whole:end]).encode() != digests[place : place + 8]:
                 more, end = _parse_unit(body, end)
-            except (Incomplete, Malformed):
-                return whole, commands
-            unit += more
-            if len(unit) > 64 and end - whole > 16 * READ_BYTES:
-                return whole, commands
-        commands += unit
+                count += more
+                if count > 64 and end - whole > 16 * READ_BYTES:
+                    return whole
+        except (Incomplete, Malformed):
+            return whole
         whole = end
-    return whole, commands
+    return whole
 
 
-def _parse_unit(body: bytes, at: int) -> tuple[list[list[bytes]], int]:
+def _parse_unit(body: bytes, at: int) -> tuple[int, int]:
+    """Return `(how many commands and notes it has, where the next begins)` of the unit at `at`."""
     words, at = _parse_one(body, at)
-    unit = [words]
+    count = 1
     if words == [b"MULTI"]:
-        while unit[-1] != [b"EXEC"]:
+        while words != [b"EXEC"]:
             words, at = _parse_one(body, at)
-            unit.append(words)
-    return unit, at
+            count += 1
+    return count, at
 
 
-def _parse_foreign(data: bytes) -> tuple[list[list[bytes]], int, Incomplete | Malformed | None]:
-    """Return `(commands, how many bytes they take, why no more)`; None at a line or at the end."""
-    commands: list[list[bytes]] = []
+def _parse_foreign(data: bytes, offset: int) -> tuple[Parsed, int, Incomplete | Malformed | None]:
+    """Return `(commands, how many bytes they take, why no more)` of data at `offset`; None at a line or at the end."""
+    found = Parsed([], [])
     used = at = 0
     multi: int | None = None
     try:
@@ -335,18 +361,22 @@ def _parse_foreign(data: bytes) -> tuple[list[list[bytes]], int, Incomplete | Ma
                     raise Incomplete
                 at = end + 1
                 continue
+            place = at
             words, at = parse_command(data, at)
             name = words[0].upper()
             if name == b"MULTI" and multi is None:
-                multi = len(commands)
+                multi = len(found.commands)
             elif name == b"EXEC":
                 multi = None
             else:
-                commands.append(words)
+                found.commands.append(words)
+                found.places.append(offset + place)
             if multi is None:
                 used = at
         if multi is not None:
             raise Incomplete
     except (Incomplete, Malformed) as problem:
-        return commands if multi is None else commands[:multi], used, problem
-    return commands, used, None
+        if multi is not None:
+            del found.commands[multi:], found.places[multi:]
+        return found, used, problem
+    return found, used, None

@@ -70,12 +70,13 @@ def read_manifest(files: FileSystem, directory: str, filename: str) -> Manifest 
 
 
 def read_parts(
-    files: FileSystem, directory: str, manifest: Manifest, loading: Loading, begin_file: Callable[[], None]
+    files: FileSystem, directory: str, manifest: Manifest, loading: Loading, begin_file: Callable[[str, str], None]
 ) -> Iterator[Bare | Parsed]:
     """Yield the pieces of all files in order.
 
-    begin_file is called before each one. When the last file has to be cut, `loading.cut` says so at the end; nothing
-    is changed on the disk. Raises: DamagedError, OSError.
+    begin_file is called before each one, with its path and what to do if a command of it cannot be applied. When the
+    last file has to be cut, `loading.cut` says so at the end; nothing is changed on the disk. Raises: DamagedError,
+    OSError.
     """
     parts = manifest.parts()
     for part in parts:
@@ -89,8 +90,8 @@ def read_parts(
     before = 0
     empty_base: str | None = None
     for part in parts:
-        begin_file()
         path = f"{directory}/{part.name}"
+        begin_file(path, _advice(directory, part))
         file = files.open(path)
         try:
             reader = FileReader(file)
@@ -121,7 +122,7 @@ def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, p
     that is noted as synced must be whole; what comes behind may be torn (a crash in the middle of a write) or garbled
     (a power loss: blocks reach the disk in any order).
     """
-    fix = f"`streamd check {shlex.quote(directory)} --fix` cuts off all behind it, without --fix it only reports"
+    fix = _advice_to_cut(directory, "all behind it")
     if part.kind == manifests.BASE:
         raise DamagedError(path, trouble.offset, trouble.detail, f"a base cannot be cut: {SALVAGE}")
     if not last:
@@ -131,6 +132,20 @@ def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, p
         detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
         raise DamagedError(path, trouble.offset, detail, fix)
     return Cut(path, trouble.offset, size, trouble.detail, trouble.torn, trouble.in_run)
+
+
+def _advice(directory: str, part: Part) -> str:
+    """Return what to do when a command of a part cannot be applied."""
+    if part.kind == manifests.BASE:
+        return (
+            "a base cannot be cut: start the server that wrote it and have that removed, or save what is before it: "
+            f"`streamd check {shlex.quote(directory)} --export OUT`"
+        )
+    return _advice_to_cut(directory, "all from there on")
+
+
+def _advice_to_cut(directory: str, what: str) -> str:
+    return f"`streamd check {shlex.quote(directory)} --fix` cuts off {what}, without --fix it only reports"
 
 
 def apply_cut(files: FileSystem, cut: Cut) -> int:

@@ -38,7 +38,7 @@ def read(disk: SimulatedDisk) -> Loading:
     journal = Journal(disk, "data")
     journal.open()
     loading = Loading()
-    for _ in read_parts(disk, journal.directory, journal.manifest, loading, lambda: None):
+    for _ in read_parts(disk, journal.directory, journal.manifest, loading, lambda path, advice: None):
         pass
     return loading
 

@@ -106,6 +106,39 @@ def test_a_damaged_base_is_refused_not_cut_and_what_is_before_can_be_saved(direc
         assert redis.Redis(port=server.port).get("before") == b"1"
 
 
+def test_a_command_that_cannot_be_applied_is_named_by_file_and_offset_by_a_start_and_by_check(directory: Path):
+    path = part(directory, "incr")
+    place = path.stat().st_size
+    with path.open("ab") as file:  # as redis-server writes it: no line of ours with a checksum
+        file.write(b"*5\r\n$6\r\nGEOADD\r\n$1\r\ng\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\nm\r\n")
+    refused = run_cli("serve", "--port", "0", "--appendonly", "yes", "--dir", str(directory))
+    assert refused.returncode == 5
+    line = one_line(refused.stderr)
+    said = f"cannot be loaded at offset {place}: `GEOADD g 1`: this version has no such command"
+    assert f"{path} {said}" in line
+    advice = re.search(r"`streamd (check .* --fix)`", line)
+    assert advice is not None
+    words = shlex.split(advice[1])
+    reported = run_cli(*words[:-1])
+    assert reported.returncode == 5
+    assert said in reported.stdout
+    fixed = run_cli(*words)
+    assert (fixed.returncode, fixed.stderr) == (0, "")
+    assert path.stat().st_size == place
+    assert run_cli("check", str(directory)).returncode == 0
+    assert entries(directory) == 20
+
+
+def test_check_does_not_mind_how_many_databases_the_server_had(directory: Path):
+    options = ("--appendonly", "yes", "--databases", "40")
+    with ServerProcess(directory, *options) as server:
+        redis.Redis(port=server.port, db=39).set("k", 1)
+    assert run_cli("check", str(directory)).returncode == 0
+    refused = run_cli("serve", "--port", "0", "--appendonly", "yes", "--dir", str(directory))
+    assert refused.returncode == 5
+    assert one_line(refused.stderr).endswith("there are 16 databases; start with more of them: --databases 40")
+
+
 def test_an_export_has_the_entries_and_goes_nowhere_twice(directory: Path, tmp_path: Path):
     done = run_cli("check", str(directory), "--export", str(tmp_path / "out"))
     assert done.returncode == 0
