@@ -16,6 +16,9 @@ from streamd.state import State
 SYNC_EVERY_MS = 1_000
 SYNC_LATE_MS = 2_000
 
+# After so many turns in a row that had the output of one client, the next one is taken for such a turn as well.
+ALONE_TURNS_MIN = 8
+
 
 class Pending(Protocol):
     """A job that was handed out."""
@@ -24,8 +27,9 @@ class Pending(Protocol):
         """Return when the job has ended; its `done` was called, or is called here."""
 
 
-# submit(job, done): run job outside of the turn, then call done(its OSError or None) between two turns.
-Submit = Callable[[Callable[[], None], Callable[[OSError | None], None]], Pending]
+# submit(job, done, may_be_at_once): run job outside of the turn, then call done(its OSError or None) between two turns.
+# may_be_at_once: all output waits for this job anyway; it may as well be done within the turn, if it is quick.
+Submit = Callable[[Callable[[], None], Callable[[OSError | None], None], bool], Pending]
 
 
 class Barrier:
@@ -58,6 +62,7 @@ class Barrier:
         self.write_failed: OSError | None = None
         self.sync_failed: OSError | None = None
         self.delayed_syncs = 0
+        self.turns_alone = 0  # how many turns in a row had the output of one client
 
     # -- the end of a turn ----------------------------------------------------------------------------------------
 
@@ -67,6 +72,8 @@ class Barrier:
         clients, state.to_flush = state.to_flush, []
         if self.is_dead:
             return
+        if clients:
+            self.turns_alone = self.turns_alone + 1 if len(clients) == 1 else 0
         assert journal.writer is not None
         if journal.writer.has_units:
             try:
@@ -188,6 +195,7 @@ class Barrier:
             self._pending.wait()
 
     def _start_sync(self) -> None:
+        is_next = self._always and self._next_job is None
         if self._next_job is not None:
             (job, done), self._next_job = self._next_job, None
         else:
@@ -216,7 +224,7 @@ class Barrier:
             if self._pending is None and (self._next_job is not None or self._held or self._sync_wanted):
                 self._start_sync()
 
-        pending = self._submit(job, ended)
+        pending = self._submit(job, ended, is_next)
         if not getattr(pending, "ended", False):
             self._pending = pending
 

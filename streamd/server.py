@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 
+from streamd.barrier import ALONE_TURNS_MIN
 from streamd.clock import Clock, ManualClock
 from streamd.config import Config, ConfigError
 from streamd.connection import Connection
@@ -152,14 +153,23 @@ class Server:
     # -- turns and timers -----------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """End the running turn: at once, or with a journal once for all sockets that this loop iteration has read."""
+        """End the running turn: at once, or with a journal once for all sockets that this loop iteration has read.
+
+        To wait for the others costs an iteration more: a client that was alone for a while does not wait, but for one
+        turn in sixteen, which shows whether it still is.
+        """
         if self.engine.journal is None:
             self.engine.end_turn()
             if self.engine.state.blocked.count:
                 self._arm_timer()
         elif not self._turn_ending:
-            self._turn_ending = True
-            self._loop.call_soon(self._end_shared_turn)
+            assert self.persistence is not None
+            alone = self.persistence.barrier.turns_alone
+            if alone > ALONE_TURNS_MIN and alone % 16:
+                self._end_shared_turn()
+            else:
+                self._turn_ending = True
+                self._loop.call_soon(self._end_shared_turn)
 
     def _end_shared_turn(self) -> None:
         self._turn_ending = False

@@ -131,16 +131,15 @@ def write_all(file: File, offset: int, data: bytes) -> None:
     """Write all of `data`: what was written short is continued, what a signal interrupted is repeated. Raises:
     OSError.
     """
-    view = memoryview(data)
-    while view:
+    done = 0
+    while done < len(data):
         try:
-            written = file.write_at(offset, bytes(view) if len(view) < len(data) else data)
+            written = file.write_at(offset + done, data[done:] if done else data)
         except InterruptedError:
             continue
         if written == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        view = view[written:]
-        offset += written
+        done += written
 
 
 def read_exactly(file: File, offset: int, length: int) -> bytes:

@@ -85,7 +85,7 @@ class Restartable:
         self.persistence.begin_anew()
         self.engine.journal = self.persistence
 
-    def _submit(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> Job:
+    def _submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], may_be_at_once: bool) -> Job:
         handed = Job(self, job, done)
         self.jobs.append(handed)
         return handed
