@@ -171,7 +171,8 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/xadd/
     """
     # Decide. The commonest shapes, `key * ...`, `key IDMP pid iid * ...` and IDMPAUTO, do not pass the options' loop,
-    # which costs more than all the rest; a property test holds them against it.
+    # which costs more than all the rest; a property test holds them against it. An iid is looked up and recorded in one
+    # step, behind all that could refuse its entry.
     make_stream, seq_given = True, True
     pid: bytes | None = None
     iid: bytes | None = None
@@ -200,29 +201,30 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
             if not make_stream:
                 return None
             stream = context.create_stream(key)
-    if pid is not None:
-        if iid is None:
-            iid = idmpauto_iid(fields)
-        known_id = stream.idmp.lookup(pid, iid, state.time.ms)
+    if pid is not None and iid is None:
+        iid = idmpauto_iid(fields)
+    entry_id = state.time.ms << 64
+    if entry_id <= stream.last_id:
+        entry_id = stream.last_id + 1  # also when the clock stepped back
+    if wanted_id is not None or entry_id > ID_MAX:
+        if pid is not None and iid is not None:
+            known_id = stream.idmp.lookup(pid, iid, state.time.ms)
+            if known_id is not None:
+                return _duplicate(context, key, stream, known_id)
+        if wanted_id is None:
+            raise _exhausted()
+        entry_id = _explicit_id(wanted_id, seq_given, stream.last_id)
+        if pid is not None and iid is not None:
+            stream.idmp.record(pid, iid, entry_id)
+    elif pid is not None and iid is not None:
+        known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, state.time.ms)
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
-    last_id = stream.last_id
-    if wanted_id is None:
-        entry_id = state.time.ms << 64
-        if entry_id <= last_id:
-            entry_id = last_id + 1  # also when the clock stepped back
-            if entry_id > ID_MAX:
-                raise _exhausted()
-    else:
-        entry_id = _explicit_id(wanted_id, seq_given, last_id)
 
     # Apply.
     stream.log.append(entry_id, fields)
     stream.last_id = entry_id
     stream.entries_added += 1
-    if pid is not None:
-        assert iid is not None
-        stream.idmp.record(pid, iid, entry_id)
     id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
 
     # Record.

@@ -34,7 +34,7 @@ class _BulkHeaders(dict[int, bytes]):
 # Canonical headers are looked up, which is quicker than to parse them, and as strict.
 SHORT_BYTES_MAX = 1023
 HEADER_BYTES_MAX = len(b"$1073741824\r")
-_header_of = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
+header_of = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
 _length_of = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
 _count_of = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
 
@@ -208,7 +208,7 @@ class Decoder:
             if end > last:
                 break
             words = lines[line + 2 : end : 2]
-            if lines[line + 1 : end : 2] != [*map(_header_of, map(len, words))]:
+            if lines[line + 1 : end : 2] != [*map(header_of, map(len, words))]:
                 break
             requests.append(words)
             line = end

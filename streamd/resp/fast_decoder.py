@@ -3,9 +3,11 @@
 import re
 import sys
 from collections.abc import Callable
+from functools import lru_cache
+from struct import Struct
 
 from streamd.limits import AUTHENTICATED, RequestLimits
-from streamd.resp.decoder import STAR, Decoder
+from streamd.resp.decoder import STAR, Decoder, header_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
@@ -107,20 +109,32 @@ def _count_lookalikes(data: bytes) -> int:
 LIKE_BYTES_MAX = 1_024
 
 
+@lru_cache(maxsize=1_024)
+def _cutter(lengths: tuple[int, ...]) -> Callable[[bytes], tuple[bytes, ...]]:
+    """Return what cuts a request whose words have these lengths into headers and words, in turn."""
+    pieces = [f"{len(b'*%d' % len(lengths))}s0s"]
+    pieces += [f"{len(b'__$%d__' % length)}s{length}s" for length in lengths]
+    return Struct("".join(pieces) + "2s").unpack
+
+
 class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or one that is like the one before; it accepts
     and refuses the same.
 
     Shape: the last request that came alone was `_like_words` and one more word, its bytes were `_like_head`, that word
-    and two bytes, `_like_length` in all (-1: there was none).
+    and two bytes, `_like_length` in all (-1: there was none). The one before it was as long, but not like it in that
+    way, if there is a `_cut`: it cuts what is as long, and its words are as long as well if the headers between them
+    are `_like_headers`.
     """
 
-    __slots__ = ("_like_head", "_like_length", "_like_words")
+    __slots__ = ("_cut", "_like_head", "_like_headers", "_like_length", "_like_words")
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._like_head = b""
         self._like_length = -1
         self._like_words: list[bytes] = []
+        self._cut: Callable[[bytes], tuple[bytes, ...]] | None = None
+        self._like_headers: tuple[bytes, ...] = ()
         super().__init__(limits, initial)
 
     @property
@@ -138,22 +152,51 @@ class FastDecoder(Decoder):
 
         A client without a pipeline sends one request at a time, and mostly one that differs from the one before in its
         last word alone. Then the bytes up to that word, its length among them, are the same, and so is how many come
-        behind: 0.3 us instead of 1.4. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
+        behind: 0.3 us instead of 1.4. If other words differ (an iid), but are as long as before, it is 0.6 us. Sound,
+        since a decoder looks neither at a word nor at the two bytes behind it.
         """
         if self._data or self._missing:
             self.feed(data)
             return self.take()
-        if len(data) == self._like_length and data.startswith(self._like_head):
-            return [[*self._like_words, data[len(self._like_head) : -2]]]
+        if len(data) == self._like_length:
+            if data.startswith(self._like_head):
+                return [[*self._like_words, data[len(self._like_head) : -2]]]
+            if self._cut is not None:
+                pieces = self._cut(data)
+                if pieces[::2] == self._like_headers:
+                    return [[*pieces[3::2]]]
+        if data[:1] == b"*" and len(data) <= LIKE_BYTES_MAX and self.error is None:
+            words = self._plain_request(data)
+            if words is not None:
+                return [words]
         self._data = data
-        requests = self.take()
-        if len(requests) == 1 and not self._data and not self._missing and len(data) <= LIKE_BYTES_MAX:
-            words = requests[0]
-            if data[0] == STAR and self.error is None:
-                self._like_words = words[:-1]
-                self._like_length = len(data)
-                self._like_head = data[: len(data) - len(words[-1]) - 2]
-        return requests
+        return self.take()
+
+    def _plain_request(self, data: bytes) -> list[bytes] | None:
+        """Return the words of a chunk that is one plain request, and note what it is like; None for anything else."""
+        lines = data.split(b"\r\n")
+        words = lines[2::2]
+        count = len(words)
+        if (
+            len(lines) != 2 * count + 2
+            or lines[0] != b"*%d" % count
+            or lines[-1]
+            or count > self._limits.arguments_max
+            or len(data) > self._plain_bytes_max
+        ):
+            return None
+        lengths = [*map(len, words)]
+        if lines[1:-1:2] != [*map(header_of, lengths)]:
+            return None
+        if len(data) != self._like_length:
+            self._like_length = len(data)
+            self._cut = None
+        else:
+            self._cut = _cutter(tuple(lengths))
+            self._like_headers = self._cut(data)[::2]
+        self._like_words = words[:-1]
+        self._like_head = data[: len(data) - len(words[-1]) - 2]
+        return words
 
     def _take_plain(self, requests: list[list[bytes]]) -> None:
         data = self._data[self._at :] if self._at else self._data

@@ -49,6 +49,8 @@ def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
 @given(CHUNKS)
 @example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n", b"*1\r\n$1\r\n", b"c\r\n", b"*1\r\n$1\r\nd\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n"])
+@example([b"*2\r\n$1\r\n%b\r\n$1\r\n%b\r\n" % (word, other) for word in (b"a", b"b", b"c") for other in (b"x", b"y")])
+@example([b"*2\r\n$1\r\na\r\n$2\r\nbb\r\n", b"*2\r\n$1\r\nb\r\n$2\r\nbb\r\n", b"*2\r\n$2\r\nbb\r\n$1\r\nb\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$2\r\na\r\n", b"*1\r\n$1\r\nb\r\n"])
 def test_it_gives_what_the_strict_decoder_gives(chunks: list[bytes]):
     assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
