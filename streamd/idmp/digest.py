@@ -1,6 +1,6 @@
 """How IDMPAUTO names an entry by its content."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Final
@@ -52,7 +52,7 @@ def idmpauto_iids(columns: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
     """Return the iid of each of several entries, whose fields and values are given by their places.
 
     columns: `[f1s, v1s, f2s, v2s, ...]`, each as long as there are entries.
-    One pair each: the mixing of all is done by five operations on long integers; in a batch of 16 an iid takes 170 ns
+    One pair each: the mixing of all is done by five operations on long integers; in a batch of 16 an iid takes 210 ns
     instead of 400.
     """
     if len(columns) > 2:
@@ -60,19 +60,17 @@ def idmpauto_iids(columns: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
     fields, values = columns
     count = len(fields)
     length = len(fields[0])
-    if (
-        count > _LANES_MAX
-        or length > 255
-        or fields.count(fields[0]) != count
-        or max(map(len, values)) > _JOIN_BYTES_MAX
-    ):
+    are_large = len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX  # by a look at two
+    if count > _LANES_MAX or length > 255 or are_large or fields.count(fields[0]) != count:
         return [idmpauto_iid(pair) for pair in zip(fields, values, strict=True)]
     head = fields[0] + _LENGTHS[length]
-    digests = _int(b"".join(map(xxh3_128_digest, map(head.__add__, values))), "big")
-    all_low, all_lowest, all_others = _lanes(count)
-    swapped = digests >> 64 & all_low | (digests & all_low) << 64
-    mixed = (digests ^ (swapped << 1 & all_others | swapped >> 63 & all_lowest)).to_bytes(16 * count, "little")
-    return [mixed[at : at + 16] for at in range(16 * count - 16, -16, -16)]
+    digests = [xxh3_128_digest(head + value) for value in values]
+    digests.reverse()  # the first one in the lowest bits
+    together = _int(b"".join(digests), "big")
+    all_low, all_lowest, all_others, split = _lanes(count)
+    swapped = together >> 64 & all_low | (together & all_low) << 64
+    mixed = together ^ (swapped << 1 & all_others | swapped >> 63 & all_lowest)
+    return split(mixed.to_bytes(16 * count, "little"))
 
 
 # So many entries are mixed together.
@@ -80,11 +78,13 @@ _LANES_MAX: Final = 128
 
 
 @lru_cache(maxsize=_LANES_MAX)
-def _lanes(count: int) -> tuple[int, int, int]:
-    """Return masks over `count` digests: the low halves, the lowest bits of both halves, and all other bits."""
+def _lanes(count: int) -> tuple[int, int, int, Callable[[bytes], tuple[bytes, ...]]]:
+    """Return masks over `count` digests: the low halves, the lowest bits of both halves, and all other bits; and what
+    splits them.
+    """
     low = sum(_MASK << 128 * at for at in range(count))
     lowest = sum(1 << 64 * at for at in range(2 * count))
-    return low, lowest, (1 << 128 * count) - 1 ^ lowest
+    return low, lowest, (1 << 128 * count) - 1 ^ lowest, Struct("16s" * count).unpack
 
 
 def _iid_of_pairs(fields: Sequence[bytes], start: int) -> bytes:
