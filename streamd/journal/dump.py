@@ -66,14 +66,11 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 
 def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
     """Return XADDs; 0.2 us for each where all have as many fields."""
-    ids = format_ids([entry_id for entry_id, _ in batch])
-    width = len(batch[0][1])
-    if all(len(fields) == width for _, fields in batch):
-        columns = zip(*[fields for _, fields in batch], strict=True)
-        return b"".join(encode_columns([b"XADD", key, ids, *columns]))
-    return b"".join(
-        [encode_command([b"XADD", key, text, *fields]) for text, (_, fields) in zip(ids, batch, strict=True)]
-    )
+    entry_ids, rows = zip(*batch, strict=True)
+    ids = format_ids(entry_ids)
+    if len({*map(len, rows)}) == 1:
+        return b"".join(encode_columns([b"XADD", key, ids, *zip(*rows, strict=True)]))
+    return b"".join([encode_command([b"XADD", key, text, *fields]) for text, fields in zip(ids, rows, strict=True)])
 
 
 def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: Stream) -> Iterator[Piece]:
