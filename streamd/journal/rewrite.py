@@ -8,6 +8,8 @@ record goes either way by the state of its key:
 * the key was cut, or was not there at the beginning (then the base says nothing of it): the record goes to the new
   increment.
 
+To list the keys takes some time by itself. Until that is done no key is cut: whatever a record names joins the list.
+
 A record that ties several keys (RENAME, COPY, MOVE) is kept if all are cut and dropped if none is. Otherwise each key
 that is cut is written anew into the increment, as it is after that unit, and each that waits goes on waiting. SWAPDB
 is always kept, the keys that wait change their database, and are written to the base where they would have been
@@ -42,6 +44,9 @@ _RUN_BYTES: Final = 256 * 1024
 # millisecond.
 _AT_ONCE_ENTRIES_MAX: Final = 1_000
 
+# Keys are put on the list so many at once: half a millisecond.
+_LISTED_AT_ONCE: Final = 5_000
+
 _Pieces = Iterator[tuple[bool, bytes]]
 
 
@@ -72,9 +77,11 @@ class Rewrite:
         self.is_switching = False
         self.is_named = False
         self.must_restart = False
-        self._waiting = [dict.fromkeys(db.values) for db in keyspace]
+        self._unlisted = [list(db.values) for db in keyspace]
+        self._waiting: list[dict[bytes, None]] = [{} for _ in keyspace]
+        self._is_listed = False
         self._home = list(range(len(self._waiting)))  # live database -> where its keys would be without SWAPDB
-        self.keys_total = sum(map(len, self._waiting))
+        self.keys_total = sum(map(len, self._unlisted))
         self.keys_done = 0
         self._current: _Pieces | None = None
         self._queue: deque[Sequence[Record] | Encoded | _Pieces] = deque()
@@ -107,6 +114,12 @@ class Rewrite:
             name = words[0].upper()
             if name == DEFAULTS:
                 kept.append(record)
+            elif not self._is_listed:
+                if name in _WHOLE:
+                    self._observe_whole(index, words)
+                else:
+                    for db, key in _places(index, words):
+                        self._waiting[db][key] = None
             elif name in _WHOLE:
                 self._observe_whole(index, words)
                 self.must_restart = self.must_restart or bool(anew)
@@ -116,7 +129,7 @@ class Rewrite:
                 if gone:
                     kept.append((index, [words[0], *gone]))
             else:
-                places = _places(index, words) if name in _TYING else [(index, words[2 if name in _CONTAINERS else 1])]
+                places = _places(index, words)
                 out = [key in self._waiting[db] or (db, key) in anew for db, key in places]
                 if not any(out):
                     kept.append(record)
@@ -130,7 +143,9 @@ class Rewrite:
 
     def observe_encoded(self, index: int, key: bytes, commands: list[bytes]) -> None:
         """Take units that have just been applied, each one encoded command that concerns `key` alone."""
-        if key not in self._waiting[index]:
+        if not self._is_listed:
+            self._waiting[index][key] = None
+        elif key not in self._waiting[index]:
             if self._queue:
                 self._queue.append(Encoded(index, commands))
             else:
@@ -139,16 +154,17 @@ class Rewrite:
     def _observe_whole(self, index: int, words: Sequence[bytes]) -> None:
         """Take a record that concerns whole databases."""
         name = words[0].upper()
-        waiting, home = self._waiting, self._home
-        if name == b"FLUSHALL":
-            for keys in waiting:
-                keys.clear()
-        elif name == b"FLUSHDB":
-            waiting[index].clear()
-        else:
+        waiting, unlisted, home = self._waiting, self._unlisted, self._home
+        if name == b"SWAPDB":
             one, two = int(words[1]), int(words[2])
             waiting[one], waiting[two] = waiting[two], waiting[one]
-            home[one], home[two] = home[two], home[one]
+            unlisted[one], unlisted[two] = unlisted[two], unlisted[one]
+            if self._is_listed:
+                home[one], home[two] = home[two], home[one]
+        else:
+            for db in range(len(waiting)) if name == b"FLUSHALL" else (index,):
+                waiting[db].clear()
+                unlisted[db].clear()
 
     def _append(self, records: Sequence[Record]) -> None:
         if self._queue:
@@ -177,12 +193,22 @@ class Rewrite:
         """Work until `should_stop` says so, asked about every half millisecond, or all is done. Raises: OSError."""
         self.writer.write()
         while not self.is_complete:
-            if self._queue:
+            if not self._is_listed:
+                self._list()
+            elif self._queue:
                 self._write_queue()
             elif not self._write_base():
                 self._end_base()
             if should_stop():
                 break
+
+    def _list(self) -> None:
+        for waiting, unlisted in zip(self._waiting, self._unlisted, strict=True):
+            if unlisted:
+                waiting.update(dict.fromkeys(unlisted[-_LISTED_AT_ONCE:]))
+                del unlisted[-_LISTED_AT_ONCE:]
+                return
+        self._is_listed = True
 
     def _write_queue(self) -> None:
         item = self._queue[0]
@@ -296,6 +322,7 @@ class Rewrite:
     def abandon(self) -> None:
         """Close the files, and remove them unless a manifest may name them."""
         self._waiting = [{} for _ in self._waiting]
+        self._unlisted = [[] for _ in self._unlisted]
         self._queue.clear()
         self._current = None
         self.close_base()
@@ -316,8 +343,10 @@ _TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"
 
 
 def _places(index: int, words: Sequence[bytes]) -> list[tuple[int, bytes]]:
-    """Return (database, key) of all keys that a record ties together."""
+    """Return (database, key) of all keys that a record names, which are tied together where they are several."""
     name = words[0].upper()
+    if name not in _TYING:
+        return [(index, words[2 if name in _CONTAINERS else 1])]
     if name in (b"MSET", b"MSETNX"):
         return [(index, key) for key in words[1::2]]
     if name == b"MOVE":

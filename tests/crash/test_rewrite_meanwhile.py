@@ -32,6 +32,7 @@ MEANWHILE = [
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", 1)
+    monkeypatch.setattr("streamd.journal.rewrite._LISTED_AT_ONCE", 2)
 
 
 def rewritten_with(*meanwhile: tuple[int, str]) -> int:
