@@ -10,7 +10,7 @@ from time import perf_counter_ns
 Done = Callable[[OSError | None], None]
 
 # On average of the last ones.
-QUICK_NS = 1_000_000
+QUICK_NS = 2_000_000
 
 
 class Handed:
