@@ -89,13 +89,18 @@ class Barrier:
                 self._refuse_writes()
                 self._take_back()
         self.writers.clear()
+        always = state.config.values["appendfsync"] == "always"
         if self._pending is None and (
-            self._sync_wanted or (self._always and not self._held and journal.synced_writes < journal.writes)
+            self._sync_wanted or (always and not self._held and journal.synced_writes < journal.writes)
         ):
             self._start_sync()  # it may be done at once, and then nothing has to be held
             if self.is_dead:
                 return
-        if self._held or (journal.synced_writes < journal.writes and (self._always or self._is_late())):
+        if self._held or (
+            (always or self._pending is not None)
+            and journal.synced_writes < journal.writes
+            and (always or self._is_late())
+        ):
             ticket = journal.writes
             for client in clients:
                 client.flush_wanted = False

@@ -221,24 +221,19 @@ class Connection(asyncio.Protocol):
         if out:
             if client.out_bytes:
                 self._send_large(out[:])
-            else:
-                self.send(out[0] if len(out) == 1 else b"".join(out))
+                client.out_bytes = 0
+            elif not self._closing:
+                # The hot path.
+                data = out[0] if len(out) == 1 else b"".join(out)
+                client.bytes_out += len(data)
+                self._transport.write(data)
+                if self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES:
+                    self._limit_waiting_output()
             out.clear()
-            client.out_bytes = 0
         if client.close_soon:
             self.close()
         elif client.backlog and client.waiter is None and not self._closing and not self._is_choked():
             self._server.resume_soon(self)
-
-    def send(self, data: bytes) -> None:
-        """Hand bytes to the transport; a client that lets too many wait is cut off."""
-        client = self.client
-        assert client is not None
-        if self._closing:
-            return
-        client.bytes_out += len(data)
-        self._transport.write(data)
-        self._limit_waiting_output()
 
     def _send_large(self, pieces: list[bytes]) -> None:
         """Hand much to the transport without joining it.

@@ -112,8 +112,8 @@ class Engine:
         if client.waiter is not None or client.backlog:
             client.backlog.extend(requests)
             return
-        self._read_clock()
         state = self.state
+        state.time.ms = self.clock.now_ms()
         context = client.context
         assert context is not None
         if len(requests) == 1:
@@ -246,7 +246,10 @@ class Engine:
             if took >= state.slow_ns:
                 self._note_slow(command, took, client, [request])
         if state.records:
-            self._end_unit(client)
+            records, state.records = state.records, []
+            assert self.journal is not None
+            self.journal.append_unit(records)
+            self.journal.writers[client] = None
         if type(reply) is bytes:
             client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))
         elif reply is BLOCKED:

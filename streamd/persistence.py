@@ -20,7 +20,7 @@ from streamd.journal.rewrite import Rewrite
 from streamd.limits import SLICE_US
 from streamd.replay import Replay
 from streamd.resp.types import Reply
-from streamd.state import Record, State
+from streamd.state import State
 
 log = logging.getLogger("streamd")
 
@@ -55,6 +55,8 @@ class Persistence:
         self.barrier.on_synced = self._serve_waiters
         self.barrier.on_sync_failed = lambda: self._begin_or_plan()
         self.writers = self.barrier.writers
+        # Take the effects of one command or one transaction. (On the hot path: no call between.)
+        self.append_unit = self.journal.append_unit
         self.cut: Cut | None = None
         self._loader: Loader | None = None
         self._load_started_ms = 0
@@ -154,10 +156,6 @@ class Persistence:
         self._state.persistence = dict
 
     # -- turns ----------------------------------------------------------------------------------------------------
-
-    def append_unit(self, records: list[Record]) -> None:
-        """Take the effects of one command or one transaction."""
-        self.journal.append_unit(records)
 
     def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
         """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""

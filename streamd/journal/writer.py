@@ -64,8 +64,16 @@ class Writer:
 
         Raises: OSError. The units are kept, and the next call writes them in the same place.
         """
-        if self._units:
-            self._encode()
+        units = self._units
+        if units:
+            only = units[0] if len(units) == 1 and not self._unwritten else None
+            if type(only) is list and len(only) == 1 and only[0][0] == self._db and only[0][1][0] not in NOTES:
+                # What a client without a pipeline leaves: 0.4 us less than by the way of many.
+                self._units = []
+                self._noted = self.synced
+                self._unwritten = encode_run((encode_command(only[0][1]),), self.synced, False)
+            else:
+                self._encode()
         data = self._unwritten
         if not data:
             return False
