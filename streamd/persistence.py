@@ -309,7 +309,8 @@ class Persistence:
     def reload(self, rewrite: bool) -> None:
         """Empty the keyspace and load the journal, after a rewrite if wanted (DEBUG RELOAD, DEBUG LOADAOF).
 
-        Raises: CommandError.
+        If it cannot be loaded that is the end, as in Redis: the next rewrite would put the part that was loaded in the
+        place of a journal that has all. Raises: CommandError.
         """
         state = self._state
         if rewrite:
@@ -319,6 +320,9 @@ class Persistence:
             raise CommandError("ERR Error trying to load the AOF files: they do not have all yet, try again later")
         try:
             self.journal.write()
+        except OSError as error:
+            raise CommandError(f"ERR Error trying to load the AOF files: {error.strerror}")
+        try:
             if self.journal.rewrite is not None:
                 self.journal.abandon_rewrite()
             state.records = None
@@ -328,9 +332,8 @@ class Persistence:
             replay = Replay(state)
             for _ in self._steps(Loader(state.keyspace, replay), replay):
                 pass
-        except OSError as error:
-            raise CommandError(f"ERR Error trying to load the AOF files: {error.strerror}")
-        except (DamagedError, LoadError) as error:
+        except (OSError, DamagedError, LoadError) as error:
+            self.barrier.die(f"Error trying to load the AOF files: {error}")
             raise CommandError(f"ERR Error trying to load the AOF files: {error}")
         finally:
             state.set_loading(False)
