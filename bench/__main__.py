@@ -134,8 +134,8 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         f"{MADE_BY[suite]}, {about['date']}, Python {about['python']}, "
         f"{about['cpus']} cores, load {about['load'][0]:.1f}",  # type: ignore[index]
         "",
-        "| workload | ratio to redis-server | wanted |",
-        "|---|---|---|",
+        "| workload | ratio to redis-server | wanted | requests/s | of redis-server | CPU us each | of redis-server |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [_table_row(row) for row in rows]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
@@ -145,16 +145,23 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
 def _table_row(row: dict[str, object]) -> str:
     if "figure" in row:
         figure, _, wanted = str(row["unit"]).partition(", wanted ")
-        return f"| {row['name']} | {row['figure']:.2f} {figure} | {wanted} |"
+        return f"| {row['name']} | {row['figure']:.2f} {figure} | {wanted} | | | | |"
     if "growth" in row:
         flat = "1" if row["flat"] else ""
-        return f"| {row['name']}: CPU at the largest over the smallest | {row['growth']:.2f} | {flat} |"
+        return f"| {row['name']}: CPU at the largest over the smallest | {row['growth']:.2f} | {flat} | | | | |"
     wanted = ""
     if "wanted" in row:
         wanted = f">= {row['wanted']}"
     elif "wanted_at_most" in row:
         wanted = f"<= {row['wanted_at_most']}"
-    return f"| {row['name']} | {ratio_text(row['ratio'])} | {wanted} |"  # type: ignore[arg-type]
+    places = (
+        ("streamd_per_s", "{:,.0f}"),
+        ("redis_per_s", "{:,.0f}"),
+        ("streamd_cpu_us", "{:.2f}"),
+        ("redis_cpu_us", "{:.2f}"),
+    )
+    cells = [form.format(row[place]) if row.get(place) else "" for place, form in places]
+    return f"| {row['name']} | {ratio_text(row['ratio'])} | {wanted} | {' | '.join(cells)} |"  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
