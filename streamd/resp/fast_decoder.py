@@ -3,11 +3,10 @@
 import re
 import sys
 from collections.abc import Callable
-from functools import lru_cache
-from struct import Struct
 
 from streamd.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
+from streamd.resp.shape import Shape, shape_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
@@ -109,32 +108,23 @@ def _count_lookalikes(data: bytes) -> int:
 LIKE_BYTES_MAX = 1_024
 
 
-@lru_cache(maxsize=1_024)
-def _cutter(lengths: tuple[int, ...]) -> Callable[[bytes], tuple[bytes, ...]]:
-    """Return what cuts a request whose words have these lengths into headers and words, in turn."""
-    pieces = [f"{len(b'*%d' % len(lengths))}s0s"]
-    pieces += [f"{len(b'__$%d__' % length)}s{length}s" for length in lengths]
-    return Struct("".join(pieces) + "2s").unpack
-
-
 class FastDecoder(Decoder):
-    """A Decoder that is quick where several requests arrive at once, or one that is like the one before; it accepts
+    """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
 
     Shape: the last request that came alone was `_like_words` and one more word, its bytes were `_like_head`, that word
-    and two bytes, `_like_length` in all (-1: there was none). The one before it was as long, but not like it in that
-    way, if there is a `_cut`: it cuts what is as long, and its words are as long as well if the headers between them
-    are `_like_headers`.
+    and two bytes, `_like_bytes` in all (-1: there was none). `_shape`: that of the requests of two chunks as long as
+    each other, if they had one. `_chunk_bytes`: how long the last chunk was that was decoded without one.
     """
 
-    __slots__ = ("_cut", "_like_head", "_like_headers", "_like_length", "_like_words")
+    __slots__ = ("_chunk_bytes", "_like_bytes", "_like_head", "_like_words", "_shape")
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._like_head = b""
-        self._like_length = -1
+        self._like_bytes = -1
         self._like_words: list[bytes] = []
-        self._cut: Callable[[bytes], tuple[bytes, ...]] | None = None
-        self._like_headers: tuple[bytes, ...] = ()
+        self._chunk_bytes = -1
+        self._shape: Shape | None = None
         super().__init__(limits, initial)
 
     @property
@@ -143,7 +133,8 @@ class FastDecoder(Decoder):
 
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
-        self._like_length = -1  # what is like the last request may not be allowed any more
+        self._like_bytes = -1  # what is like the last request may not be allowed any more
+        self._shape = None
         self._limits = limits
         self._plain_bytes_max = self._plain_bytes_max_of(limits)
 
@@ -152,25 +143,37 @@ class FastDecoder(Decoder):
 
         A client without a pipeline sends one request at a time, and mostly one that differs from the one before in its
         last word alone. Then the bytes up to that word, its length among them, are the same, and so is how many come
-        behind: 0.3 us instead of 1.4. If other words differ (an iid), but are as long as before, it is 0.6 us. Sound,
-        since a decoder looks neither at a word nor at the two bytes behind it.
+        behind: 0.3 us instead of 1.4. If other words differ (an iid), but are as long as before, it is 0.6 us; in a
+        pipeline 0.2 us instead of 0.4, with 10 fields 0.6 instead of 1. Sound, since a decoder looks neither at a word
+        nor at the two bytes behind it.
         """
         if self._data or self._missing:
             self.feed(data)
             return self.take()
-        if len(data) == self._like_length:
-            if data.startswith(self._like_head):
-                return [[*self._like_words, data[len(self._like_head) : -2]]]
-            if self._cut is not None:
-                pieces = self._cut(data)
-                if pieces[::2] == self._like_headers:
-                    return [[*pieces[3::2]]]
+        if len(data) == self._like_bytes and data.startswith(self._like_head):
+            return [[*self._like_words, data[len(self._like_head) : -2]]]
+        shape = self._shape
+        if shape is not None:
+            if len(data) == shape.size_bytes:
+                words = shape.cut_one(data)
+                if words is not None:
+                    return [words]
+            else:
+                like = shape.cut(data)
+                if like is not None:
+                    return like
         if data[:1] == b"*" and len(data) <= LIKE_BYTES_MAX and self.error is None:
             words = self._plain_request(data)
             if words is not None:
                 return [words]
         self._data = data
-        return self.take()
+        requests = self.take()
+        if len(data) != self._chunk_bytes:
+            self._chunk_bytes = len(data)
+        elif requests and not self._data and len(data) <= LIKE_BYTES_MAX * len(requests):
+            shape = shape_of(tuple(map(len, requests[0])))
+            self._shape = shape if len(data) == shape.size_bytes * len(requests) else None
+        return requests
 
     def _plain_request(self, data: bytes) -> list[bytes] | None:
         """Return the words of a chunk that is one plain request, and note what it is like; None for anything else."""
@@ -188,12 +191,8 @@ class FastDecoder(Decoder):
         lengths = [*map(len, words)]
         if lines[1:-1:2] != [*map(header_of, lengths)]:
             return None
-        if len(data) != self._like_length:
-            self._like_length = len(data)
-            self._cut = None
-        else:
-            self._cut = _cutter(tuple(lengths))
-            self._like_headers = self._cut(data)[::2]
+        self._shape = shape_of(tuple(lengths)) if len(data) == self._like_bytes else None
+        self._like_bytes = len(data)
         self._like_words = words[:-1]
         self._like_head = data[: len(data) - len(words[-1]) - 2]
         return words

@@ -39,8 +39,9 @@ def check(disk: SimulatedDisk, done: list, last: dict) -> None:
     found = dump(after.engine)
     states = [{}] + [state for _, state in done] + [last]
     changed = [one != other for one, other in pairwise(states)]
-    acknowledged = max((number for number, (acked, _) in enumerate(done, 1) if acked and changed[number - 1]),
-    default=0)
+    acknowledged = max(
+        (number for number, (acked, _) in enumerate(done, 1) if acked and changed[number - 1]), default=0
+    )
     kept = [number for number, state in enumerate(states) if state == found]
     assert kept, "a state that never was"
     assert kept[-1] >= acknowledged, (kept, acknowledged)

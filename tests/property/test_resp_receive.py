@@ -58,6 +58,45 @@ def test_it_gives_what_the_strict_decoder_gives(chunks: list[bytes]):
     assert received(FastDecoder(), doubled) == received(Decoder(), doubled)
 
 
+def plain(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 10, 300]), min_size=1, max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(LENGTHS, st.lists(st.integers(1, 90), min_size=1, max_size=5), st.data())
+def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list[int], counts: list[int], data):
+    """Each chunk twice, so that its shape is known, then with one byte changed, then once more."""
+    chunks = []
+    for count in counts:
+        words = data.draw(st.binary(min_size=sum(lengths), max_size=sum(lengths)))
+        request = plain(*[words[sum(lengths[:at]) : sum(lengths[: at + 1])] for at in range(len(lengths))])
+        chunk = request * count
+        at = data.draw(st.integers(0, len(chunk) - 1))
+        changed = chunk[:at] + data.draw(st.sampled_from([b"*", b"1", b"2", b"\r", b"$", b"\x00"])) + chunk[at + 1 :]
+        chunks += [chunk, chunk, changed, chunk]
+    assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
+
+
+def test_every_byte_of_a_header_counts():
+    chunk = plain(b"SET", b"key", b"x" * 10) * 3
+    for at in range(len(chunk)):
+        for byte in (b"\x00", b"9", b"\xff"):
+            chunks = [chunk, chunk, chunk[:at] + byte + chunk[at + 1 :]]
+            assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
+
+
+def test_a_pipeline_is_not_recognised_under_other_limits():
+    decoder = FastDecoder()
+    chunk = plain(b"x" * 30) * 20
+    assert decoder.receive(chunk) == decoder.receive(chunk) == decoder.receive(chunk) == [[b"x" * 30]] * 20
+    decoder.limits = RequestLimits(bulk_bytes_max=20)
+    assert decoder.receive(chunk) == []
+    assert decoder.error is not None
+
+
 def test_a_request_is_not_recognised_under_other_limits():
     decoder = FastDecoder()
     request = b"*1\r\n$30\r\n" + b"x" * 30 + b"\r\n"

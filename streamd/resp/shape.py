@@ -1,0 +1,65 @@
+"""The shape of a plain request, the lengths of its words, and what cuts requests of one shape out of a chunk."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from struct import Struct
+
+# Headers are compared as one number for so many bytes of a chunk.
+_BLOCK_BYTES_MAX = 8 * 1024
+# Both caches together: at most 256 x 2 x 8 KiB, and much less unless clients mean to fill them.
+_SHAPES_MAX = 1_024
+_BLOCKS_MAX = 256
+
+
+class Shape:
+    """Plain requests whose words have the same lengths.
+
+    Shape: `size_bytes`: of such a request. `_cut_all` cuts a request into headers and words in turn; `headers` are
+    those. `_cut_words` cuts any number of requests into words alone. `_mask` has a byte 255 for each byte of a header,
+    else 0; `_headers` has the headers' bytes, else 0.
+    """
+
+    __slots__ = ("_cut_all", "_cut_words", "_headers", "_mask", "headers", "size_bytes")
+
+    def __init__(self, lengths: tuple[int, ...]) -> None:
+        start = b"*%d" % len(lengths)
+        headers = [b"\r\n$%d\r\n" % length for length in lengths]
+        pairs = [*zip(headers, lengths, strict=True)]
+        self._headers = start + b"".join([header + bytes(length) for header, length in pairs]) + bytes(2)
+        self._mask = bytes(255 if byte else 0 for byte in self._headers)
+        self.size_bytes = len(self._headers)
+        self.headers = (start, *headers)
+        cuts = "".join([f"{len(header)}s{length}s" for header, length in pairs])
+        self._cut_all: Callable[[bytes], tuple[bytes, ...]] = Struct(f"{len(start)}s0s{cuts}2x").unpack
+        cuts = "".join([f"{len(header)}x{length}s" for header, length in pairs])
+        self._cut_words: Callable[[bytes], Iterator[tuple[bytes, ...]]] = Struct(f"{len(start)}x{cuts}2x").iter_unpack
+
+    def cut_one(self, data: bytes) -> list[bytes] | None:
+        """Return the words of a chunk of `size_bytes`; None if it is not one request of this shape."""
+        pieces = self._cut_all(data)
+        return [*pieces[3::2]] if pieces[::2] == self.headers else None
+
+    def cut(self, data: bytes) -> list[list[bytes]] | None:
+        """Return the requests of a chunk; None if it is not some requests of this shape and nothing else.
+
+        As a number the chunk has all its bytes, `&` leaves those of the headers, and one comparison is that of all of
+        them: half of what any way through pieces takes.
+        """
+        size = self.size_bytes
+        count, rest = divmod(len(data), size)
+        if rest or size > _BLOCK_BYTES_MAX:
+            return None
+        step = _BLOCK_BYTES_MAX // size
+        for at in range(0, count, step):
+            block = data[at * size : (at + step) * size] if count > step else data
+            mask, headers = self._block(min(step, count - at))
+            if int.from_bytes(block, "little") & mask != headers:
+                return None
+        return [*map(list, self._cut_words(data))]
+
+    @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (shapes are few, and stay)
+    def _block(self, count: int) -> tuple[int, int]:
+        return int.from_bytes(self._mask * count, "little"), int.from_bytes(self._headers * count, "little")
+
+
+shape_of = lru_cache(maxsize=_SHAPES_MAX)(Shape)
