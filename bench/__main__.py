@@ -104,10 +104,10 @@ def _row(result: Result, workload: Workload) -> dict[str, object]:
 def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
     rows = []
     with Target("streamd") as target:
-        for name, work, base, most in OVER_PLAIN:
+        for name, work, base, most, own_rounds in OVER_PLAIN:
             if arguments.only.lower() not in name.lower():
                 continue
-            rounds = arguments.rounds or (3 if arguments.suite == "short" else 7)
+            rounds = arguments.rounds or (3 if arguments.suite == "short" else own_rounds)
             ratios = []
             for number in range(rounds):
                 first, second = (work, base) if number % 2 == 0 else (base, work)
@@ -123,7 +123,7 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
     RESULTS.mkdir(exist_ok=True)
     about = {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "python": platform.python_version(),
+        "python": _python(),
         "cpus": os.cpu_count(),
         "load": os.getloadavg(),
         "suite": suite,
@@ -134,34 +134,57 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         f"{MADE_BY[suite]}, {about['date']}, Python {about['python']}, "
         f"{about['cpus']} cores, load {about['load'][0]:.1f}",  # type: ignore[index]
         "",
-        "| workload | ratio to redis-server | wanted | requests/s | of redis-server | CPU us each | of redis-server |",
-        "|---|---|---|---|---|---|---|",
+        "| workload | ratio to redis-server | wanted | per second | of redis-server | CPU us each | of redis-server "
+        "| p99.9 ms | of redis-server |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += [_table_row(row) for row in rows]
+    lines += [_table_row(row) for row in rows if row.get("flat", True)]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
     print(f"\nwritten: {RESULTS / (name + '.md')}")
 
 
+def _python() -> str:
+    """Return Python's version, and whose it is if it is the system's: how it was built counts."""
+    version = platform.python_version()
+    if sys.base_prefix != "/usr":
+        return version
+    try:
+        return f"{version} of {platform.freedesktop_os_release()['PRETTY_NAME']}"
+    except OSError:
+        return version
+
+
 def _table_row(row: dict[str, object]) -> str:
-    if "figure" in row:
-        figure, _, wanted = str(row["unit"]).partition(", wanted ")
-        return f"| {row['name']} | {row['figure']:.2f} {figure} | {wanted} | | | | |"
-    if "growth" in row:
-        flat = "1" if row["flat"] else ""
-        return f"| {row['name']}: CPU at the largest over the smallest | {row['growth']:.2f} | {flat} | | | | |"
+    cells = [""] * 6
     wanted = ""
-    if "wanted" in row:
-        wanted = f">= {row['wanted']}"
-    elif "wanted_at_most" in row:
-        wanted = f"<= {row['wanted_at_most']}"
-    places = (
-        ("streamd_per_s", "{:,.0f}"),
-        ("redis_per_s", "{:,.0f}"),
-        ("streamd_cpu_us", "{:.2f}"),
-        ("redis_cpu_us", "{:.2f}"),
-    )
-    cells = [form.format(row[place]) if row.get(place) else "" for place, form in places]
-    return f"| {row['name']} | {ratio_text(row['ratio'])} | {wanted} | {' | '.join(cells)} |"  # type: ignore[arg-type]
+    if "figure" in row:
+        unit, _, wanted = str(row["unit"]).partition(", wanted ")
+        ratio = f"{row['figure']:.2f} {unit}"
+    elif "growth" in row:
+        ratio, wanted = f"{row['growth']:.2f}", "1"
+    else:
+        ratio = ratio_text(row["ratio"])  # type: ignore[arg-type]
+        if "wanted" in row:
+            wanted = f">= {row['wanted']}"
+        elif "wanted_at_most" in row:
+            wanted = f"<= {row['wanted_at_most']}"
+        unit = "B" if str(row["name"]).startswith("memory") else "s"
+        if "streamd" in row:
+            cells[:2] = [f"{row[kind]:.2f} {unit}" if kind in row else "" for kind in ("streamd", "redis-server")]
+        else:
+            cells = [form.format(row[place]) if row.get(place) else "" for place, form in _PLACES]
+    what = f"{row['name']}: {row['what']}" if "growth" in row else row["name"]
+    return f"| {what} | {ratio} | {wanted} | {' | '.join(cells)} |"
+
+
+_PLACES = (
+    ("streamd_per_s", "{:,.0f}"),
+    ("redis_per_s", "{:,.0f}"),
+    ("streamd_cpu_us", "{:.2f}"),
+    ("redis_cpu_us", "{:.2f}"),
+    ("streamd_p999_ms", "{:.2f}"),
+    ("redis_p999_ms", "{:.2f}"),
+)
 
 
 if __name__ == "__main__":

@@ -90,10 +90,12 @@ def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
         for target in targets:
             target.stop()
     plot(curve, results, directory)
-    growth = results[-1].median("streamd", "cpu_us") / results[0].median("streamd", "cpu_us")
-    row: Row = {"name": curve.name, "points": curve.points, "growth": growth, "flat": curve.flat}
+    growth = results[-1].median("streamd", "cpu_us") / results[curve.growth_from].median("streamd", "cpu_us")
+    what = f"CPU at {curve.points[-1]:,} over {curve.points[curve.growth_from]:,}"
+    row: Row = {"name": curve.name, "points": curve.points, "growth": growth, "what": what, "flat": curve.flat}
     for kind in kinds:
         row[kind] = [result.median(kind, "rate") for result in results]
+        row[f"{kind}_cpu_us"] = [result.median(kind, "cpu_us") for result in results]
     if curve.flat:
-        print(f"{curve.name + ': CPU at the largest over the smallest':56}{growth:8.2f}", flush=True)
+        print(f"{curve.name + ': ' + what:56}{growth:8.2f}", flush=True)
     return row

@@ -66,11 +66,16 @@ def timed(target: Target, operations: int, action: Callable[[], None]) -> Sample
     return Sample(operations / elapsed, cpu / operations * 1e6)
 
 
-def redis_benchmark(target: Target, requests: int, clients: int, pipeline: int, words: Sequence[str]) -> Sample:
-    """Run redis-benchmark with the words of one command. `__rand_int__` becomes 12 random digits."""
+def redis_benchmark(
+    target: Target, requests: int, clients: int, pipeline: int, words: Sequence[str], core: int | None = None
+) -> Sample:
+    """Run redis-benchmark with the words of one command, on one core if given. `__rand_int__` becomes 12 random
+    digits.
+    """
     binary = redis_binary("redis-benchmark")
     assert binary is not None
-    command = [
+    command = ["taskset", "-c", str(core)] if core is not None else []
+    command += [
         str(binary), "-h", "127.0.0.1", "-p", str(target.port), "-n", str(requests), "-c", str(clients),
         "-P", str(pipeline), "-r", "1000000000", *words,
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """The servers under test: started on free ports, asked for their CPU and memory, stopped again."""
 
+import os
 import shutil
 import signal
 import socket
@@ -75,6 +76,11 @@ class Target:
             except FileNotFoundError:
                 pass
         return total / 1e9
+
+    def stay_on(self, core: int) -> None:
+        """Have all threads of the server run on one core."""
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            os.sched_setaffinity(int(task.name), {core})
 
     def anonymous_bytes(self) -> int:
         """Return Pss_Anon: the memory that is the server's alone, without files that others map as well."""
