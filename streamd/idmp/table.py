@@ -182,12 +182,9 @@ class IdmpTable:
         if indexed is None or self._lent is not None:
             return False
         entries, order, count = indexed.entries, indexed.order, len(iids)
-        if not entries.keys().isdisjoint(iids):
+        if not entries.keys().isdisjoint(iids) or len(set(iids)) != count:
             return False
-        new = dict(zip(iids, range(first_id, first_id + count), strict=True))
-        if len(new) != count:
-            return False
-        entries.update(new)
+        entries.update(zip(iids, range(first_id, first_id + count)))  # noqa: B905 (equally long)
         order.extend(iids)
         self.iids_added += count
         excess = max(0, len(order) - self.maxsize)
