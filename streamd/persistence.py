@@ -52,6 +52,7 @@ class Persistence:
         config = state.config
         self.journal = Journal(files, directory, config.text("appenddirname"), config.text("appendfilename"))
         self.barrier = Barrier(state, self.journal, submit, on_fatal)
+        self._submit = submit
         self.barrier.on_synced = self._serve_waiters
         self.barrier.on_sync_failed = lambda: self._begin_or_plan()
         self.writers = self.barrier.writers
@@ -281,7 +282,8 @@ class Persistence:
         self._saved_dirty = self._saved_dirty_next
         self.barrier.heal()
         log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
-        remove()
+        # On the thread, and nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
+        self._submit(remove, lambda error: None, False)
 
     def _fail(self, error: OSError) -> None:
         log.warning("rewriting the journal failed: %s", error)

@@ -40,6 +40,9 @@ from streamd.stream.stream import Stream
 
 # A run of the base: large enough that its header does not count, small enough to be read at once.
 _RUN_BYTES: Final = 256 * 1024
+# After so many bytes of a base, as in Redis, the system is told to begin with writing them to the disk: the sync at the
+# end, which with `appendfsync always` all replies wait for, takes 2 ms then instead of 25 for 60 MB.
+_PUSH_BYTES: Final = 4 * 1024 * 1024
 # A stream of fewer entries is written at its cut, a larger one is copied and written in slices: 1,000 take a
 # millisecond.
 _AT_ONCE_ENTRIES_MAX: Final = 1_000
@@ -91,6 +94,7 @@ class Rewrite:
         self._ended = False
         self._base_file = create_part(files, directory, base.name)
         self.base_bytes = len(FIRST_LINE)
+        self._pushed_bytes = 0
         try:
             self.writer = Writer(create_part(files, directory, increment.name), len(FIRST_LINE), 0)
         except BaseException:
@@ -284,6 +288,9 @@ class Rewrite:
         run = encode_run([body], 0, notes)
         write_all(self._base_file, self.base_bytes, run)
         self.base_bytes += len(run)
+        if self.base_bytes - self._pushed_bytes >= _PUSH_BYTES:
+            self._base_file.push(self._pushed_bytes, self.base_bytes - self._pushed_bytes)
+            self._pushed_bytes = self.base_bytes
 
     def _end_base(self) -> None:
         self._write_parts()

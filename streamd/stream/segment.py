@@ -320,8 +320,19 @@ class Segment:
             return b"".join(encoded[::-1] if reverse else encoded)
         return join(self._weave(low, high, reverse)[0])
 
-    def _weave(self, low: int, high: int, reverse: bool) -> tuple[list[bytes], int | list[int]]:
-        """Return the RESP as pieces, and how many of them an entry has."""
+    def encode_commands(self, low: int, high: int, words: tuple[bytes, ...]) -> bytes | None:
+        """Return commands that add the entries at positions from `low` to before `high`: `words` ID field value ...
+
+        None if these entries are better encoded one by one: they are few, or do not have the same fields.
+        """
+        if high - low < WOVEN_MIN or type(self.fields) is not tuple:
+            return None
+        return join(self._weave(low, high, False, words)[0])
+
+    def _weave(
+        self, low: int, high: int, reverse: bool, command: tuple[bytes, ...] = ()
+    ) -> tuple[list[bytes], int | list[int]]:
+        """Return the RESP as pieces, and how many of them an entry has; `command` is for entries of the same fields."""
         first, count = self.first_id, self.count
         ms, seq = first >> 64, first & SEQ_MAX
         seqs = stamps = None
@@ -335,7 +346,7 @@ class Segment:
         fields = self.fields
         if type(fields) is tuple:
             texts, lengths = self._texts(low, high, len(fields))
-            return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse)
+            return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse, command)
         assert type(fields) is bytes
         widths = view(fields, count)
         texts, lengths = self._mixed_texts(widths, low, high)

@@ -55,6 +55,11 @@ class SimulatedFile:
         self._inode.durable = bytes(self._inode.data)
         self._inode.writes.clear()
 
+    def push(self, offset: int, length: int) -> None:
+        assert self._open
+        assert offset >= 0
+        assert offset + length <= len(self._inode.data)
+
     def close(self) -> None:
         assert self._open
         self._open = False
