@@ -32,9 +32,10 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0  # the IDs of one millisecond are nearly used up, or all of them
     if first[2] == b"*" and len(first) & 1:
         columns = _columns(requests, at, 2)
-        _append(context, stream, entry_id, columns, 3)
-        context.client.out.append(_consecutive_replies(entry_id, len(columns[0])))
-        return len(columns[0])
+        count = len(columns[0])
+        _append(context, stream, range(entry_id, entry_id + count), columns, 3)
+        context.client.out.append(_consecutive_replies(entry_id, count))
+        return count
     for options, id_at in ((_IDMP, 5), (_IDMPAUTO, 4)):
         if first[2] in options and len(first) > id_at + 2 and first[id_at] == b"*" and (len(first) - id_at) & 1:
             return _append_idempotent(context, stream, entry_id, _columns(requests, at, id_at), id_at)
@@ -76,17 +77,19 @@ def _append_idempotent(
     if not all(pids) or not all(iids):
         return 0
     state, key, window, count = context.state, columns[1][0], stream.idmp, len(pids)
-    if pids.count(pids[0]) == count and window.record_run(pids[0], iids, first_id):
+    # (A list: log and window share the numbers.)
+    ids = [*range(first_id, first_id + count)]
+    if pids.count(pids[0]) == count and window.record_run(pids[0], iids, ids):
         new = count
     else:
         answers: list[int] = []
         new = 0
         for pid, iid in zip(pids, iids, strict=True):
-            known_id = window.lookup_or_record(pid, iid, first_id + new, state.time.ms)
-            answers.append(first_id + new if known_id is None else known_id)
+            known_id = window.lookup_or_record(pid, iid, ids[new], state.time.ms)
+            answers.append(ids[new] if known_id is None else known_id)
             new += known_id is None
     if new == count:
-        _append(context, stream, first_id, columns, id_at + 1, iids)
+        _append(context, stream, ids, columns, id_at + 1, iids)
         context.client.out.append(_consecutive_replies(first_id, count))
         return count
     next_id = first_id
@@ -101,7 +104,7 @@ def _append_idempotent(
         else:
             _duplicate(context, key, stream, answer)
     if new:
-        _extend(context, stream, range(first_id, next_id), texts, len(columns) - id_at - 1)
+        _extend(context, stream, ids[:new], texts, len(columns) - id_at - 1)
     context.client.out += [_consecutive_replies(answer, 1) for answer in answers]
     return count
 
@@ -109,22 +112,22 @@ def _append_idempotent(
 def _append(
     context: Context,
     stream: Stream,
-    first_id: int,
+    ids: Sequence[int],
     columns: list[tuple[bytes, ...]],
     fields_at: int,
     iids: Sequence[bytes] | None = None,
 ) -> None:
-    """Append an entry for each request, and record them."""
+    """Append an entry for each request, with IDs that follow each other, and record them."""
     fields = columns[fields_at:]
     count = len(columns[0])
     texts = [b""] * (count * len(fields))
     for place, column in enumerate(fields):
         texts[place :: len(fields)] = column
-    _extend(context, stream, range(first_id, first_id + count), texts, len(fields))
+    _extend(context, stream, ids, texts, len(fields))
     state, db_index, key = context.state, context.db.index, columns[1][0]
     if state.records is not None:
-        ids = range(first_id, first_id + count)
-        head: list[Column] = [b"XADD", key, ids] if iids is None else [b"XADD", key, b"IDMP", columns[3], iids, ids]
+        run = range(ids[0], ids[0] + count)
+        head: list[Column] = [b"XADD", key, run] if iids is None else [b"XADD", key, b"IDMP", columns[3], iids, run]
         if state.journal is not None:
             state.journal.append_encoded(context.client, db_index, key, encode_columns([*head, *fields]))
         else:
@@ -134,7 +137,7 @@ def _append(
                 state.records.append((db_index, words))
 
 
-def _extend(context: Context, stream: Stream, ids: range, texts: list[bytes], width: int) -> None:
+def _extend(context: Context, stream: Stream, ids: Sequence[int], texts: list[bytes], width: int) -> None:
     stream.log.append_many(ids, width, texts)
     stream.last_id = ids[-1]
     stream.entries_added += len(ids)

@@ -174,9 +174,9 @@ class IdmpTable:
             self.record(pid, iid, entry_id)
         return known_id
 
-    def record_run(self, pid: bytes, iids: Sequence[bytes], first_id: int) -> bool:
-        """Record iids of entries that follow each other from `first_id` on, if none of them is in memory and no two are
-        the same; return whether that was so. With False nothing has happened (a small window never takes a run).
+    def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> bool:
+        """Record an iid for each of some entries, which follow each other, if none of the iids is in memory and no two
+        are the same; return whether that was so. With False nothing has happened (a small window never takes a run).
         """
         indexed = self._indexed.get(pid)
         if indexed is None or self._lent is not None:
@@ -184,7 +184,7 @@ class IdmpTable:
         entries, order, count = indexed.entries, indexed.order, len(iids)
         if not entries.keys().isdisjoint(iids) or len(set(iids)) != count:
             return False
-        entries.update(zip(iids, range(first_id, first_id + count)))  # noqa: B905 (equally long)
+        entries.update(zip(iids, ids))  # noqa: B905 (equally long)
         order.extend(iids)
         self.iids_added += count
         excess = max(0, len(order) - self.maxsize)

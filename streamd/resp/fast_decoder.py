@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from streamd.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
-from streamd.resp.shape import Shape, shape_of
+from streamd.resp.shape import SHAPE_BYTES_MAX, Shape, shape_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
@@ -104,10 +104,6 @@ def _count_lookalikes(data: bytes) -> int:
     return len(data) - len(data.translate(None, _LOOKALIKES))
 
 
-# A longer request gains little by being recognised.
-LIKE_BYTES_MAX = 1_024
-
-
 class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
@@ -162,7 +158,7 @@ class FastDecoder(Decoder):
                 like = shape.cut(data)
                 if like is not None:
                     return like
-        if data[:1] == b"*" and len(data) <= LIKE_BYTES_MAX and self.error is None:
+        if data[:1] == b"*" and len(data) <= SHAPE_BYTES_MAX and self.error is None:
             words = self._plain_request(data)
             if words is not None:
                 return [words]
@@ -170,9 +166,9 @@ class FastDecoder(Decoder):
         requests = self.take()
         if len(data) != self._chunk_bytes:
             self._chunk_bytes = len(data)
-        elif requests and not self._data and len(data) <= LIKE_BYTES_MAX * len(requests):
-            shape = shape_of(tuple(map(len, requests[0])))
-            self._shape = shape if len(data) == shape.size_bytes * len(requests) else None
+        elif requests and not self._data:
+            shape = shape_of(requests[0])
+            self._shape = shape if shape is not None and len(data) == shape.size_bytes * len(requests) else None
         return requests
 
     def _plain_request(self, data: bytes) -> list[bytes] | None:
@@ -191,7 +187,7 @@ class FastDecoder(Decoder):
         lengths = [*map(len, words)]
         if lines[1:-1:2] != [*map(header_of, lengths)]:
             return None
-        self._shape = shape_of(tuple(lengths)) if len(data) == self._like_bytes else None
+        self._shape = shape_of(words) if len(data) == self._like_bytes else None
         self._like_bytes = len(data)
         self._like_words = words[:-1]
         self._like_head = data[: len(data) - len(words[-1]) - 2]

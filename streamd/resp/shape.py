@@ -6,7 +6,10 @@ from struct import Struct
 
 # Headers are compared as one number for so many bytes of a chunk.
 _BLOCK_BYTES_MAX = 8 * 1024
-# Both caches together: at most 256 x 2 x 8 KiB, and much less unless clients mean to fill them.
+# A longer request gains little.
+SHAPE_BYTES_MAX = 1_024
+_HEADER_BYTES_MIN = len(b"\r\n$0\r\n")
+# Both caches together take 8 MB at most, and much less unless clients mean to fill them.
 _SHAPES_MAX = 1_024
 _BLOCKS_MAX = 256
 
@@ -47,7 +50,7 @@ class Shape:
         """
         size = self.size_bytes
         count, rest = divmod(len(data), size)
-        if rest or size > _BLOCK_BYTES_MAX:
+        if rest:
             return None
         step = _BLOCK_BYTES_MAX // size
         for at in range(0, count, step):
@@ -62,4 +65,11 @@ class Shape:
         return int.from_bytes(self._mask * count, "little"), int.from_bytes(self._headers * count, "little")
 
 
-shape_of = lru_cache(maxsize=_SHAPES_MAX)(Shape)
+_shape = lru_cache(maxsize=_SHAPES_MAX)(Shape)
+
+
+def shape_of(request: list[bytes]) -> Shape | None:
+    """Return the shape of a plain request, or None if it is long."""
+    if sum(map(len, request)) + _HEADER_BYTES_MIN * len(request) > SHAPE_BYTES_MAX:
+        return None
+    return _shape(tuple(map(len, request)))

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from streamd.limits import RequestLimits
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.shape import shape_of
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
 PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
@@ -95,6 +96,14 @@ def test_a_pipeline_is_not_recognised_under_other_limits():
     decoder.limits = RequestLimits(bulk_bytes_max=20)
     assert decoder.receive(chunk) == []
     assert decoder.error is not None
+
+
+def test_a_long_request_has_no_shape():
+    assert shape_of([b"x" * 2_000]) is None
+    assert shape_of([b""] * 200) is None
+    shape = shape_of([b"x" * 900])
+    assert shape is not None
+    assert shape.cut(plain(b"x" * 900) * 50) == [[b"x" * 900]] * 50
 
 
 def test_a_request_is_not_recognised_under_other_limits():

@@ -133,7 +133,7 @@ def test_runs_of_iids_leave_a_snapshot_as_it_is(seed):
         pid, now_ms = b"p%d" % chance.randrange(5), 60_000 + step * 700
         iids = [b"i%d" % chance.randrange(2_000) for _ in range(chance.randint(1, 30))]
         first_id = now_ms * MS
-        took = table.record_run(pid, iids, first_id)
+        took = table.record_run(pid, iids, range(first_id, first_id + len(iids)))
         assert not (took and step % 15 == 7)
         for at, iid in enumerate(iids):
             expected = other.lookup(pid, iid, now_ms)
