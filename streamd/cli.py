@@ -262,7 +262,11 @@ async def _run_server(config: Config, directory: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     _say(_banner(server, directory))
-    await server.stopped.wait()
+    try:
+        await server.stopped.wait()
+    except asyncio.CancelledError:  # a signal came behind the last wait of the start
+        server.request_stop()
+        await server.stopped.wait()
     if server.journal_failure is not None:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
     _say("streamd stopped")

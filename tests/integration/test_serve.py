@@ -132,6 +132,23 @@ def test_a_server_that_nobody_listens_to_serves_and_stops(tmp_path: Path, redire
     assert (process.returncode, err) == (0, "")
 
 
+def test_a_signal_in_the_last_step_of_the_start_stops_the_server(tmp_path: Path):
+    program = (
+        "import asyncio, sys\n"
+        "from streamd import cli, server\n"
+        "start = server.Server.start\n"
+        "async def start_and_signal(self, on_progress):\n"
+        "    await start(self, on_progress)\n"
+        "    asyncio.current_task().cancel()\n"
+        "server.Server.start = start_and_signal\n"
+        "sys.exit(cli.main(sys.argv[1:]))\n"
+    )
+    words = [sys.executable, "-c", program, "serve", "--port", "0", "--dir", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("streamd stopped\n")
+
+
 def connect_when_ready(port: int, process: subprocess.Popen[str]) -> socket.socket:
     while True:
         try:
