@@ -3,10 +3,10 @@
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from streamd.client import Client
 from streamd.errors import CommandError
+from streamd.journal.jobs import Pending, Syncs
 from streamd.journal.journal import Journal
 from streamd.resp.encoder import encode
 from streamd.resp.replies import split_replies
@@ -18,18 +18,6 @@ SYNC_LATE_MS = 2_000
 
 # After so many turns in a row that had the output of one client, the next one is taken for such a turn as well.
 ALONE_TURNS_MIN = 8
-
-
-class Pending(Protocol):
-    """A job that was handed out."""
-
-    def wait(self) -> None:
-        """Return when the job has ended; its `done` was called, or is called here."""
-
-
-# submit(job, done, may_be_at_once): run job outside of the turn, then call done(its OSError or None) between two turns.
-# may_be_at_once: all output waits for this job anyway; it may as well be done within the turn, if it is quick.
-Submit = Callable[[Callable[[], None], Callable[[OSError | None], None], bool], Pending]
 
 
 class Barrier:
@@ -44,10 +32,10 @@ class Barrier:
     the writers of that turn get an error in place of their replies, and writes are refused until it works again.
     """
 
-    def __init__(self, state: State, journal: Journal, submit: Submit, on_fatal: Callable[[str], None]) -> None:
+    def __init__(self, state: State, journal: Journal, syncs: Syncs, on_fatal: Callable[[str], None]) -> None:
         self._state = state
         self._journal = journal
-        self._submit = submit
+        self._syncs = syncs
         self._on_fatal = on_fatal
         self._held: deque[tuple[int, Client, list[bytes]]] = deque()
         self._holds: dict[Client, int] = {}
@@ -93,7 +81,8 @@ class Barrier:
         if self._pending is None and (
             self._sync_wanted or (always and not self._held and journal.synced_writes < journal.writes)
         ):
-            self._start_sync()  # it may be done at once, and then nothing has to be held
+            if not (always and self._sync_now()):
+                self._start_sync()
             if self.is_dead:
                 return
         if self._held or (
@@ -203,8 +192,20 @@ class Barrier:
         while self._pending is not None:
             self._pending.wait()
 
+    def _sync_now(self) -> bool:
+        """Sync within the turn, if syncs are quick: then nothing has to be held. Return whether that was done."""
+        try:
+            if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
+                return False
+        except OSError as error:
+            self._die_of_sync(error)
+            return True
+        self._sync_wanted = False
+        self.on_synced()
+        return True
+
     def _start_sync(self) -> None:
-        is_next = self._always and self._next_job is None
+        is_timed = self._always and self._next_job is None
         if self._next_job is not None:
             (job, done), self._next_job = self._next_job, None
         else:
@@ -215,7 +216,7 @@ class Barrier:
                 if error is None:
                     synced()
                 elif self._always:
-                    self._die(f"cannot sync {self._journal.directory}: {error.strerror}")
+                    self._die_of_sync(error)
                 else:
                     self._fail_sync(error)
 
@@ -233,8 +234,8 @@ class Barrier:
             if self._pending is None and (self._next_job is not None or self._held or self._sync_wanted):
                 self._start_sync()
 
-        pending = self._submit(job, ended, is_next)
-        if not getattr(pending, "ended", False):
+        pending = self._syncs.submit(job, ended, is_timed)
+        if not pending.ended:
             self._pending = pending
 
     # -- failures -------------------------------------------------------------------------------------------------
@@ -244,6 +245,9 @@ class Barrier:
         self.is_dead = True
         self._held.clear()
         self._on_fatal(f"{reason}; nothing was acknowledged that is not on the disk")
+
+    def _die_of_sync(self, error: OSError) -> None:
+        self._die(f"cannot sync {self._journal.directory}: {error.strerror}")
 
     def die(self, reason: str) -> None:
         """Acknowledge nothing any more, because a job of others failed."""

@@ -1,4 +1,4 @@
-"""The thread that syncs the journal beside the loop."""
+"""The threads that write and sync beside the loop."""
 
 import asyncio
 from _thread import allocate_lock
@@ -48,35 +48,39 @@ class Handed:
 class JournalThread:
     """Runs jobs one after the other. after_job: called on the loop when a job's `done` was called.
 
-    A queue and a lock of C code, and no executor: with `appendfsync always` each turn hands over a job, which takes
-    20 us of CPU this way and 28 with futures and their conditions.
+    A queue and a lock of C code, and no executor: to hand over a job takes 20 us of CPU this way and 28 with futures
+    and their conditions.
 
     Beside a busy loop the thread waits for the interpreter's lock before and after each job, and a sync of 150 us lasts
     twice as long. So those that nothing can be answered before are done on the loop, while they are quick: then
     `always` is 1.1 to 1.4 times as fast. On a disk that takes longer the next turn runs meanwhile.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, after_job: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, after_job: Callable[[], None], name: str = "streamd-journal"
+    ) -> None:
         self._loop = loop
         self._after_job = after_job
         self._took_ns = 0.0
         self._jobs: SimpleQueue[Handed | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="streamd-journal", daemon=True)
+        self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], None], done: Done, may_be_at_once: bool) -> Handed:
-        """Run `job` on the thread, then `done` on the loop; or both here, if that may be and such jobs are quick."""
-        if not may_be_at_once:
-            handed = Handed(job, done)
-            self._jobs.put(handed)
-            return handed
-        handed = Handed(lambda: self._time(job), done)
-        if self._took_ns < QUICK_NS:
-            handed.run()
-            handed.wait()
-        else:
-            self._jobs.put(handed)
+    def submit(self, job: Callable[[], None], done: Done, is_timed: bool = False) -> Handed:
+        """Run `job` on the thread, then `done` on the loop; is_timed: it tells how quick such jobs are."""
+        handed = Handed((lambda: self._time(job)) if is_timed else job, done)
+        self._jobs.put(handed)
         return handed
+
+    def run_if_quick(self, job: Callable[[], None]) -> bool:
+        """Run `job` here if the last timed ones were quick, wherever they ran; return whether it was run.
+
+        Raises: OSError.
+        """
+        if self._took_ns >= QUICK_NS:
+            return False
+        self._time(job)
+        return True
 
     def _time(self, job: Callable[[], None]) -> None:
         started = perf_counter_ns()

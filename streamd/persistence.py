@@ -5,12 +5,13 @@ them.
 import logging
 from collections.abc import Callable, Iterator
 
-from streamd.barrier import Barrier, Submit
+from streamd.barrier import Barrier
 from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.command import Context
 from streamd.errors import CommandError
 from streamd.journal.filesystem import FileSystem
+from streamd.journal.jobs import Submit, Syncs
 from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import Part
@@ -42,17 +43,20 @@ class Persistence:
         state: State,
         files: FileSystem,
         directory: str,
-        submit: Submit,
+        syncs: Syncs,
+        submit_beside: Submit,
         on_fatal: Callable[[str], None],
         attempt: Callable[[Waiter], None],
     ) -> None:
-        """`attempt` tries a blocked client's command again."""
+        """Jobs that output may wait for go to `syncs`, others to `submit_beside`; after one of these, tick() is wanted.
+        `attempt` tries a blocked client's command again.
+        """
         self._state = state
         self._attempt = attempt
         config = state.config
         self.journal = Journal(files, directory, config.text("appenddirname"), config.text("appendfilename"))
-        self.barrier = Barrier(state, self.journal, submit, on_fatal)
-        self._submit = submit
+        self.barrier = Barrier(state, self.journal, syncs, on_fatal)
+        self._submit_beside = submit_beside
         self.barrier.on_synced = self._serve_waiters
         self.barrier.on_sync_failed = lambda: self._begin_or_plan()
         self.writers = self.barrier.writers
@@ -202,7 +206,7 @@ class Persistence:
         defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
 
         def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
-            return Rewrite(files, directory, base, increment, state.keyspace, defaults)
+            return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
 
         self._is_planned = False
         self._started_ms = state.clock.now_ms()
@@ -231,7 +235,7 @@ class Persistence:
                 self._is_planned = True
                 return True
             if not rewrite.is_complete:
-                return True
+                return not rewrite.must_wait
             job, synced = rewrite.start_sync()
         except OSError as error:
             self._fail(error)
@@ -282,8 +286,8 @@ class Persistence:
         self._saved_dirty = self._saved_dirty_next
         self.barrier.heal()
         log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
-        # On the thread, and nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
-        self._submit(remove, lambda error: None, False)
+        # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
+        self._submit_beside(remove, lambda error: None)
 
     def _fail(self, error: OSError) -> None:
         log.warning("rewriting the journal failed: %s", error)
@@ -304,6 +308,8 @@ class Persistence:
             tries += self.journal.rewrite.is_named  # by then all is done but a sync that does not succeed
             if not self._is_syncing:
                 self._step()
+            if self.journal.rewrite is not None:
+                self.journal.rewrite.wait()
             self.barrier.drain()
         if self._rewrites == before:
             raise CommandError("ERR the journal could not be rewritten; the log of the server says why")

@@ -74,11 +74,13 @@ class Server:
 
     def _open_journal(self, anew: bool = False) -> Persistence:
         self._journal_thread = JournalThread(self._loop, self.end_turn)
+        self._rewrite_thread = JournalThread(self._loop, self._run_cron_now, "streamd-rewrite")
         persistence = self.persistence = Persistence(
             self.engine.state,
             FileSystem(),
             self.config.text("dir"),
-            self._journal_thread.submit,
+            self._journal_thread,
+            self._rewrite_thread.submit,
             self._journal_failed,
             self.engine.attempt,
         )
@@ -126,6 +128,7 @@ class Server:
         if self.persistence is not None:
             self.persistence.close()
             self._journal_thread.close()
+            self._rewrite_thread.close()
             self.engine.journal = self.persistence = None
 
     async def _listen(self) -> None:
@@ -212,6 +215,11 @@ class Server:
                 connection.close_if_left(now_ms)
         delay = 0.0 if more else 1 / self.config.integer("hz")
         self._cron = self._loop.call_later(delay, self._run_cron)
+
+    def _run_cron_now(self) -> None:
+        if self._cron is not None and not self._stopping:
+            self._cron.cancel()
+            self._run_cron()
 
     def _clock_moved(self) -> None:
         self.engine.tick()

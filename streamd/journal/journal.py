@@ -190,6 +190,12 @@ class Journal:
             self.rewrite.write_increment()
         return wrote
 
+    def sync(self) -> None:
+        """Return when all that was written is on the disk. Raises: OSError."""
+        assert self.writer is not None
+        self.writer.sync()
+        self.synced_writes = self.writes
+
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return `(job, done)`: the job syncs and may run in a thread, done is called here once the job has
         succeeded.

@@ -28,21 +28,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
-from streamd.journal.filesystem import FileSystem, repeat, write_all
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
-from streamd.journal.record import FIRST_LINE, Record, encode_end, encode_run, encode_unit
+from streamd.journal.record import FIRST_LINE, Record, encode_select, encode_unit
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Encoded, Writer
 from streamd.keyspace import Keyspace, KeyValue
 from streamd.stream.stream import Stream
 
-# A run of the base: large enough that its header does not count, small enough to be read at once.
-_RUN_BYTES: Final = 256 * 1024
-# After so many bytes of a base, as in Redis, the system is told to begin with writing them to the disk: the sync at the
-# end, which with `appendfsync always` all replies wait for, takes 2 ms then instead of 25 for 60 MB.
-_PUSH_BYTES: Final = 4 * 1024 * 1024
 # A stream of fewer entries is written at its cut, a larger one is copied and written in slices: 1,000 take a
 # millisecond.
 _AT_ONCE_ENTRIES_MAX: Final = 1_000
@@ -70,8 +67,11 @@ class Rewrite:
         increment: Part,
         keyspace: Keyspace,
         defaults: tuple[int, int],
+        submit: Submit,
     ) -> None:
-        """Create the files and begin. Raises: OSError, and then nothing is left."""
+        """Create the files and begin; what is written to the base is handed to `submit`. Raises: OSError, and then
+        nothing is left.
+        """
         self._files = files
         self._directory = directory
         self._keyspace = keyspace
@@ -88,17 +88,13 @@ class Rewrite:
         self.keys_done = 0
         self._current: _Pieces | None = None
         self._queue: deque[Sequence[Record] | Encoded | _Pieces] = deque()
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
         self._db: int | None = None
         self._ended = False
-        self._base_file = create_part(files, directory, base.name)
-        self.base_bytes = len(FIRST_LINE)
-        self._pushed_bytes = 0
+        self._base = BaseWriter(files, directory, base, submit)
         try:
             self.writer = Writer(create_part(files, directory, increment.name), len(FIRST_LINE), 0)
         except BaseException:
-            self._base_file.close()
+            self._base.close()
             raise
         note = (DEFAULTS, b"%d" % defaults[0], b"%d" % defaults[1])
         self._first: Sequence[Record] | None = [(0, note)]
@@ -182,21 +178,37 @@ class Rewrite:
         db = self._keyspace[index]
         value = db.values.get(key)
         if value is not None:
-            select = b"*2\r\n$6\r\nSELECT\r\n$%d\r\n%d\r\n" % (len(b"%d" % index), index)
             pieces = _snapshot(index, key, value, db.expires_ms.get(key))
-            self._queue.append(_with_first((False, select), pieces))
+            self._queue.append(_with_first((False, encode_select(index)), pieces))
 
     # -- the work -------------------------------------------------------------------------------------------------
 
     @property
     def is_complete(self) -> bool:
         """Whether the base is whole, and the increment has all that it must have."""
-        return self._ended and not self._queue
+        return self._base.is_written and not self._queue
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether step() has nothing to do before what it handed over has ended."""
+        return not self._queue and (self._base.must_wait or (self._ended and not self._base.is_written))
+
+    def wait(self) -> None:
+        """Return when nothing that step() handed over is under way."""
+        self._base.wait()
+
+    @property
+    def base_bytes(self) -> int:
+        """The size of the base."""
+        return self._base.size
 
     def step(self, should_stop: Callable[[], bool]) -> None:
-        """Work until `should_stop` says so, asked about every half millisecond, or all is done. Raises: OSError."""
+        """Work until `should_stop` says so, asked about every half millisecond, or it must_wait, or all is done.
+        Raises: OSError.
+        """
+        self._base.check()
         self.writer.write()
-        while not self.is_complete:
+        while not (self.is_complete or self.must_wait):
             if not self._is_listed:
                 self._list()
             elif self._queue:
@@ -236,7 +248,7 @@ class Rewrite:
         if self._first is not None:
             from_notes = self._first
             self._first = None
-            self._write_run(encode_unit(from_notes, None)[0], True)
+            self._base.add(encode_unit(from_notes, None)[0], True)
         if self._current is None:
             self._current = self._next_key()
             if self._current is None:
@@ -246,7 +258,7 @@ class Rewrite:
             self._current = None
             self.keys_done += 1
         else:
-            self._add(piece)
+            self._base.add(piece[1], piece[0])
         return True
 
     def _next_key(self) -> _Pieces | None:
@@ -260,44 +272,15 @@ class Rewrite:
             home = self._home[index]
             if home != self._db:
                 self._db = home
-                self._add((False, b"*2\r\n$6\r\nSELECT\r\n$%d\r\n%d\r\n" % (len(b"%d" % home), home)))
+                self._base.add(encode_select(home), False)
             if value is None:
                 return iter(())
             return _snapshot(home, key, value, db.expires_ms.get(key))
         return None
 
-    def _add(self, piece: tuple[bool, bytes]) -> None:
-        notes, data = piece
-        if notes:
-            self._write_parts()
-            self._write_run(data, True)
-            return
-        self._parts.append(data)
-        self._parts_bytes += len(data)
-        if self._parts_bytes >= _RUN_BYTES:
-            self._write_parts()
-
-    def _write_parts(self) -> None:
-        if self._parts:
-            data = b"".join(self._parts)
-            self._parts = []
-            self._parts_bytes = 0
-            self._write_run(data, False)
-
-    def _write_run(self, body: bytes, notes: bool) -> None:
-        run = encode_run([body], 0, notes)
-        write_all(self._base_file, self.base_bytes, run)
-        self.base_bytes += len(run)
-        if self.base_bytes - self._pushed_bytes >= _PUSH_BYTES:
-            self._base_file.push(self._pushed_bytes, self.base_bytes - self._pushed_bytes)
-            self._pushed_bytes = self.base_bytes
-
     def _end_base(self) -> None:
-        self._write_parts()
-        line = encode_end(self.base_bytes)
-        write_all(self._base_file, self.base_bytes, line)
-        self.base_bytes += len(line)
         self._ended = True
+        self._base.end()
 
     def write_increment(self) -> None:
         """Write what the increment has still to get. Raises: OSError."""
@@ -311,20 +294,17 @@ class Rewrite:
         assert self.is_complete
         self.write_increment()
         job, done = self.writer.start_sync()
-        base = self._base_file
+        base = self._base
 
         def sync() -> None:
-            repeat(base.sync)
+            base.sync()
             job()
 
         return sync, done
 
     def close_base(self) -> None:
         """Close the base; nothing more is written to it."""
-        try:
-            self._base_file.close()
-        except OSError:
-            pass
+        self._base.close()
 
     def abandon(self) -> None:
         """Close the files, and remove them unless a manifest may name them."""

@@ -95,6 +95,11 @@ class Writer:
         self._data_end = self.size
         self._db = None
 
+    def sync(self) -> None:
+        """Return when all that was written is on the disk. Raises: OSError."""
+        repeat(self.file.sync)
+        self.synced = self.size
+
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return `(job, done)`: the job syncs and may run in a thread, done is called here once the job has
         succeeded.

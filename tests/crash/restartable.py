@@ -46,16 +46,23 @@ class Restartable:
     """A server without a network.
 
     replies: client -> what has left towards it. jobs: syncs that were handed out; with `at_once` they run at the end
-    of each turn. dead: why the journal gave up, or None.
+    of each turn. is_quick: syncs that all output waits for are done within the turn. dead: why the journal gave up, or
+    None.
     """
 
     def __init__(
-        self, disk: SimulatedDisk | None = None, clock: ManualClock | None = None, at_once: bool = True, **options: Any
+        self,
+        disk: SimulatedDisk | None = None,
+        clock: ManualClock | None = None,
+        at_once: bool = True,
+        is_quick: bool = False,
+        **options: Any,
     ) -> None:
         self.disk = disk or SimulatedDisk()
         self.clock = clock or ManualClock(1_700_000_000_000)
         self.options = {"appendfsync": "always", "appendonly": True, **options}
         self.at_once = at_once
+        self.is_quick = is_quick
         self.jobs: list[Job] = []
         self.dead: str | None = None
         self.replies: dict[Client, list[bytes]] = {}
@@ -72,7 +79,8 @@ class Restartable:
         self.client = self.connect()
 
     def _make_persistence(self) -> Persistence:
-        return Persistence(self.engine.state, self.disk, DIRECTORY, self._submit, self._died, self.engine.attempt)
+        state = self.engine.state
+        return Persistence(state, self.disk, DIRECTORY, self, self.submit, self._died, self.engine.attempt)
 
     def turn_off(self) -> None:
         """End the journal, as CONFIG SET appendonly no does."""
@@ -85,10 +93,17 @@ class Restartable:
         self.persistence.begin_anew()
         self.engine.journal = self.persistence
 
-    def _submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], may_be_at_once: bool) -> Job:
+    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], is_timed: bool = False) -> Job:
+        """Keep a job until the test says that it runs."""
         handed = Job(self, job, done)
         self.jobs.append(handed)
         return handed
+
+    def run_if_quick(self, job: Callable[[], None]) -> bool:
+        """Run a job within the turn if the disk is said to be quick."""
+        if self.is_quick:
+            job()
+        return self.is_quick
 
     def _died(self, reason: str) -> None:
         self.dead = reason
@@ -139,4 +154,5 @@ class Restartable:
 
     def restart(self, disk: SimulatedDisk | None = None, **options: Any) -> "Restartable":
         """Start again on what a killed process has left, or on `disk`."""
-        return Restartable(disk or self.disk.kill(), self.clock, self.at_once, **{**self.options, **options})
+        options = {**self.options, **options}
+        return Restartable(disk or self.disk.kill(), self.clock, self.at_once, self.is_quick, **options)

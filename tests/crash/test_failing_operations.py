@@ -16,7 +16,7 @@ FAILURES = [errno.EIO, errno.ENOSPC, errno.EINTR, "short"]
 
 def work(disk: SimulatedDisk, policy: str, done: list) -> Restartable:
     """Start, write, rewrite while writing, write; `done` gets (acknowledged, the state behind it) of each turn."""
-    server = Restartable(disk, appendfsync=policy)
+    server = Restartable(disk, appendfsync=policy.split(",")[0], is_quick="quick" in policy)
     for number, line in enumerate(SINGLE):
         if number == 9:
             server.send("BGREWRITEAOF")
@@ -49,7 +49,7 @@ def check(disk: SimulatedDisk, done: list, last: dict) -> None:
 
 @pytest.mark.parametrize("fails_for", [1, 10**9], ids=["once", "for good"])
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("policy", ["always", "everysec"])
+@pytest.mark.parametrize("policy", ["always", "always, quick", "everysec"])
 def test_what_was_acknowledged_survives_whichever_operation_fails(policy, failure, fails_for):
     for place in range(1, operations(policy) + 1):
         if failure == errno.EINTR and fails_for > 1:
@@ -79,8 +79,9 @@ def test_a_failed_write_under_always_ends_all_acknowledgement():
     assert server.restart().send("GET", "k") == b"$1\r\n1\r\n"
 
 
-def test_a_failed_sync_under_always_ends_all_acknowledgement():
-    server = Restartable()
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_a_failed_sync_under_always_ends_all_acknowledgement(is_quick):
+    server = Restartable(is_quick=is_quick)
     server.send("SET", "k", "1")
     server.disk.fail_at = server.disk.operations + 2  # the write, then the sync
     assert server.send("SET", "k", "2") is None

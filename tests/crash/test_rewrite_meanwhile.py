@@ -33,6 +33,8 @@ MEANWHILE = [
 def small_pieces(monkeypatch):
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", 1)
     monkeypatch.setattr("streamd.journal.rewrite._LISTED_AT_ONCE", 2)
+    monkeypatch.setattr("streamd.journal.base_writer._RUN_BYTES", 50)
+    monkeypatch.setattr("streamd.journal.base_writer._JOB_BYTES", 100)
 
 
 def rewritten_with(*meanwhile: tuple[int, str]) -> int:
@@ -51,7 +53,9 @@ def rewritten_with(*meanwhile: tuple[int, str]) -> int:
         if left and (left[0][0] <= steps or rewrite.is_complete):
             server.run(*map(words, left.pop(0)[1].split(" ; ")))
             server.end_turn()
-        if not rewrite.is_complete:
+        if rewrite.must_wait:
+            server.jobs[0].wait()
+        elif not rewrite.is_complete:
             rewrite.step(lambda: True)
         steps += 1
     server.cron()

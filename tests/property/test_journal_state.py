@@ -138,7 +138,8 @@ def small_pieces(monkeypatch):
     """
     monkeypatch.setattr("streamd.group_effects.SEEN_NOTED_EVERY_MS", 0)
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", 2)
-    monkeypatch.setattr("streamd.journal.rewrite._RUN_BYTES", 100)
+    monkeypatch.setattr("streamd.journal.base_writer._RUN_BYTES", 100)
+    monkeypatch.setattr("streamd.journal.base_writer._JOB_BYTES", 250)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -53,9 +53,18 @@ def run(jobs: list[bool], watch, steps: list[int], failure: OSError | None = Non
                 errors.append(error)
                 ended.set()
 
-            handed = thread.submit(job, done, may_be_at_once)
-            at_once = handed.ended
-            await ended.wait()
+            at_once = False
+            try:
+                at_once = may_be_at_once and thread.run_if_quick(job)
+            except OSError as error:
+                at_once = True
+                errors.append(error)
+            else:
+                if at_once:
+                    errors.append(None)
+                else:
+                    thread.submit(job, done, may_be_at_once)
+                    await ended.wait()
             await asyncio.sleep(0)
             assert len(errors) == len(there) == 1
             seen.append((at_once, there[0] == here, errors[0]))
@@ -77,6 +86,11 @@ def test_quick_jobs_are_done_at_once_and_slow_ones_beside(watch):
     assert [at_once for at_once, _, _ in seen][:5] == [True, True, True, False, False]
     assert seen[-1] == (True, True, None)
     assert all(at_once == here for at_once, here, _ in seen)
+
+
+def test_long_jobs_that_are_not_timed_slow_nothing_down(watch):
+    seen = run([True, False, True], watch, [0, 9 * QUICK_NS, 0])
+    assert [at_once for at_once, _, _ in seen] == [True, False, True]
 
 
 @pytest.mark.parametrize("may_be_at_once", [False, True])
