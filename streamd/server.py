@@ -11,6 +11,7 @@ from streamd.clock import Clock, ManualClock
 from streamd.config import Config, ConfigError
 from streamd.connection import Connection
 from streamd.engine import Engine
+from streamd.heap import IdleTrim
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.recovery import DamagedError
 from streamd.journal_thread import JournalThread
@@ -45,6 +46,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._checked_s = 0
+        self._trim = IdleTrim()
         self.persistence: Persistence | None = None
         self.journal_failure: str | None = None
 
@@ -213,6 +215,8 @@ class Server:
             self._checked_s = now_ms // 1000
             for connection in list(self.connections):
                 connection.close_if_left(now_ms)
+        if not more:
+            self._trim.look(self.engine.state.dirty)
         delay = 0.0 if more else 1 / self.config.integer("hz")
         self._cron = self._loop.call_later(delay, self._run_cron)
 
