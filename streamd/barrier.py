@@ -16,9 +16,6 @@ from streamd.state import State
 SYNC_EVERY_MS = 1_000
 SYNC_LATE_MS = 2_000
 
-# After so many turns in a row that had the output of one client, the next one is taken for such a turn as well.
-ALONE_TURNS_MIN = 8
-
 
 class Barrier:
     """Decides when the output of clients leaves.
@@ -50,7 +47,6 @@ class Barrier:
         self.write_failed: OSError | None = None
         self.sync_failed: OSError | None = None
         self.delayed_syncs = 0
-        self.turns_alone = 0  # how many turns in a row had the output of one client
 
     # -- the end of a turn ----------------------------------------------------------------------------------------
 
@@ -60,8 +56,6 @@ class Barrier:
         clients, state.to_flush = state.to_flush, []
         if self.is_dead:
             return
-        if clients:
-            self.turns_alone = self.turns_alone + 1 if len(clients) == 1 else 0
         assert journal.writer is not None
         if journal.writer.has_units:
             try:

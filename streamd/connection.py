@@ -35,6 +35,10 @@ class Host(Protocol):
     connections: "set[Connection]"
     log: logging.Logger
 
+    @property
+    def is_turn_shared(self) -> bool:
+        """Whether the running turn is probably not one of a single client, and ends for all at once."""
+
     def end_turn(self) -> None:
         """End the turn: let replies leave."""
 
@@ -106,7 +110,10 @@ class Connection(asyncio.Protocol):
             # The hot path: everything that is not an error or a new client.
             requests = decoder.receive(data)
             if requests:
-                self._server.engine.run(client, requests)
+                if len(requests) == 1 and decoder.error is None and self._server.is_turn_shared:
+                    self._server.engine.gather(client, requests[0])
+                else:
+                    self._server.engine.run(client, requests)
             if decoder.error is not None:
                 self._take()
         else:
@@ -169,6 +176,7 @@ class Connection(asyncio.Protocol):
             if requests:
                 engine.run(client, requests)
         if decoder.error is not None and not client.close_soon and client.waiter is None and not client.backlog:
+            engine.gathering.run()
             client.out.append(encode(decoder.error, client.protocol))
             client.close_soon = True
             engine.state.wants_flush(client)

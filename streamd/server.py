@@ -6,7 +6,6 @@ import socket
 import sys
 from collections.abc import Callable
 
-from streamd.barrier import ALONE_TURNS_MIN
 from streamd.clock import Clock, ManualClock
 from streamd.config import Config, ConfigError
 from streamd.connection import Connection
@@ -158,23 +157,22 @@ class Server:
     # -- turns and timers -----------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """End the running turn: at once, or with a journal once for all sockets that this loop iteration has read.
+        """End the running turn: once for all sockets that this loop iteration has read.
 
-        To wait for the others costs an iteration more: a client that was alone for a while does not wait, but for one
-        turn in sixteen, which shows whether it still is.
+        That costs an iteration more: a client that was alone for a while does not wait, but for a turn now and then,
+        which shows whether it still is.
         """
-        if self.engine.journal is None:
-            self.engine.end_turn()
-            if self.engine.state.blocked.count:
-                self._arm_timer()
-        elif not self._turn_ending:
-            assert self.persistence is not None
-            alone = self.persistence.barrier.turns_alone
-            if alone > ALONE_TURNS_MIN and alone % 16:
-                self._end_shared_turn()
-            else:
+        if not self._turn_ending:
+            if self.engine.gathering.is_shared:
                 self._turn_ending = True
                 self._loop.call_soon(self._end_shared_turn)
+            else:
+                self._end_shared_turn()
+
+    @property
+    def is_turn_shared(self) -> bool:
+        """Whether the running turn is probably not one of a single client, and ends for all at once."""
+        return self._turn_ending or self.engine.gathering.is_shared
 
     def _end_shared_turn(self) -> None:
         self._turn_ending = False

@@ -68,6 +68,10 @@ class FakeServer:
         self.log = logging.getLogger("test")
         self.soon: list[Connection] = []
 
+    @property
+    def is_turn_shared(self) -> bool:
+        return True
+
     def end_turn(self) -> None:
         self.engine.end_turn()
 
@@ -345,3 +349,19 @@ def test_a_browser_is_cut_off_without_a_reply(line):
     connection.data_received(b"PING\r\n" + line + b"\r\nFLUSHALL\r\n")
     assert (transport.written, transport.closed) == (b"", True)
     assert server.engine.state.commands[b"flushall"].calls == 0
+
+
+def test_a_reply_stands_before_the_error_that_came_behind_its_request():
+    xadd = b"*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$3\r\n1-1\r\n$1\r\nf\r\n$1\r\nv\r\n"
+    whole, parts = FakeServer(), FakeServer()
+    connection, transport = whole.connect()
+    connection.data_received(xadd + b"*1\r\n!\r\n")
+    sent = bytes(transport.written)
+    assert sent.startswith(b"$3\r\n1-1\r\n-ERR Protocol error"), sent
+    # The same in two reads of one turn.
+    connection, transport = parts.connect()
+    parts.end_turn = lambda: None
+    connection.data_received(xadd)
+    connection.data_received(b"*1\r\n!\r\n")
+    parts.engine.end_turn()
+    assert bytes(transport.written) == sent

@@ -1,0 +1,144 @@
+"""Requests that came alone, from many clients within one turn: those that are alike are executed as one."""
+
+from typing import Final, Protocol
+
+from streamd.client import Client
+from streamd.command import Command, Context
+from streamd.resp.replies import split_bulks
+from streamd.state import State
+
+# A run of fewer like requests gains nothing by being executed as one.
+BATCH_MIN: Final = 3
+
+# After so many turns in a row that had the output of one client, the next one is taken for such a turn as well; but for
+# one in so many, which shows whether it is.
+ALONE_TURNS_MIN: Final = 8
+ALONE_LOOK_EVERY: Final = 64
+
+# What a batch calls its client. It is none: its replies are dealt out, and nobody can see it.
+_NOBODY: Final = -1
+
+
+class Journal(Protocol):
+    """What a gathering tells the journal."""
+
+    writers: dict[Client, None]
+
+
+class Host(Protocol):
+    """What the engine does for a gathering."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, if there is one."""
+
+    def run_one(self, client: Client, context: Context, request: list[bytes]) -> None:
+        """Execute a request as if it had not been gathered."""
+
+    def stopwatch(self) -> int:
+        """Return nanoseconds."""
+
+    def note_slow(self, command: Command, nanoseconds: int, client: Client, requests: list[list[bytes]]) -> None:
+        """Put a run into the slow log, if it was slow enough."""
+
+    def end_units(self, client: Client) -> None:
+        """Hand over to the journal what a batch has changed."""
+
+
+class Gathering:
+    """What the clients of a turn sent, in the order in which it came.
+
+    The turn of all clients ends at once, and no reply leaves before. So until then requests can wait for each other: of
+    50 clients that append to one stream each takes 3 us of CPU less, of 11 to 14. Nobody sees a difference: whatever
+    else happens in the engine, these requests are executed before.
+    """
+
+    def __init__(self, state: State, commands: dict[bytes, Command], host: Host) -> None:
+        """commands: by their first words."""
+        self._state = state
+        self._commands = commands
+        self._host = host
+        self._clients: list[Client] = []
+        self._requests: list[list[bytes]] = []
+        self._turns_alone = 0
+        self._collector = Client(_NOBODY)
+        self._context = Context(state, self._collector)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the turn that runs may be one of several clients, going by those before."""
+        alone = self._turns_alone
+        return alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
+
+    def note_turn(self, clients: int) -> None:
+        """Note that a turn ends, and for how many clients it has replies."""
+        if clients:
+            self._turns_alone = self._turns_alone + 1 if clients == 1 else 0
+
+    def take(self, client: Client, request: list[bytes]) -> bool:
+        """Take a request, if others may be like it; return whether that is so."""
+        command = self._commands.get(request[0])
+        if command is None or command.batch is None or client.special:
+            return False
+        self._clients.append(client)
+        self._requests.append(request)
+        return True
+
+    def run(self) -> None:
+        """Execute what was gathered."""
+        clients, requests = self._clients, self._requests
+        if not requests:
+            return
+        self._clients, self._requests = [], []
+        self._state.time.ms = self._state.clock.now_ms()
+        at, total = 0, len(requests)
+        may_batch = not self._state.is_restricted
+        while at < total:
+            taken = 0
+            if may_batch and total - at >= BATCH_MIN:
+                taken = self._run_batch(clients[at:], requests[at:]) if at else self._run_batch(clients, requests)
+                may_batch = taken >= BATCH_MIN
+                at += taken
+            if not taken:
+                context = clients[at].context
+                assert context is not None
+                self._host.run_one(clients[at], context, requests[at])
+                at += 1
+
+    def _run_batch(self, clients: list[Client], requests: list[list[bytes]]) -> int:
+        """Execute the first requests as one, if they can be; return how many were executed."""
+        state, context, host = self._state, self._context, self._host
+        command = self._commands[requests[0][0]]
+        first = clients[0].context
+        assert first is not None
+        assert command.batch is not None
+        db = context.db = first.db
+        if not command.accepts(len(requests[0])):
+            return 0
+        for client in clients:
+            if client.special or client.context is None or client.context.db is not db:
+                return 0
+        started = host.stopwatch()
+        taken = command.batch(context, requests, 0)
+        if not taken:
+            return 0
+        took = host.stopwatch() - started
+        command.calls += taken
+        command.nanoseconds += took
+        if took >= state.slow_ns:
+            host.note_slow(command, took, clients[0], requests[:taken])
+        replies = split_bulks(b"".join(self._collector.out))
+        self._collector.out.clear()
+        clients = clients[:taken]
+        for client, reply in zip(clients, replies, strict=True):
+            client.out.append(reply)
+            client.last_ms = state.time.ms
+            client.last_command = command.name
+            if not client.flush_wanted:
+                client.flush_wanted = True
+                state.to_flush.append(client)
+        if host.journal is not None:
+            if state.records:
+                host.end_units(clients[0])
+            host.journal.writers.update(dict.fromkeys(clients))
+        return taken

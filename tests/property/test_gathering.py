@@ -1,0 +1,134 @@
+"""Requests of several clients that are gathered until their turn ends do what they do one after the other."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamd.gathering import BATCH_MIN
+from tests.crash.restartable import Restartable
+from tests.crash.state_dump import dump
+
+CLIENTS = 5
+FIELDS = [["f", "v"], ["f", "w"], ["f", "v", "g", "w"], ["f"]]
+LIKE = ["XADD", "s", "*", "f", "v"]
+APPENDS = st.one_of(
+    st.just(LIKE),
+    st.just(LIKE),
+    st.builds(lambda iid: ["XADD", "s", "IDMP", "p", iid, "*", "f", "v"], st.sampled_from(["1", "2", "3", ""])),
+    st.builds(lambda fields: ["XADD", "s", "IDMPAUTO", "p", "*", *fields], st.sampled_from(FIELDS)),
+    st.builds(
+        lambda name, key, fields: [name, key, "*", *fields],
+        st.sampled_from(["XADD", "xadd"]),
+        st.sampled_from(["s", "t", "string"]),
+        st.sampled_from(FIELDS),
+    ),
+    st.sampled_from([["XADD", "s", "MAXLEN", "2", "*", "f", "v"], ["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
+)
+OTHERS = st.sampled_from([
+    ["MULTI"], ["EXEC"], ["SELECT", "1"], ["SELECT", "0"], ["WATCH", "s"], ["XLEN", "s"], ["DEL", "s"], ["HELLO", "3"],
+    ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
+    ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["PSUBSCRIBE", "*"], ["MONITOR"], ["BGREWRITEAOF"],
+    ["PEXPIRE", "s", "5"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
+])  # fmt: skip
+REQUESTS = st.tuples(st.integers(0, CLIENTS - 1), st.one_of(APPENDS, APPENDS, APPENDS, OTHERS))
+# Rounds as load makes them, each client once, and any others.
+TURNS = st.lists(
+    st.one_of(
+        st.lists(REQUESTS, max_size=8),
+        APPENDS.map(lambda request: [(client, request) for client in range(CLIENTS)]),
+    ),
+    max_size=6,
+)
+
+
+def outcome(turns: list[list[tuple[int, list[str]]]], gathered: bool, policy: str | None) -> tuple[object, ...]:
+    server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
+    if policy is None:
+        server.turn_off()
+    engine = server.engine
+    clients = [server.connect() for _ in range(CLIENTS)]
+    stats = engine.state.commands[b"xadd"]
+    stats.calls = stats.failed = stats.rejected = 0  # the harness has one table of commands
+    seen = []
+    for turn in turns:
+        for number, words in turn:
+            client, request = clients[number], [word.encode() for word in words]
+            if client.waiter is not None:
+                engine.gathering.run()  # else it is a matter of luck whether it waits still
+            if gathered and client.waiter is None and not client.backlog:  # what a connection asks
+                engine.gather(client, request)
+            else:
+                engine.run(client, [request])
+        server.end_turn()
+        seen.append([b"".join(server.replies[client]) for client in clients])
+        seen.append([(client.last_ms, client.last_command, len(client.backlog)) for client in clients])
+        server.clock.advance(3)
+    counts = (stats.calls, stats.failed, stats.rejected, engine.state.dirty, len(engine.state.slowlog.entries))
+    assert engine.state.stats.internal_errors == 0
+    before = dump(engine)
+    if policy is not None:
+        server.clock.set(server.clock.now_ms())
+        assert dump(server.restart().engine) == before
+    return seen, counts, before
+
+
+@settings(max_examples=300, deadline=None)
+@given(TURNS, st.sampled_from([None, "always", "everysec"]))
+def test_gathered_or_one_after_the_other_is_the_same(turns, policy):
+    assert outcome(turns, True, policy) == outcome(turns, False, policy)
+
+
+def test_requests_of_several_clients_are_executed_as_one():
+    server = Restartable()
+    batches = []
+    command = server.engine.state.commands[b"xadd"]
+    batch = command.batch
+    try:
+        command.batch = lambda context, requests, at: batches.append(len(requests)) or batch(context, requests, at)
+        server.send(*LIKE)
+        clients = [server.connect() for _ in range(BATCH_MIN)]
+        for client in clients:
+            server.engine.gather(client, [word.encode() for word in LIKE])
+        assert (batches, [server.replies[client] for client in clients]) == ([], [[], [], []])
+        server.end_turn()
+    finally:
+        command.batch = batch
+    assert batches == [BATCH_MIN]
+    assert [b"".join(server.replies[client]) for client in clients] == [
+        b"$15\r\n1700000000000-%d\r\n" % number for number in (1, 2, 3)
+    ]
+
+
+def test_what_else_happens_comes_behind_what_was_gathered():
+    server = Restartable()
+    one, two = server.connect(), server.connect()
+    server.engine.gather(one, [word.encode() for word in LIKE])
+    server.engine.gather(two, [b"XLEN", b"s"])
+    server.engine.gather(one, [word.encode() for word in LIKE])
+    server.engine.disconnect(one)
+    assert server.send("XLEN", "s") == b":2\r\n"
+    assert b"".join(server.replies[two]) == b":1\r\n"
+
+
+def test_clients_in_different_databases_are_not_executed_as_one():
+    server = Restartable()
+    clients = [server.connect() for _ in range(5)]
+    server.send("SELECT", "1", client=clients[3])
+    for index in ("1", "0"):
+        server.send("SELECT", index)
+        server.send(*LIKE)
+    for client in clients:
+        server.engine.gather(client, [word.encode() for word in LIKE])
+    server.end_turn()
+    assert [len(server.engine.state.keyspace[index].stream(b"s")) for index in (0, 1)] == [1 + 4, 1 + 1]
+
+
+def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
+    server = Restartable(appendfsync="everysec")
+    server.send(*LIKE)
+    clients = [server.connect() for _ in range(5)]
+    server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
+    for client in clients:
+        server.engine.gather(client, [word.encode() for word in LIKE])
+    server.end_turn()
+    for client in clients:
+        assert b"".join(server.replies[client]).startswith(b"-MISCONF Errors writing to the AOF file")
