@@ -110,8 +110,8 @@ class Connection(asyncio.Protocol):
             # The hot path: everything that is not an error or a new client.
             requests = decoder.receive(data)
             if requests:
-                if len(requests) == 1 and decoder.error is None and self._server.is_turn_shared:
-                    self._server.engine.gather(client, requests[0])
+                if decoder.error is None and self._server.is_turn_shared:
+                    self._server.engine.gather(client, requests)
                 else:
                     self._server.engine.run(client, requests)
             if decoder.error is not None:

@@ -109,10 +109,10 @@ class Engine:
         mostly a run of like requests: such a run goes to the command's batch function where it has one, and is timed as
         a whole (reading the clock for each request would be 5 % of a pipelined XADD).
         """
+        self.gathering.run()
         if client.waiter is not None or client.backlog:
             client.backlog.extend(requests)
             return
-        self.gathering.run()
         state = self.state
         state.time.ms = self.clock.now_ms()
         context = client.context
@@ -144,21 +144,22 @@ class Engine:
             at += 1
             request = requests[at]
             command = commands.get(request[0])
-            if command is not timed:
-                now = stopwatch()
-                if timed is not None:
-                    timed.nanoseconds += now - started
-                    if now - started >= state.slow_ns:
-                        self.note_slow(timed, now - started, client, requests[first:at])
-                timed, first, started = command, at, now
-            if (
+            is_careful = (
                 command is None
                 or client.special
                 or command.subcommands
                 or not (len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity)
-            ):
-                timed = None  # `execute` measures by itself
-                reply = self.execute(context, request)
+            )
+            if command is not timed or is_careful:
+                now = stopwatch()
+                if timed is not None:
+                    client.last_command = timed.name
+                    timed.nanoseconds += now - started
+                    if now - started >= state.slow_ns:
+                        self.note_slow(timed, now - started, client, requests[first:at])
+                timed, first, started = None if is_careful else command, at, now
+            if timed is None or command is None:
+                reply = self.execute(context, request)  # which measures by itself
             else:
                 if may_batch and command.batch is not None:
                     taken = command.batch(context, requests, at)
@@ -214,10 +215,10 @@ class Engine:
         if self._resumed and not self._running_backlogs:
             self._run_backlogs()
 
-    def gather(self, client: Client, request: list[bytes]) -> None:
-        """Execute a request that came alone within this turn, with those of other clients if it can be."""
-        if not self.gathering.take(client, request):
-            self.run(client, [request])
+    def gather(self, client: Client, requests: list[list[bytes]]) -> None:
+        """Execute requests within this turn, with those of other clients if that can be."""
+        if not self.gathering.take(client, requests):
+            self.run(client, requests)
 
     def run_one(self, client: Client, context: Context, request: list[bytes]) -> None:
         """Do what `run` does for a request that came alone, without what pipelines need: 1.2 us instead of 1.8 beside

@@ -1,14 +1,19 @@
-"""Requests that came alone, from many clients within one turn: those that are alike are executed as one."""
+"""Requests of many clients within one turn: those that are alike are executed as one."""
 
+from itertools import chain
 from typing import Final, Protocol
 
 from streamd.client import Client
 from streamd.command import Command, Context
-from streamd.resp.replies import split_bulks
+from streamd.resp.replies import deal_bulks
 from streamd.state import State
 
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN: Final = 3
+
+# A longer pipeline gains nothing either, and when so many requests have come together they are executed.
+PIPELINE_MAX: Final = 128
+GATHERED_MAX: Final = 1_024
 
 # After so many turns in a row that had the output of one client, the next one is taken for such a turn as well; but for
 # one in so many, which shows whether it is.
@@ -32,8 +37,8 @@ class Host(Protocol):
     def journal(self) -> Journal | None:
         """The journal, if there is one."""
 
-    def run_one(self, client: Client, context: Context, request: list[bytes]) -> None:
-        """Execute a request as if it had not been gathered."""
+    def run(self, client: Client, requests: list[list[bytes]]) -> None:
+        """Execute requests as if they had not been gathered."""
 
     def stopwatch(self) -> int:
         """Return nanoseconds."""
@@ -59,7 +64,8 @@ class Gathering:
         self._commands = commands
         self._host = host
         self._clients: list[Client] = []
-        self._requests: list[list[bytes]] = []
+        self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
+        self._size = 0
         self._turns_alone = 0
         self._collector = Client(_NOBODY)
         self._context = Context(state, self._collector)
@@ -75,49 +81,59 @@ class Gathering:
         if clients:
             self._turns_alone = self._turns_alone + 1 if clients == 1 else 0
 
-    def take(self, client: Client, request: list[bytes]) -> bool:
-        """Take a request, if others may be like it; return whether that is so."""
-        command = self._commands.get(request[0])
-        if command is None or command.batch is None or client.special:
+    def take(self, client: Client, requests: list[list[bytes]]) -> bool:
+        """Take what a client sent, if that of others may be like it; return whether that is so."""
+        command = self._commands.get(requests[0][0])
+        if command is None or command.batch is None or client.special or len(requests) > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._requests.append(request)
+        self._parts.append(requests)
+        self._size += len(requests)
+        if self._size >= GATHERED_MAX:
+            self.run()
         return True
 
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, requests = self._clients, self._requests
-        if not requests:
+        clients, parts = self._clients, self._parts
+        if not parts:
             return
-        self._clients, self._requests = [], []
+        self._clients, self._parts, self._size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
-        at, total = 0, len(requests)
         may_batch = not self._state.is_restricted
-        while at < total:
+        while parts:
             taken = 0
-            if may_batch and total - at >= BATCH_MIN:
-                taken = self._run_batch(clients[at:], requests[at:]) if at else self._run_batch(clients, requests)
+            if may_batch and len(parts) > 1:
+                taken = self._run_batch(clients, parts)
                 may_batch = taken >= BATCH_MIN
-                at += taken
-            if not taken:
-                context = clients[at].context
-                assert context is not None
-                self._host.run_one(clients[at], context, requests[at])
-                at += 1
+            whole = 0
+            for part in parts:
+                if taken < len(part):
+                    break
+                taken -= len(part)
+                whole += 1
+            if taken or not whole:
+                # What is left of a part is that client's own pipeline.
+                self._host.run(clients[whole], parts[whole][taken:])
+                whole += 1
+            clients, parts = clients[whole:], parts[whole:]
 
-    def _run_batch(self, clients: list[Client], requests: list[list[bytes]]) -> int:
+    def _run_batch(self, clients: list[Client], parts: list[list[list[bytes]]]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, context, host = self._state, self._context, self._host
-        command = self._commands[requests[0][0]]
         first = clients[0].context
         assert first is not None
-        assert command.batch is not None
         db = context.db = first.db
-        if not command.accepts(len(requests[0])):
-            return 0
+        command = self._commands[parts[0][0][0]]
+        assert command.batch is not None
         for client in clients:
             if client.special or client.context is None or client.context.db is not db:
                 return 0
+            if client.waiter is not None or client.backlog:
+                return 0  # by an earlier part of its own
+        requests = [*chain.from_iterable(parts)]
+        if len(requests) < BATCH_MIN or not command.accepts(len(requests[0])):
+            return 0
         started = host.stopwatch()
         taken = command.batch(context, requests, 0)
         if not taken:
@@ -127,11 +143,18 @@ class Gathering:
         command.nanoseconds += took
         if took >= state.slow_ns:
             host.note_slow(command, took, clients[0], requests[:taken])
-        replies = split_bulks(b"".join(self._collector.out))
+        counts: list[int] = []
+        left = taken
+        for part in parts:
+            counts.append(min(left, len(part)))
+            left -= counts[-1]
+            if not left:
+                break
+        clients = clients[: len(counts)]
+        pieces = deal_bulks(b"".join(self._collector.out), counts)
         self._collector.out.clear()
-        clients = clients[:taken]
-        for client, reply in zip(clients, replies, strict=True):
-            client.out.append(reply)
+        for client, piece in zip(clients, pieces, strict=True):
+            client.out.append(piece)
             client.last_ms = state.time.ms
             client.last_command = command.name
             if not client.flush_wanted:

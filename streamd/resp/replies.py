@@ -1,6 +1,7 @@
 """Where each reply ends among many that stand one behind the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 # What says how many bytes follow, and what says how many items, or pairs of them. Of all else the line is the whole.
 _BULKS = b"$=!"
@@ -26,9 +27,15 @@ def split_replies(data: bytes) -> Iterator[bytes]:
         start = at
 
 
-def split_bulks(data: bytes) -> list[bytes]:
-    """Return the replies that `data` is made of, all of them bulk strings of one line; a tenth of the time of
-    split_replies().
-    """
+def deal_bulks(data: bytes, counts: Sequence[int]) -> list[bytes]:
+    """Cut `data`, which is bulk strings without `$`, a line each: behind so many of them, so many more, and so on."""
+    count = sum(counts)
+    size = len(data) // count
+    if data[::size] == b"$" * count and data.count(b"$") == count:
+        # All are of one size, mostly: 0.03 us for each instead of 0.2.
+        ends = [*accumulate(counts, lambda end, number: end + number * size, initial=0)]
+        return [data[start:end] for start, end in pairwise(ends)]
     lines = data.split(b"\r\n")
-    return [b"%b\r\n%b\r\n" % pair for pair in zip(lines[:-1:2], lines[1::2], strict=True)]
+    replies = [b"%b\r\n%b\r\n" % pair for pair in zip(lines[:-1:2], lines[1::2], strict=True)]
+    ends = [*accumulate(counts, initial=0)]
+    return [b"".join(replies[start:end]) for start, end in pairwise(ends)]

@@ -29,18 +29,28 @@ OTHERS = st.sampled_from([
     ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["PSUBSCRIBE", "*"], ["MONITOR"], ["BGREWRITEAOF"],
     ["PEXPIRE", "s", "5"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
 ])  # fmt: skip
-REQUESTS = st.tuples(st.integers(0, CLIENTS - 1), st.one_of(APPENDS, APPENDS, APPENDS, OTHERS))
+PIPELINES = st.one_of(
+    st.lists(st.one_of(APPENDS, APPENDS, APPENDS, OTHERS), min_size=1, max_size=3),
+    st.builds(
+        lambda request, times, rest: [request] * times + rest, APPENDS, st.integers(1, 6), st.lists(OTHERS, max_size=1)
+    ),
+)
+PARTS = st.tuples(st.integers(0, CLIENTS - 1), PIPELINES)
 # Rounds as load makes them, each client once, and any others.
 TURNS = st.lists(
     st.one_of(
-        st.lists(REQUESTS, max_size=8),
-        APPENDS.map(lambda request: [(client, request) for client in range(CLIENTS)]),
+        st.lists(PARTS, max_size=8),
+        PIPELINES.map(lambda pipeline: [(client, pipeline) for client in range(CLIENTS)]),
     ),
     max_size=6,
 )
 
 
-def outcome(turns: list[list[tuple[int, list[str]]]], gathered: bool, policy: str | None) -> tuple[object, ...]:
+def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
+    return [[word.encode() for word in request] for request in pipeline]
+
+
+def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, policy: str | None) -> tuple[object, ...]:
     server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
     if policy is None:
         server.turn_off()
@@ -50,14 +60,14 @@ def outcome(turns: list[list[tuple[int, list[str]]]], gathered: bool, policy: st
     stats.calls = stats.failed = stats.rejected = 0  # the harness has one table of commands
     seen = []
     for turn in turns:
-        for number, words in turn:
-            client, request = clients[number], [word.encode() for word in words]
+        for number, pipeline in turn:
+            client, requests = clients[number], encoded(pipeline)
             if client.waiter is not None:
                 engine.gathering.run()  # else it is a matter of luck whether it waits still
             if gathered and client.waiter is None and not client.backlog:  # what a connection asks
-                engine.gather(client, request)
+                engine.gather(client, requests)
             else:
-                engine.run(client, [request])
+                engine.run(client, requests)
         server.end_turn()
         seen.append([b"".join(server.replies[client]) for client in clients])
         seen.append([(client.last_ms, client.last_command, len(client.backlog)) for client in clients])
@@ -87,7 +97,7 @@ def test_requests_of_several_clients_are_executed_as_one():
         server.send(*LIKE)
         clients = [server.connect() for _ in range(BATCH_MIN)]
         for client in clients:
-            server.engine.gather(client, [word.encode() for word in LIKE])
+            server.engine.gather(client, encoded([LIKE]))
         assert (batches, [server.replies[client] for client in clients]) == ([], [[], [], []])
         server.end_turn()
     finally:
@@ -101,9 +111,9 @@ def test_requests_of_several_clients_are_executed_as_one():
 def test_what_else_happens_comes_behind_what_was_gathered():
     server = Restartable()
     one, two = server.connect(), server.connect()
-    server.engine.gather(one, [word.encode() for word in LIKE])
-    server.engine.gather(two, [b"XLEN", b"s"])
-    server.engine.gather(one, [word.encode() for word in LIKE])
+    server.engine.gather(one, encoded([LIKE]))
+    server.engine.gather(two, [[b"XLEN", b"s"]])
+    server.engine.gather(one, encoded([LIKE]))
     server.engine.disconnect(one)
     assert server.send("XLEN", "s") == b":2\r\n"
     assert b"".join(server.replies[two]) == b":1\r\n"
@@ -117,7 +127,7 @@ def test_clients_in_different_databases_are_not_executed_as_one():
         server.send("SELECT", index)
         server.send(*LIKE)
     for client in clients:
-        server.engine.gather(client, [word.encode() for word in LIKE])
+        server.engine.gather(client, encoded([LIKE]))
     server.end_turn()
     assert [len(server.engine.state.keyspace[index].stream(b"s")) for index in (0, 1)] == [1 + 4, 1 + 1]
 
@@ -128,7 +138,36 @@ def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
     clients = [server.connect() for _ in range(5)]
     server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
     for client in clients:
-        server.engine.gather(client, [word.encode() for word in LIKE])
+        server.engine.gather(client, encoded([LIKE]))
     server.end_turn()
     for client in clients:
         assert b"".join(server.replies[client]).startswith(b"-MISCONF Errors writing to the AOF file")
+
+
+def test_what_comes_together_is_executed_before_it_is_too_much(monkeypatch):
+    monkeypatch.setattr("streamd.gathering.GATHERED_MAX", 10)
+    server = Restartable()
+    clients = [server.connect() for _ in range(3)]
+    sizes = []
+    for client in clients:
+        server.engine.gather(client, encoded([LIKE] * 4))
+        sizes.append(server.engine.state.dirty)
+    assert sizes == [0, 0, 12]
+
+
+def test_a_client_that_came_twice_and_waits_since_the_first_time_waits_with_the_second():
+    server = Restartable(appendfsync="everysec", at_once=False)
+    server.send(*LIKE)
+    one, two = server.connect(), server.connect()
+    server.engine.gather(one, encoded([LIKE] * 3 + [["WAITAOF", "1", "0", "0"]]))
+    server.engine.gather(one, encoded([LIKE] * 3))
+    server.engine.gather(two, encoded([LIKE] * 3))
+    server.engine.gather(one, [[b"MULTI"]])
+    server.end_turn()
+    assert b"".join(server.replies[one]).count(b"$15") == 3
+    assert b"".join(server.replies[two]).count(b"$15") == 3
+    while server.jobs:
+        server.jobs[0].wait()
+    server.engine.tick()
+    replies = b"".join(server.replies[one])
+    assert (replies.count(b"$15"), replies.count(b"*2\r\n:1\r\n:0\r\n"), replies[-5:]) == (6, 1, b"+OK\r\n")
