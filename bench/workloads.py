@@ -230,12 +230,12 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("XREADGROUP COUNT 100, 50 clients", groups(50, 900), 1.3),
     Workload("XACK of 100 IDs", acknowledge(900), 0.7),
     Workload("XREAD BLOCK, 1 XADD wakes 1000", fan_out(1000, 10), 0.7),
-    Workload("everysec: XADD, 1 client", xadd(1, 1, 60_000), 0.85, options=EVERYSEC),
-    Workload("everysec: XADD, 50 clients", xadd(50, 1, 150_000), 0.9, options=EVERYSEC, short=True),
-    Workload("everysec: XADD, 50 clients, pipeline 16", xadd(50, 16, 500_000), 0.9, options=EVERYSEC, short=True),
-    Workload("always: XADD, 1 client", xadd(1, 1, 4_000), 0.8, options=ALWAYS, rounds=7),
-    Workload("always: XADD, 50 clients", xadd(50, 1, 60_000), 0.8, options=ALWAYS, rounds=7),
-    Workload("always: XADD, 50 clients, pipeline 16", xadd(50, 16, 300_000), 0.8, options=ALWAYS, rounds=7),
+    Workload("everysec: XADD, 1 client", xadd(1, 1, 60_000), 0.85, options=EVERYSEC, rounds=9),
+    Workload("everysec: XADD, 50 clients", xadd(50, 1, 150_000), 0.9, options=EVERYSEC, rounds=9, short=True),
+    Workload("everysec: XADD, 50 clients, pipeline 16", xadd(50, 16, 500_000), 0.9, options=EVERYSEC, rounds=9, short=True),
+    Workload("always: XADD, 1 client", xadd(1, 1, 4_000), 0.8, options=ALWAYS, rounds=9),
+    Workload("always: XADD, 50 clients", xadd(50, 1, 60_000), 0.8, options=ALWAYS, rounds=9),
+    Workload("always: XADD, 50 clients, pipeline 16", xadd(50, 16, 300_000), 0.8, options=ALWAYS, rounds=9),
 )
 
 PLAIN_CHANGING = ("XADD", "s", "*", "f", CHANGING)
