@@ -232,7 +232,9 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("XREAD BLOCK, 1 XADD wakes 1000", fan_out(1000, 10), 0.7),
     Workload("everysec: XADD, 1 client", xadd(1, 1, 60_000), 0.85, options=EVERYSEC, rounds=9),
     Workload("everysec: XADD, 50 clients", xadd(50, 1, 150_000), 0.9, options=EVERYSEC, rounds=9, short=True),
-    Workload("everysec: XADD, 50 clients, pipeline 16", xadd(50, 16, 500_000), 0.9, options=EVERYSEC, rounds=9, short=True),
+    Workload(
+        "everysec: XADD, 50 clients, pipeline 16", xadd(50, 16, 500_000), 0.9, options=EVERYSEC, rounds=9, short=True
+    ),
     Workload("always: XADD, 1 client", xadd(1, 1, 4_000), 0.8, options=ALWAYS, rounds=9),
     Workload("always: XADD, 50 clients", xadd(50, 1, 60_000), 0.8, options=ALWAYS, rounds=9),
     Workload("always: XADD, 50 clients, pipeline 16", xadd(50, 16, 300_000), 0.8, options=ALWAYS, rounds=9),
