@@ -35,10 +35,6 @@ class Host(Protocol):
     connections: "set[Connection]"
     log: logging.Logger
 
-    @property
-    def is_turn_shared(self) -> bool:
-        """Whether the running turn is probably not one of a single client, and ends for all at once."""
-
     def end_turn(self) -> None:
         """End the turn: let replies leave."""
 
@@ -110,10 +106,10 @@ class Connection(asyncio.Protocol):
             # The hot path: everything that is not an error or a new client.
             requests = decoder.receive(data)
             if requests:
-                if decoder.error is None and self._server.is_turn_shared:
-                    self._server.engine.gather(client, requests)
-                else:
-                    self._server.engine.run(client, requests)
+                engine = self._server.engine
+                gathering = engine.gathering
+                if not (gathering.is_shared and decoder.error is None and gathering.take(client, requests)):
+                    engine.run(client, requests)
             if decoder.error is not None:
                 self._take()
         else:

@@ -56,6 +56,8 @@ class Gathering:
     The turn of all clients ends at once, and no reply leaves before. So until then requests can wait for each other: of
     50 clients that append to one stream each takes 3 us of CPU less, of 11 to 14. Nobody sees a difference: whatever
     else happens in the engine, these requests are executed before.
+
+    size: how many requests wait. is_shared: the turn that runs may be one of several clients, going by those before.
     """
 
     def __init__(self, state: State, commands: dict[bytes, Command], host: Host) -> None:
@@ -65,21 +67,20 @@ class Gathering:
         self._host = host
         self._clients: list[Client] = []
         self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
-        self._size = 0
+        self.size = 0
+        self.is_shared = True
         self._turns_alone = 0
         self._collector = Client(_NOBODY)
         self._context = Context(state, self._collector)
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether the turn that runs may be one of several clients, going by those before."""
-        alone = self._turns_alone
-        return alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
-
     def note_turn(self, clients: int) -> None:
         """Note that a turn ends, and for how many clients it has replies."""
-        if clients:
-            self._turns_alone = self._turns_alone + 1 if clients == 1 else 0
+        if clients == 1:
+            alone = self._turns_alone = self._turns_alone + 1
+            self.is_shared = alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
+        elif clients:
+            self._turns_alone = 0
+            self.is_shared = True
 
     def take(self, client: Client, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
@@ -88,8 +89,8 @@ class Gathering:
             return False
         self._clients.append(client)
         self._parts.append(requests)
-        self._size += len(requests)
-        if self._size >= GATHERED_MAX:
+        self.size += len(requests)
+        if self.size >= GATHERED_MAX:
             self.run()
         return True
 
@@ -98,7 +99,7 @@ class Gathering:
         clients, parts = self._clients, self._parts
         if not parts:
             return
-        self._clients, self._parts, self._size = [], [], 0
+        self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         may_batch = not self._state.is_restricted
         while parts:

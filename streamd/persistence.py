@@ -60,8 +60,10 @@ class Persistence:
         self.barrier.on_synced = self._serve_waiters
         self.barrier.on_sync_failed = lambda: self._begin_or_plan()
         self.writers = self.barrier.writers
-        # Take the effects of one command or one transaction. (On the hot path: no call between.)
+        # Take the effects of one command or one transaction; write the turn's units and let its output leave, or hold
+        # it. (On the hot path: no call between.)
         self.append_unit = self.journal.append_unit
+        self.end_turn = self.barrier.end_turn
         self.cut: Cut | None = None
         self._loader: Loader | None = None
         self._load_started_ms = 0
@@ -166,10 +168,6 @@ class Persistence:
         """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
         self.journal.append_encoded(db_index, key, commands)
         self.writers[client] = None
-
-    def end_turn(self) -> None:
-        """Write the turn's units and let its output leave, or hold it."""
-        self.barrier.end_turn()
 
     def tick(self) -> bool:
         """Do what time demands, and a slice of a rewrite; return whether more is to be done at once."""

@@ -169,11 +169,6 @@ class Server:
             else:
                 self._end_shared_turn()
 
-    @property
-    def is_turn_shared(self) -> bool:
-        """Whether the running turn is probably not one of a single client, and ends for all at once."""
-        return self._turn_ending or self.engine.gathering.is_shared
-
     def _end_shared_turn(self) -> None:
         self._turn_ending = False
         self.engine.end_turn()

@@ -3,6 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamd.client import Client
+from streamd.engine import Engine
 from streamd.gathering import BATCH_MIN
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
@@ -50,6 +52,12 @@ def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
     return [[word.encode() for word in request] for request in pipeline]
 
 
+def gather(engine: Engine, client: Client, requests: list[list[bytes]]) -> None:
+    """Do what a connection does."""
+    if not engine.gathering.take(client, requests):
+        engine.run(client, requests)
+
+
 def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, policy: str | None) -> tuple[object, ...]:
     server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
     if policy is None:
@@ -65,7 +73,7 @@ def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, poli
             if client.waiter is not None:
                 engine.gathering.run()  # else it is a matter of luck whether it waits still
             if gathered and client.waiter is None and not client.backlog:  # what a connection asks
-                engine.gather(client, requests)
+                gather(engine, client, requests)
             else:
                 engine.run(client, requests)
         server.end_turn()
@@ -97,7 +105,7 @@ def test_requests_of_several_clients_are_executed_as_one():
         server.send(*LIKE)
         clients = [server.connect() for _ in range(BATCH_MIN)]
         for client in clients:
-            server.engine.gather(client, encoded([LIKE]))
+            gather(server.engine, client, encoded([LIKE]))
         assert (batches, [server.replies[client] for client in clients]) == ([], [[], [], []])
         server.end_turn()
     finally:
@@ -111,9 +119,9 @@ def test_requests_of_several_clients_are_executed_as_one():
 def test_what_else_happens_comes_behind_what_was_gathered():
     server = Restartable()
     one, two = server.connect(), server.connect()
-    server.engine.gather(one, encoded([LIKE]))
-    server.engine.gather(two, [[b"XLEN", b"s"]])
-    server.engine.gather(one, encoded([LIKE]))
+    gather(server.engine, one, encoded([LIKE]))
+    gather(server.engine, two, [[b"XLEN", b"s"]])
+    gather(server.engine, one, encoded([LIKE]))
     server.engine.disconnect(one)
     assert server.send("XLEN", "s") == b":2\r\n"
     assert b"".join(server.replies[two]) == b":1\r\n"
@@ -127,7 +135,7 @@ def test_clients_in_different_databases_are_not_executed_as_one():
         server.send("SELECT", index)
         server.send(*LIKE)
     for client in clients:
-        server.engine.gather(client, encoded([LIKE]))
+        gather(server.engine, client, encoded([LIKE]))
     server.end_turn()
     assert [len(server.engine.state.keyspace[index].stream(b"s")) for index in (0, 1)] == [1 + 4, 1 + 1]
 
@@ -138,7 +146,7 @@ def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
     clients = [server.connect() for _ in range(5)]
     server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
     for client in clients:
-        server.engine.gather(client, encoded([LIKE]))
+        gather(server.engine, client, encoded([LIKE]))
     server.end_turn()
     for client in clients:
         assert b"".join(server.replies[client]).startswith(b"-MISCONF Errors writing to the AOF file")
@@ -150,7 +158,7 @@ def test_what_comes_together_is_executed_before_it_is_too_much(monkeypatch):
     clients = [server.connect() for _ in range(3)]
     sizes = []
     for client in clients:
-        server.engine.gather(client, encoded([LIKE] * 4))
+        gather(server.engine, client, encoded([LIKE] * 4))
         sizes.append(server.engine.state.dirty)
     assert sizes == [0, 0, 12]
 
@@ -159,10 +167,10 @@ def test_a_client_that_came_twice_and_waits_since_the_first_time_waits_with_the_
     server = Restartable(appendfsync="everysec", at_once=False)
     server.send(*LIKE)
     one, two = server.connect(), server.connect()
-    server.engine.gather(one, encoded([LIKE] * 3 + [["WAITAOF", "1", "0", "0"]]))
-    server.engine.gather(one, encoded([LIKE] * 3))
-    server.engine.gather(two, encoded([LIKE] * 3))
-    server.engine.gather(one, [[b"MULTI"]])
+    gather(server.engine, one, encoded([LIKE] * 3 + [["WAITAOF", "1", "0", "0"]]))
+    gather(server.engine, one, encoded([LIKE] * 3))
+    gather(server.engine, two, encoded([LIKE] * 3))
+    gather(server.engine, one, [[b"MULTI"]])
     server.end_turn()
     assert b"".join(server.replies[one]).count(b"$15") == 3
     assert b"".join(server.replies[two]).count(b"$15") == 3

@@ -68,10 +68,6 @@ class FakeServer:
         self.log = logging.getLogger("test")
         self.soon: list[Connection] = []
 
-    @property
-    def is_turn_shared(self) -> bool:
-        return True
-
     def end_turn(self) -> None:
         self.engine.end_turn()
 
