@@ -17,12 +17,12 @@ _BLOCKS_MAX = 256
 class Shape:
     """Plain requests whose words have the same lengths.
 
-    Shape: `size_bytes`: of such a request. `_cut_all` cuts a request into headers and words in turn; `headers` are
-    those. `_cut_words` cuts any number of requests into words alone. `_mask` has a byte 255 for each byte of a header,
-    else 0; `_headers` has the headers' bytes, else 0.
+    Shape: `size_bytes`: of such a request. `_cut_words` cuts a request into its words, `_cut_many` any number of them.
+    `_mask` has a byte 255 for each byte of a header, else 0; `_headers` has the headers' bytes, else 0; `_one`: both as
+    numbers.
     """
 
-    __slots__ = ("_cut_all", "_cut_words", "_headers", "_mask", "headers", "size_bytes")
+    __slots__ = ("_cut_many", "_cut_words", "_headers", "_mask", "_one", "size_bytes")
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
         start = b"*%d" % len(lengths)
@@ -31,16 +31,15 @@ class Shape:
         self._headers = start + b"".join([header + bytes(length) for header, length in pairs]) + bytes(2)
         self._mask = bytes(255 if byte else 0 for byte in self._headers)
         self.size_bytes = len(self._headers)
-        self.headers = (start, *headers)
-        cuts = "".join([f"{len(header)}s{length}s" for header, length in pairs])
-        self._cut_all: Callable[[bytes], tuple[bytes, ...]] = Struct(f"{len(start)}s0s{cuts}2x").unpack
-        cuts = "".join([f"{len(header)}x{length}s" for header, length in pairs])
-        self._cut_words: Callable[[bytes], Iterator[tuple[bytes, ...]]] = Struct(f"{len(start)}x{cuts}2x").iter_unpack
+        cuts = Struct(f"{len(start)}x" + "".join([f"{len(header)}x{length}s" for header, length in pairs]) + "2x")
+        self._cut_words: Callable[[bytes], tuple[bytes, ...]] = cuts.unpack
+        self._cut_many: Callable[[bytes], Iterator[tuple[bytes, ...]]] = cuts.iter_unpack
+        self._one = int.from_bytes(self._mask, "little"), int.from_bytes(self._headers, "little")
 
     def cut_one(self, data: bytes) -> list[bytes] | None:
         """Return the words of a chunk of `size_bytes`; None if it is not one request of this shape."""
-        pieces = self._cut_all(data)
-        return [*pieces[3::2]] if pieces[::2] == self.headers else None
+        mask, headers = self._one
+        return [*self._cut_words(data)] if int.from_bytes(data, "little") & mask == headers else None
 
     def cut(self, data: bytes) -> list[list[bytes]] | None:
         """Return the requests of a chunk; None if it is not some requests of this shape and nothing else.
@@ -58,7 +57,7 @@ class Shape:
             mask, headers = self._block(min(step, count - at))
             if int.from_bytes(block, "little") & mask != headers:
                 return None
-        return [*map(list, self._cut_words(data))]
+        return [*map(list, self._cut_many(data))]
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (shapes are few, and stay)
     def _block(self, count: int) -> tuple[int, int]:
