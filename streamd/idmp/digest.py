@@ -61,7 +61,10 @@ def idmpauto_iids(columns: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
     count = len(fields)
     length = len(fields[0])
     are_large = len(values[0]) + len(values[-1]) > _JOIN_BYTES_MAX  # by a look at two
-    if count > _LANES_MAX or length > 255 or are_large or fields.count(fields[0]) != count:
+    if count > _LANES_MAX:
+        parts = [slice(at, at + _LANES_MAX) for at in range(0, count, _LANES_MAX)]
+        return [iid for part in parts for iid in idmpauto_iids((fields[part], values[part]))]
+    if length > 255 or are_large or fields.count(fields[0]) != count:
         return [idmpauto_iid(pair) for pair in zip(fields, values, strict=True)]
     head = fields[0] + _LENGTHS[length]
     digests = [xxh3_128_digest(head + value) for value in values]

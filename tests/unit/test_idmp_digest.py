@@ -92,7 +92,7 @@ def test_contents_that_look_alike_have_different_iids():
     assert len({idmpauto_iid(flat(content)) for content in contents}) == len(contents)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 16, 127, 128, 129])
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 127, 128, 129, 300])
 def test_the_iids_of_many_entries_are_those_of_each(count):
     rng = random.Random(count)
     for pairs, alike in ((1, True), (1, False), (3, False)):
