@@ -184,13 +184,17 @@ class IdmpTable:
         entries, order, count = indexed.entries, indexed.order, len(iids)
         if not entries.keys().isdisjoint(iids) or len(set(iids)) != count:
             return False
+        self.iids_added += count
+        self.iids_tracked -= len(order)
+        if count >= self.maxsize:  # the last ones push out all others
+            entries.clear()
+            order.clear()
+            iids, ids = iids[count - self.maxsize :], ids[count - self.maxsize :]
         entries.update(zip(iids, ids))  # noqa: B905 (equally long)
         order.extend(iids)
-        self.iids_added += count
-        excess = max(0, len(order) - self.maxsize)
-        for _ in range(excess):
+        for _ in range(len(order) - self.maxsize):
             del entries[order.popleft()]
-        self.iids_tracked += count - excess
+        self.iids_tracked += len(order)
         return True
 
     def record_once(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -337,3 +338,27 @@ def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
         sweep(subject, START_MS + 1000 * dropped)
         assert list(subject) == held[dropped:]
         assert list(subject._indexed) == indexed
+
+
+@pytest.mark.parametrize("maxsize", [1, 3, 7, 100])
+def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(maxsize):
+    rng = random.Random(maxsize)
+    runs = 0
+    for _ in range(300):
+        together, singly = IdmpTable(100, maxsize), IdmpTable(100, maxsize)
+        for table in (together, singly):
+            for number in range(8):
+                table.record(b"p", b"w%d" % number, number << 64)
+        at = 1
+        for count in (rng.randint(1, 12) for _ in range(4)):
+            iids = tuple(b"%d" % (rng.randint(0, 40) if rng.random() < 0.1 else 1000 + at + k) for k in range(count))
+            ids = [(at + k) << 64 for k in range(count)]
+            is_run = together.record_run(b"p", iids, ids)
+            runs += is_run
+            for table in (singly,) if is_run else (singly, together):
+                for iid, entry_id in zip(iids, ids, strict=True):
+                    table.record(b"p", iid, entry_id)
+            at += count
+            assert (together.iids_added, together.iids_tracked) == (singly.iids_added, singly.iids_tracked)
+            assert together.iids(b"p") == singly.iids(b"p")
+    assert runs > 100 or maxsize < 5
