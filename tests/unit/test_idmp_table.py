@@ -346,19 +346,19 @@ def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(maxsize):
     runs = 0
     for _ in range(300):
         together, singly = IdmpTable(100, maxsize), IdmpTable(100, maxsize)
-        for table in (together, singly):
+        for window in (together, singly):
             for number in range(8):
-                table.record(b"p", b"w%d" % number, number << 64)
+                window.record(b"p", b"w%d" % number, number << 64)
         at = 1
-        for count in (rng.randint(1, 12) for _ in range(4)):
-            iids = tuple(b"%d" % (rng.randint(0, 40) if rng.random() < 0.1 else 1000 + at + k) for k in range(count))
-            ids = [(at + k) << 64 for k in range(count)]
+        for size in (rng.randint(1, 12) for _ in range(4)):
+            iids = tuple(b"%d" % (rng.randint(0, 40) if rng.random() < 0.1 else 1000 + at + k) for k in range(size))
+            ids = [(at + k) << 64 for k in range(size)]
             is_run = together.record_run(b"p", iids, ids)
             runs += is_run
-            for table in (singly,) if is_run else (singly, together):
+            for window in (singly,) if is_run else (singly, together):
                 for iid, entry_id in zip(iids, ids, strict=True):
-                    table.record(b"p", iid, entry_id)
-            at += count
+                    window.record(b"p", iid, entry_id)
+            at += size
             assert (together.iids_added, together.iids_tracked) == (singly.iids_added, singly.iids_tracked)
             assert together.iids(b"p") == singly.iids(b"p")
     assert runs > 100 or maxsize < 5
