@@ -13,7 +13,7 @@ from streamd.clock import Clock
 from streamd.command import COMMANDS, Command, Context
 from streamd.config import Config
 from streamd.errors import CommandError
-from streamd.gathering import BATCH_MIN, Gathering
+from streamd.gathering import Gathering
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
 from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
@@ -42,6 +42,9 @@ class Journal(Protocol):
 
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 64
+
+# A run of fewer like requests gains nothing by being executed as one.
+BATCH_MIN = 3
 
 # While commands are restricted `run` finds none, so that all take the careful path.
 _NONE: dict[bytes, Command] = {}

@@ -8,8 +8,9 @@ from streamd.command import Command, Context
 from streamd.resp.replies import deal_bulks
 from streamd.state import State
 
-# A run of fewer like requests gains nothing by being executed as one.
-BATCH_MIN: Final = 3
+# Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
+# replies is what six cost.
+RUN_MIN: Final = 6
 
 # A longer pipeline gains nothing either, and when so many requests have come together they are executed.
 PIPELINE_MAX: Final = 128
@@ -84,8 +85,9 @@ class Gathering:
 
     def take(self, client: Client, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
-        command = self._commands.get(requests[0][0])
-        if command is None or command.batch is None or client.special or len(requests) > PIPELINE_MAX:
+        first = requests[0]
+        command = self._commands.get(first[0])
+        if command is None or command.batch is None or client.special or len(requests) > PIPELINE_MAX or len(first) < 3:
             return False
         self._clients.append(client)
         self._parts.append(requests)
@@ -102,22 +104,23 @@ class Gathering:
         self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         may_batch = not self._state.is_restricted
-        while parts:
-            taken = 0
-            if may_batch and len(parts) > 1:
-                taken = self._run_batch(clients, parts)
-                may_batch = taken >= BATCH_MIN
-            whole = 0
-            for part in parts:
-                if taken < len(part):
-                    break
-                taken -= len(part)
-                whole += 1
-            if taken or not whole:
+        at, total = 0, len(parts)
+        while at < total:
+            end, taken = at + 1, 0
+            if may_batch:
+                like = parts[at][0][:3]
+                while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
+                    end += 1
+                if end > at + 1 and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
+                    taken = self._run_batch(clients[at:end], parts[at:end])
+                    may_batch = taken == size  # else it would look at the same requests again and again
+            while at < end and taken >= len(parts[at]):
+                taken -= len(parts[at])
+                at += 1
+            if at < end:
                 # What is left of a part is that client's own pipeline.
-                self._host.run(clients[whole], parts[whole][taken:])
-                whole += 1
-            clients, parts = clients[whole:], parts[whole:]
+                self._host.run(clients[at], parts[at][taken:])
+                at += 1
 
     def _run_batch(self, clients: list[Client], parts: list[list[list[bytes]]]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
@@ -133,7 +136,7 @@ class Gathering:
             if client.waiter is not None or client.backlog:
                 return 0  # by an earlier part of its own
         requests = [*chain.from_iterable(parts)]
-        if len(requests) < BATCH_MIN or not command.accepts(len(requests[0])):
+        if not command.accepts(len(requests[0])):
             return 0
         started = host.stopwatch()
         taken = command.batch(context, requests, 0)

@@ -28,14 +28,7 @@ def split_replies(data: bytes) -> Iterator[bytes]:
 
 
 def deal_bulks(data: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Cut `data`, which is bulk strings without `$`, a line each: behind so many of them, so many more, and so on."""
-    count = sum(counts)
-    size = len(data) // count
-    if data[::size] == b"$" * count and data.count(b"$") == count:
-        # All are of one size, mostly: 0.03 us for each instead of 0.2.
-        ends = [*accumulate(counts, lambda end, number: end + number * size, initial=0)]
-        return [data[start:end] for start, end in pairwise(ends)]
-    lines = data.split(b"\r\n")
-    replies = [b"%b\r\n%b\r\n" % pair for pair in zip(lines[:-1:2], lines[1::2], strict=True)]
-    ends = [*accumulate(counts, initial=0)]
-    return [b"".join(replies[start:end]) for start, end in pairwise(ends)]
+    """Cut `data`, which is bulk strings without `$` in them: behind so many, so many more, and so on."""
+    bulks = data.split(b"$")
+    ends = [*accumulate(counts, initial=1)]  # in front of the first `$` is nothing
+    return [b"$" + b"$".join(bulks[start:end]) for start, end in pairwise(ends)]

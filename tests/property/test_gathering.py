@@ -1,11 +1,13 @@
 """Requests of several clients that are gathered until their turn ends do what they do one after the other."""
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.client import Client
+from streamd.command import COMMANDS
 from streamd.engine import Engine
-from streamd.gathering import BATCH_MIN
+from streamd.gathering import RUN_MIN
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 
@@ -46,6 +48,12 @@ TURNS = st.lists(
     ),
     max_size=6,
 )
+
+
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch):
+    """Execute as one what short histories have."""
+    monkeypatch.setattr("streamd.gathering.RUN_MIN", 3)
 
 
 def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
@@ -89,31 +97,51 @@ def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, poli
     return seen, counts, before
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TURNS, st.sampled_from([None, "always", "everysec"]))
 def test_gathered_or_one_after_the_other_is_the_same(turns, policy):
     assert outcome(turns, True, policy) == outcome(turns, False, policy)
 
 
-def test_requests_of_several_clients_are_executed_as_one():
+@pytest.fixture
+def batches(monkeypatch):
+    """How many requests each batch was offered."""
+    offered: list[int] = []
+    batch = COMMANDS[b"xadd"].batch
+
+    def counted(context, requests, at):
+        offered.append(len(requests) - at)
+        return batch(context, requests, at)
+
+    monkeypatch.setattr(Restartable().engine.state.commands[b"xadd"], "batch", counted)
+    return offered
+
+
+def test_requests_of_several_clients_are_executed_as_one(batches):
     server = Restartable()
-    batches = []
-    command = server.engine.state.commands[b"xadd"]
-    batch = command.batch
-    try:
-        command.batch = lambda context, requests, at: batches.append(len(requests)) or batch(context, requests, at)
-        server.send(*LIKE)
-        clients = [server.connect() for _ in range(BATCH_MIN)]
-        for client in clients:
-            gather(server.engine, client, encoded([LIKE]))
-        assert (batches, [server.replies[client] for client in clients]) == ([], [[], [], []])
-        server.end_turn()
-    finally:
-        command.batch = batch
-    assert batches == [BATCH_MIN]
+    server.send(*LIKE)
+    clients = [server.connect() for _ in range(RUN_MIN)]
+    for client in clients:
+        gather(server.engine, client, encoded([LIKE]))
+    assert (batches, [server.replies[client] for client in clients]) == ([], [[]] * RUN_MIN)
+    server.end_turn()
+    assert batches == [RUN_MIN]
     assert [b"".join(server.replies[client]) for client in clients] == [
-        b"$15\r\n1700000000000-%d\r\n" % number for number in (1, 2, 3)
+        b"$15\r\n1700000000000-%d\r\n" % number for number in range(1, 1 + RUN_MIN)
     ]
+
+
+@pytest.mark.parametrize("rest", [[], [["XLEN", "s"]]])
+def test_no_request_is_looked_at_again_and_again(batches, rest):
+    server = Restartable()
+    for number in range(20):
+        server.send("XADD", f"s{number}", "*", "f", "v")
+    batches.clear()
+    for number in range(40):
+        pipeline = [["XADD", f"s{number // 2}", "*", "f", "v"]] * 4 + rest
+        gather(server.engine, server.connect(), encoded(pipeline))
+    server.end_turn()
+    assert sum(batches) <= 2 * 40 * 5
 
 
 def test_what_else_happens_comes_behind_what_was_gathered():
