@@ -1,11 +1,9 @@
 """Which command a request names, and whether its client may have it executed now."""
 
 from streamd.blocking import BLOCKED
-from streamd.client import Client
-from streamd.command import COMMANDS, Command, CommandTable, Context
+from streamd.command import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.errors import CommandError, UnknownSubcommand, WrongArity, shown
 from streamd.resp.types import NO_REPLY
-from streamd.state import State
 
 # What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
 BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
@@ -32,9 +30,8 @@ def is_http(request: list[bytes]) -> bool:
     return request[0].lower() in _HTTP
 
 
-def check_allowed(command: Command, context: Context, words: int) -> None:
+def check_allowed(command: Command, client: Context, words: int) -> None:
     """Check whether a client may say this command now, in so many words. Raises: CommandError."""
-    client, state = context.client, context.state
     if not command.accepts(words):
         raise WrongArity(command.name)
     if not client.authenticated and command.name not in BEFORE_AUTH:
@@ -44,20 +41,20 @@ def check_allowed(command: Command, context: Context, words: int) -> None:
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
-    if state.is_restricted:
-        state.check_restrictions(command.flags)
+    client.state.check_restrictions(command.flags)
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
 
 
-def postpone(state: State, command: Command, client: Client, request: list[bytes]) -> bool:
+def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
     """Park a paused client with its request, which runs again when the pause is over; return whether it was."""
-    if state.pause_until_ms <= state.time.ms or client.context is None or client.context.in_unit:
+    state = client.state
+    if state.pause_until_ms <= state.time.ms or client.in_unit:
         return False
     if state.pause_writes_only and not _may_write(command, client):
         return False
     client.backlog.appendleft(request)
-    state.blocked.add(client, client.context.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
+    state.blocked.add(client, client.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
     state.paused.append(client)
     return True
 
@@ -72,7 +69,7 @@ def _unknown_command(request: list[bytes]) -> CommandError:
     return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
 
 
-def _may_write(command: Command, client: Client) -> bool:
+def _may_write(command: Command, client: Context) -> bool:
     """Return whether a command must wait while writes are paused: it writes, publishes, or ends such a transaction."""
     if command.name == "exec":
         named = (COMMANDS.get(request[0].lower()) for request in client.transaction or ())
@@ -91,6 +88,13 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
     return found
 
 
-def both_cases(commands: CommandTable) -> dict[bytes, Command]:
-    """Return the commands under their names in lower and in upper case, as clients send them."""
-    return {name: command for key, command in commands.items() for name in (key, key.upper())}
+def quick_commands(commands: CommandTable) -> QuickTable:
+    """Return what ordinary clients may run without a further look, by its name in lower and in upper case, as clients
+    send it: what has no subcommands and leaves its client as it is, which is also what scripts may call.
+    """
+    return {
+        name: command
+        for key, command in commands.items()
+        if not command.subcommands and "noscript" not in command.flags
+        for name in (key, key.upper())
+    }

@@ -8,8 +8,6 @@ from streamd.client import Client
 from streamd.errors import CommandError
 from streamd.journal.jobs import Pending, Syncs
 from streamd.journal.journal import Journal
-from streamd.resp.encoder import encode
-from streamd.resp.replies import split_replies
 from streamd.state import State
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
@@ -272,7 +270,4 @@ class Barrier:
         """
         assert self._state.write_error is not None
         for client in self.writers:
-            reply = encode(self._state.write_error, client.protocol)
-            # An element of the output may be several replies, or a part of one.
-            replies = split_replies(b"".join(client.out))
-            client.out[:] = [part if part.startswith(b">") else reply for part in replies]
+            client.take_back(self._state.write_error)

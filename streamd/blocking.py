@@ -1,16 +1,12 @@
 """Blocked clients: who waits for which keys, in the order they came, and until when."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
 
 from streamd.keyspace import Database
 from streamd.resp.types import Reply
-
-if TYPE_CHECKING:
-    from streamd.client import Client
-    from streamd.command import Command
 
 
 class _Blocked:
@@ -22,11 +18,24 @@ class _Blocked:
 BLOCKED: Final = _Blocked()
 
 
-class Waiter:
+class Owner(Protocol):
+    """Who waits."""
+
+    waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
+
+    @property
+    def last_command(self) -> str:
+        """The name of the command that it waits in."""
+
+
+Who = TypeVar("Who", bound=Owner)
+
+
+class Waiter(Generic[Who]):
     """One blocked client.
 
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
-    command: what the client waits in; failures are counted there.
+    command: the name of what the client waits in; failures are counted there.
     on_timeout: the reply when `deadline_ms` passes (None: it never does).
     retry_ms: when to attempt again though no key became ready; None for never.
     """
@@ -36,7 +45,7 @@ class Waiter:
     def __init__(
         self,
         number: int,
-        client: "Client",
+        client: Who,
         db: Database,
         keys: tuple[bytes, ...],
         deadline_ms: int | None,
@@ -45,7 +54,7 @@ class Waiter:
     ) -> None:
         self.number = number
         self.client = client
-        self.command: Command | None = None
+        self.command = client.last_command
         self.db = db
         self.keys = keys
         self.deadline_ms = deadline_ms
@@ -54,7 +63,7 @@ class Waiter:
         self.retry_ms: int | None = None
 
 
-class BlockedClients:
+class BlockedClients(Generic[Who]):
     """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
 
     shared: while the waiters of ready keys are served, what has been read for one of them, for others who ask the same;
@@ -62,9 +71,9 @@ class BlockedClients:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[int, bytes], dict[Waiter, None]] = {}
-        self._deadlines: SortedList[tuple[int, int, Waiter]] = SortedList(key=lambda row: (row[0], row[1]))
-        self._retries: SortedList[tuple[int, int, Waiter]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._by_key: dict[tuple[int, bytes], dict[Waiter[Who], None]] = {}
+        self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._numbers = 0
         self.count = 0
         self.ready: dict[tuple[int, bytes], Database] = {}
@@ -72,7 +81,7 @@ class BlockedClients:
 
     def add(
         self,
-        client: "Client",
+        client: Who,
         db: Database,
         keys: tuple[bytes, ...],
         deadline_ms: int | None,
@@ -90,7 +99,7 @@ class BlockedClients:
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
-    def set_deadline(self, waiter: Waiter, deadline_ms: int | None) -> None:
+    def set_deadline(self, waiter: Waiter[Who], deadline_ms: int | None) -> None:
         """Move a waiter's deadline (CLIENT PAUSE)."""
         if waiter.deadline_ms is not None:
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
@@ -98,7 +107,7 @@ class BlockedClients:
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
-    def set_retry(self, waiter: Waiter, retry_ms: int | None) -> None:
+    def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
         """Have a waiter attempt again at a Unix time, without a key becoming ready (XREADGROUP CLAIM)."""
         if waiter.retry_ms is not None:
             self._retries.discard((waiter.retry_ms, waiter.number, waiter))
@@ -106,7 +115,7 @@ class BlockedClients:
         if retry_ms is not None:
             self._retries.add((retry_ms, waiter.number, waiter))
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: Waiter[Who]) -> None:
         """Forget a waiter: it was served, timed out or its client went."""
         waiter.client.waiter = None
         self.count -= 1
@@ -128,7 +137,7 @@ class BlockedClients:
         """Note that `key` may serve its waiters; they are served when the running command has ended."""
         self.ready[(db.index, key)] = db
 
-    def waiters(self, db: Database, key: bytes) -> list[Waiter]:
+    def waiters(self, db: Database, key: bytes) -> list[Waiter[Who]]:
         """Return who waits for a key, first come first."""
         return list(self._by_key.get((db.index, key), ()))
 
@@ -141,10 +150,10 @@ class BlockedClients:
         heads = [rows[0][0] for rows in (self._deadlines, self._retries) if rows]
         return min(heads) if heads else None
 
-    def due_retries(self, now_ms: int) -> list[Waiter]:
+    def due_retries(self, now_ms: int) -> list[Waiter[Who]]:
         """Return the waiters who are to attempt again, earliest first."""
         return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
 
-    def due(self, now_ms: int) -> list[Waiter]:
+    def due(self, now_ms: int) -> list[Waiter[Who]]:
         """Return the waiters whose deadline has come, earliest first."""
         return [row[2] for row in self._deadlines.irange_key(None, (now_ms, 2**63))]

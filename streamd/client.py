@@ -1,16 +1,14 @@
-"""One client as commands see it: identity, protocol, transaction, and the replies that wait to be sent."""
+"""One client as others see it: identity, protocol, transaction, and the replies that wait to be sent."""
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from streamd.keyspace import Watcher
+from streamd.blocking import Waiter
+from streamd.errors import CommandError
+from streamd.keyspace import Database, Watcher
 from streamd.resp.encoder import encode
+from streamd.resp.replies import split_replies
 from streamd.resp.types import NO_REPLY, Reply
-
-if TYPE_CHECKING:
-    from streamd.blocking import Waiter
-    from streamd.command import Context
 
 
 def _no_flush() -> None:
@@ -20,11 +18,11 @@ def _no_flush() -> None:
 class Client(Watcher):
     """The state of one connection, without the connection.
 
+    db: the database it has selected.
+    in_unit: what it does is part of EXEC (or a script): nothing may block.
     out: encoded replies that the end of the turn sends.
     transaction: the requests queued since MULTI, or None outside of a transaction.
-    supervised: somebody monitors all commands, or clients are paused.
-    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off, supervised):
-        the engine then takes the careful path.
+    reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
     out_bytes: size of the large replies among them.
     flush: sends `out`; resume: goes on with the backlog and what else was received; both given by the connection.
@@ -40,11 +38,12 @@ class Client(Watcher):
         "close_soon",
         "closed",
         "commands",
-        "context",
         "created_ms",
+        "db",
         "flush",
         "flush_wanted",
         "id",
+        "in_unit",
         "kill",
         "last_command",
         "last_ms",
@@ -61,18 +60,20 @@ class Client(Watcher):
         "protocol",
         "reply_mode",
         "resume",
-        "special",
         "subscriptions",
-        "supervised",
         "transaction",
         "transaction_broken",
         "waiter",
         "watched",
     )
 
-    def __init__(self, id: int, address: str = "", local_address: str = "", created_ms: int = 0) -> None:
+    def __init__(
+        self, id: int, db: Database, address: str = "", local_address: str = "", created_ms: int = 0
+    ) -> None:
         super().__init__()
         self.id = id
+        self.db = db
+        self.in_unit = False
         self.address = address
         self.local_address = local_address
         self.created_ms = created_ms
@@ -95,9 +96,7 @@ class Client(Watcher):
         self.transaction: list[list[bytes]] | None = None
         self.transaction_broken = False
         self.watched: set[tuple[int, bytes]] = set()
-        self.special = False
-        self.supervised = False
-        self.waiter: Waiter | None = None
+        self.waiter: Waiter[Client] | None = None
         self.backlog: deque[list[bytes]] = deque()
         self.out: list[bytes] = []
         self.out_bytes = 0
@@ -107,12 +106,17 @@ class Client(Watcher):
         self.flush_wanted = False
         self.close_soon = False
         self.closed = False
-        self.context: Context | None = None
 
     def reply(self, reply: Reply) -> None:
-        """Put a reply behind those that wait."""
+        """Put a reply or a push behind those that wait."""
         if reply is not NO_REPLY:
             self.out.append(encode(reply, self.protocol))
+
+    def take_back(self, error: CommandError) -> None:
+        """Put an error in the place of each reply that has not left; pushes stay."""
+        # An element of the output may be several replies, or a part of one.
+        replies = split_replies(b"".join(self.out))
+        self.out[:] = [part if part.startswith(b">") else encode(error, self.protocol) for part in replies]
 
     def describe(self, now_ms: int) -> bytes:
         """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
@@ -136,7 +140,7 @@ class Client(Watcher):
             ("age", (now_ms - self.created_ms) // 1000),
             ("idle", (now_ms - self.last_ms) // 1000),
             ("flags", "".join(letter for letter, is_set in flags if is_set) or "N"),
-            ("db", 0 if self.context is None else self.context.db.index),
+            ("db", self.db.index),
             ("sub", len(self.subscriptions or ())),
             ("psub", len(self.patterns or ())),
             ("ssub", 0),
@@ -164,13 +168,3 @@ class Client(Watcher):
     def subscription_count(self) -> int:
         """Return how many channels and patterns the client is subscribed to."""
         return len(self.subscriptions or ()) + len(self.patterns or ())
-
-    def update_special(self) -> None:
-        """Recompute `special` after one of the rarer states changed."""
-        self.special = (
-            not self.authenticated
-            or self.transaction is not None
-            or self.subscription_count() > 0
-            or self.reply_mode != "on"
-            or self.supervised
-        )

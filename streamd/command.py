@@ -2,35 +2,92 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
-from streamd.blocking import BLOCKED
+from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.errors import WrongArity
-from streamd.keyspace import Database, KeyValue
+from streamd.keyspace import KeyValue
+from streamd.process import ProcessFacts
 from streamd.resp.types import Reply
 from streamd.state import State
 from streamd.stream.stream import Stream
 
 
-class Context:
-    """What a command handler gets: its client, its client's database, and what all clients share.
+class Services(Protocol):
+    """What commands need of the engine above them.
 
-    in_unit: the command runs inside EXEC (or a script): nothing may block.
+    commands: all of them, with this server's statistics. quick: see `Context.quick`.
     """
 
-    __slots__ = ("client", "db", "in_unit", "state")
+    commands: "CommandTable"
+    quick: "QuickTable"
 
-    def __init__(self, state: State, client: Client) -> None:
+    def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
+        """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
+
+    def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
+        """End a client's wait with `reply`."""
+
+    def end_pause(self) -> None:
+        """Let paused clients go on."""
+
+    def disconnect(self, client: Client) -> None:
+        """Forget a client and all that it waits for."""
+
+    def shut_down(self, save: bool | None) -> None:
+        """Stop the server once the replies of this turn are sent."""
+
+    def process_facts(self) -> ProcessFacts:
+        """Return what the operating system says of the process (INFO)."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still (DEBUG SLEEP)."""
+
+
+class Context(Client):
+    """What a command handler gets: the client that sent the request, and what all clients share.
+
+    quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
+    ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
+    MULTI, without its password, subscribed or without replies has one that is always empty.
+    """
+
+    __slots__ = ("quick", "services", "state")
+
+    def __init__(
+        self,
+        state: State,
+        services: Services,
+        id: int,
+        address: str = "",
+        local_address: str = "",
+        created_ms: int = 0,
+    ) -> None:
+        super().__init__(id, state.keyspace[0], address, local_address, created_ms)
         self.state = state
-        self.client = client
-        self.db: Database = state.keyspace[0]
-        self.in_unit = False
+        self.services = services
+        self.quick: QuickTable = services.quick
+
+    @property
+    def client(self) -> Client:
+        """The client, without what all share."""
+        return self
 
     @property
     def now_ms(self) -> int:
         """The Unix time of this turn in milliseconds."""
         return self.state.time.ms
+
+    def update_quick(self) -> None:
+        """Choose the table of quick commands again, after a rarer state of the client began or ended."""
+        is_ordinary = (
+            self.authenticated
+            and self.transaction is None
+            and self.reply_mode == "on"
+            and not self.subscription_count()
+        )
+        self.quick = self.services.quick if is_ordinary else _NOTHING_QUICK
 
     def value(self, key: bytes) -> KeyValue | None:
         """Return the value at `key`, or None."""
@@ -75,22 +132,20 @@ class Context:
 
     def unwatch(self) -> None:
         """Forget what the client watches."""
-        client = self.client
-        for db_index, key in client.watched:
+        for db_index, key in self.watched:
             watchers = self.state.keyspace[db_index].watchers
-            watchers[key].discard(client)
+            watchers[key].discard(self)
             if not watchers[key]:
                 del watchers[key]
-        client.watched.clear()
-        client.touched = False
+        self.watched.clear()
+        self.touched = False
 
     def discard_transaction(self) -> None:
         """End a transaction: nothing is queued and nothing watched any more."""
-        client = self.client
-        client.transaction = None
-        client.transaction_broken = False
+        self.transaction = None
+        self.transaction_broken = False
         self.unwatch()
-        client.update_special()
+        self.update_quick()
 
     def block(
         self, keys: Sequence[bytes], timeout_ms: int, attempt: Callable[[], Reply], on_timeout: Reply = None
@@ -104,9 +159,12 @@ class Context:
         if self.in_unit:
             return on_timeout
         deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
-        self.state.blocked.add(self.client, self.db, tuple(keys), deadline_ms, attempt, on_timeout)
+        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout)
         return BLOCKED
 
+
+QuickTable = dict[bytes, "Command"]
+_NOTHING_QUICK: Final[QuickTable] = {}
 
 Handler = Callable[[Context, list[bytes]], Reply]
 

@@ -5,7 +5,7 @@ import logging
 import select
 from typing import Protocol, cast
 
-from streamd.client import Client
+from streamd.command import Context
 from streamd.engine import Engine
 from streamd.limits import (
     AUTHENTICATED,
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._ended = False
         self._limits = AUTHENTICATED
-        self.client: Client | None = None
+        self.client: Context | None = None
 
     # -- asyncio's callbacks --------------------------------------------------------------------------------------
 
@@ -92,10 +92,9 @@ class Connection(asyncio.Protocol):
         self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
-            return
         client = self.client
-        assert client is not None
+        if self._closing or client is None or client.close_soon:
+            return
         client.bytes_in += len(data)
         decoder = self._decoder
         if client.waiter is not None or client.backlog:
@@ -181,7 +180,7 @@ class Connection(asyncio.Protocol):
         """Go on with what the client sent while it was blocked or did not read."""
         client = self.client
         assert client is not None
-        if self._closing or client.waiter is not None or self._is_choked():
+        if self._closing or client.close_soon or client.waiter is not None or self._is_choked():
             return
         if client.backlog:
             requests = list(client.backlog)

@@ -1,12 +1,13 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final, Protocol
+from typing import Final
 
+from streamd.calls import Calls
 from streamd.client import Client
-from streamd.command import Command, Context
-from streamd.resp.replies import deal_bulks
-from streamd.state import State
+from streamd.command import Context
+from streamd.resp.replies import deal_replies
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what six cost.
@@ -21,34 +22,8 @@ GATHERED_MAX: Final = 1_024
 ALONE_TURNS_MIN: Final = 8
 ALONE_LOOK_EVERY: Final = 64
 
-# What a batch calls its client. It is none: its replies are dealt out, and nobody can see it.
-_NOBODY: Final = -1
-
-
-class Journal(Protocol):
-    """What a gathering tells the journal."""
-
-    writers: dict[Client, None]
-
-
-class Host(Protocol):
-    """What the engine does for a gathering."""
-
-    @property
-    def journal(self) -> Journal | None:
-        """The journal, if there is one."""
-
-    def run(self, client: Client, requests: list[list[bytes]]) -> None:
-        """Execute requests as if they had not been gathered."""
-
-    def stopwatch(self) -> int:
-        """Return nanoseconds."""
-
-    def note_slow(self, command: Command, nanoseconds: int, client: Client, requests: list[list[bytes]]) -> None:
-        """Put a run into the slow log, if it was slow enough."""
-
-    def end_units(self, client: Client) -> None:
-        """Hand over to the journal what a batch has changed."""
+# The ID of the client that a batch is executed for. It is none: its replies are dealt out, and nobody can see it.
+NOBODY: Final = -1
 
 
 class Gathering:
@@ -61,18 +36,27 @@ class Gathering:
     size: how many requests wait. is_shared: the turn that runs may be one of several clients, going by those before.
     """
 
-    def __init__(self, state: State, commands: dict[bytes, Command], host: Host) -> None:
-        """commands: by their first words."""
-        self._state = state
-        self._commands = commands
-        self._host = host
-        self._clients: list[Client] = []
+    def __init__(
+        self,
+        collector: Context,
+        calls: Calls,
+        run: Callable[[Context, list[list[bytes]]], None],
+        end_units: Callable[[Iterable[Client]], None],
+    ) -> None:
+        """collector: takes the replies of a batch. run: executes requests as if they had not been gathered. end_units:
+        hands over to the journal what a batch of some clients' requests has changed.
+        """
+        self._state = collector.state
+        self._quick = collector.quick
+        self._calls = calls
+        self._run = run
+        self._end_units = end_units
+        self._clients: list[Context] = []
         self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
         self.size = 0
         self.is_shared = True
         self._turns_alone = 0
-        self._collector = Client(_NOBODY)
-        self._context = Context(state, self._collector)
+        self._collector = collector
 
     def note_turn(self, clients: int) -> None:
         """Note that a turn ends, and for how many clients it has replies."""
@@ -83,11 +67,11 @@ class Gathering:
             self._turns_alone = 0
             self.is_shared = True
 
-    def take(self, client: Client, requests: list[list[bytes]]) -> bool:
+    def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
         first = requests[0]
-        command = self._commands.get(first[0])
-        if command is None or command.batch is None or client.special or len(requests) > PIPELINE_MAX or len(first) < 3:
+        command = client.quick.get(first[0])
+        if command is None or command.batch is None or len(requests) > PIPELINE_MAX or len(first) < 3:
             return False
         self._clients.append(client)
         self._parts.append(requests)
@@ -103,7 +87,7 @@ class Gathering:
             return
         self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
-        may_batch = not self._state.is_restricted
+        may_batch = True
         at, total = 0, len(parts)
         while at < total:
             end, taken = at + 1, 0
@@ -119,34 +103,29 @@ class Gathering:
                 at += 1
             if at < end:
                 # What is left of a part is that client's own pipeline.
-                self._host.run(clients[at], parts[at][taken:])
+                self._run(clients[at], parts[at][taken:])
                 at += 1
 
-    def _run_batch(self, clients: list[Client], parts: list[list[list[bytes]]]) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[list[list[bytes]]]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
-        state, context, host = self._state, self._context, self._host
-        first = clients[0].context
-        assert first is not None
-        db = context.db = first.db
-        command = self._commands[parts[0][0][0]]
-        assert command.batch is not None
+        state, collector, calls, quick = self._state, self._collector, self._calls, self._quick
+        db = collector.db = clients[0].db
         for client in clients:
-            if client.special or client.context is None or client.context.db is not db:
+            if client.db is not db or client.quick is not quick:
                 return 0
-            if client.waiter is not None or client.backlog:
-                return 0  # by an earlier part of its own
+            if client.waiter is not None or client.backlog or client.close_soon:
+                return 0  # by an earlier part of its own, or of one that killed it
         requests = [*chain.from_iterable(parts)]
-        if not command.accepts(len(requests[0])):
+        command = quick.get(requests[0][0])
+        if command is None or not command.accepts(len(requests[0])):
             return 0
-        started = host.stopwatch()
-        taken = command.batch(context, requests, 0)
+
+        def owner_of(number: int) -> Client:
+            return [client for client, part in zip(clients, parts, strict=True) for _ in part][number]
+
+        taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
         if not taken:
             return 0
-        took = host.stopwatch() - started
-        command.calls += taken
-        command.nanoseconds += took
-        if took >= state.slow_ns:
-            host.note_slow(command, took, clients[0], requests[:taken])
         counts: list[int] = []
         left = taken
         for part in parts:
@@ -155,8 +134,8 @@ class Gathering:
             if not left:
                 break
         clients = clients[: len(counts)]
-        pieces = deal_bulks(b"".join(self._collector.out), counts)
-        self._collector.out.clear()
+        pieces = deal_replies(b"".join(collector.out), counts)
+        collector.out.clear()
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
             client.last_ms = state.time.ms
@@ -164,8 +143,6 @@ class Gathering:
             if not client.flush_wanted:
                 client.flush_wanted = True
                 state.to_flush.append(client)
-        if host.journal is not None:
-            if state.records:
-                host.end_units(clients[0])
-            host.journal.writers.update(dict.fromkeys(clients))
+        if state.records is not None:
+            self._end_units(clients)
         return taken

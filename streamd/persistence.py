@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Iterator
 
 from streamd.barrier import Barrier
-from streamd.blocking import BLOCKED, Waiter
+from streamd.blocking import Waiter
 from streamd.client import Client
-from streamd.command import Context
 from streamd.errors import CommandError
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit, Syncs
@@ -20,7 +19,6 @@ from streamd.journal.recovery import Cut, DamagedError
 from streamd.journal.rewrite import Rewrite
 from streamd.limits import SLICE_US
 from streamd.replay import Replay
-from streamd.resp.types import Reply
 from streamd.state import State
 
 log = logging.getLogger("streamd")
@@ -46,13 +44,13 @@ class Persistence:
         syncs: Syncs,
         submit_beside: Submit,
         on_fatal: Callable[[str], None],
-        attempt: Callable[[Waiter], None],
+        serve: Callable[[list[Waiter[Client]]], None],
     ) -> None:
         """Jobs that output may wait for go to `syncs`, others to `submit_beside`; after one of these, tick() is wanted.
-        `attempt` tries a blocked client's command again.
+        `serve` tries the commands of blocked clients again.
         """
         self._state = state
-        self._attempt = attempt
+        self._serve = serve
         config = state.config
         self.journal = Journal(files, directory, config.text("appenddirname"), config.text("appendfilename"))
         self.barrier = Barrier(state, self.journal, syncs, on_fatal)
@@ -67,7 +65,7 @@ class Persistence:
         self.cut: Cut | None = None
         self._loader: Loader | None = None
         self._load_started_ms = 0
-        self._waiters: list[Waiter] = []
+        self._waiters: list[Waiter[Client]] = []
         self._is_planned = False
         self._is_syncing = False
         self._started_ms = 0
@@ -347,34 +345,25 @@ class Persistence:
 
     # -- what commands ask ----------------------------------------------------------------------------------------
 
-    def wait_for_sync(self, context: Context, timeout_ms: int, replicas: int) -> Reply:
-        """Return WAITAOF's reply, or park the client until all that is recorded so far is synced."""
-        journal = self.journal
-        assert journal.writer is not None
-        goal = journal.writes + journal.writer.has_units
+    def sync_goal(self) -> int:
+        """Return what is_synced() is to be asked for all that is recorded so far."""
+        assert self.journal.writer is not None
+        return self.journal.writes + self.journal.writer.has_units
 
-        def attempt() -> Reply:
-            return [1, 0] if is_synced() and not replicas else BLOCKED
+    def is_synced(self, goal: int) -> bool:
+        """Return whether what was recorded up to a goal is synced."""
+        return self.journal.synced_writes >= goal and not self.journal.is_unsaved
 
-        def is_synced() -> bool:
-            return journal.synced_writes >= goal and not journal.is_unsaved
-
-        if attempt() is not BLOCKED or context.in_unit:
-            return [int(is_synced()), 0]
-        reply = context.block((), timeout_ms, attempt, [int(replicas > 0), 0])
-        waiter = context.client.waiter
-        assert waiter is not None
+    def serve_when_synced(self, waiter: Waiter[Client]) -> None:
+        """Have a waiter try again after each sync; the next one begins at the end of this turn."""
         self._waiters.append(waiter)
         self.barrier.want_sync_soon()
-        return reply
 
     def _serve_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if waiter.client.waiter is waiter:
-                self._attempt(waiter)
-                if waiter.client.waiter is waiter:
-                    self._waiters.append(waiter)
+        if waiters:
+            self._serve(waiters)
+            self._waiters += [waiter for waiter in waiters if waiter.client.waiter is waiter]
 
     def _note_defaults(self) -> None:
         """Record the settings of new streams: a stream's first record does not say them."""

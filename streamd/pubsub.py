@@ -1,54 +1,64 @@
 """Channels and patterns, and the clients that are subscribed to them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from streamd.glob import compile_glob
-from streamd.resp.types import Push
-
-if TYPE_CHECKING:
-    from streamd.client import Client
+from streamd.resp.types import Push, Reply
 
 
-class PubSub:
+class Subscriber(Protocol):
+    """Who is subscribed: the names of channels and of patterns, each None until there is one."""
+
+    subscriptions: dict[bytes, None] | None
+    patterns: dict[bytes, None] | None
+
+    def reply(self, reply: Reply) -> None:
+        """Take a push."""
+
+
+Who = TypeVar("Who", bound=Subscriber)
+
+
+class PubSub(Generic[Who]):
     """Who is subscribed to what, in the order they came.
 
     Shape: channels and patterns map a name to its clients (a dict used as an ordered set); a client carries its
     own sets of both. wants_flush(client): have a client's output sent at the end of the turn.
     """
 
-    def __init__(self, wants_flush: "Callable[[Client], None]") -> None:
-        self.channels: dict[bytes, dict[Client, None]] = {}
-        self.patterns: dict[bytes, dict[Client, None]] = {}
+    def __init__(self, wants_flush: Callable[[Who], None]) -> None:
+        self.channels: dict[bytes, dict[Who, None]] = {}
+        self.patterns: dict[bytes, dict[Who, None]] = {}
         self._wants_flush = wants_flush
 
-    def subscribe(self, client: "Client", channel: bytes) -> None:
+    def subscribe(self, client: Who, channel: bytes) -> None:
         """Let a client get what is published on a channel."""
         if client.subscriptions is None:
             client.subscriptions = {}
         client.subscriptions[channel] = None
         self.channels.setdefault(channel, {})[client] = None
 
-    def subscribe_pattern(self, client: "Client", pattern: bytes) -> None:
+    def subscribe_pattern(self, client: Who, pattern: bytes) -> None:
         """Let a client get what is published on the channels that match a pattern."""
         if client.patterns is None:
             client.patterns = {}
         client.patterns[pattern] = None
         self.patterns.setdefault(pattern, {})[client] = None
 
-    def unsubscribe(self, client: "Client", channel: bytes) -> None:
+    def unsubscribe(self, client: Who, channel: bytes) -> None:
         """End a subscription, if there is one."""
         if client.subscriptions is not None:
             client.subscriptions.pop(channel, None)
         _drop(self.channels, channel, client)
 
-    def unsubscribe_pattern(self, client: "Client", pattern: bytes) -> None:
+    def unsubscribe_pattern(self, client: Who, pattern: bytes) -> None:
         """End a subscription to a pattern, if there is one."""
         if client.patterns is not None:
             client.patterns.pop(pattern, None)
         _drop(self.patterns, pattern, client)
 
-    def leave(self, client: "Client") -> None:
+    def leave(self, client: Who) -> None:
         """End all subscriptions of a client."""
         for channel in client.subscriptions or ():
             _drop(self.channels, channel, client)
@@ -72,7 +82,7 @@ class PubSub:
         return sent
 
 
-def _drop(subscribers: "dict[bytes, dict[Client, None]]", name: bytes, client: "Client") -> None:
+def _drop(subscribers: dict[bytes, dict[Who, None]], name: bytes, client: Who) -> None:
     clients = subscribers.get(name)
     if clients is not None and client in clients:
         del clients[client]

@@ -1,7 +1,8 @@
 """Applying recorded commands through the handlers that clients use, while a journal is loaded."""
 
-from streamd.client import Client
-from streamd.command import COMMANDS, Context
+from typing import cast
+
+from streamd.command import COMMANDS, Context, QuickTable, Services
 from streamd.config import OPTIONS
 from streamd.errors import CommandError
 from streamd.state import State
@@ -13,6 +14,13 @@ _LENGTH_MAX = "proto-max-bulk-len"
 _SETTINGS = (*_DEFAULTS, _LENGTH_MAX)
 
 
+class _Services:
+    """What a recorded command needs of an engine: nothing."""
+
+    commands = COMMANDS
+    quick: QuickTable = {}
+
+
 class Replay:
     """The loader's client: no clock (it is always the year 1970, so nothing expires), nothing is recorded.
 
@@ -22,9 +30,7 @@ class Replay:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._client = Client(0)
-        self._context = Context(state, self._client)
-        self._client.context = self._context
+        self._context = Context(state, cast(Services, _Services()), 0)
         self._context.in_unit = True  # nothing blocks
         values = state.config.values
         self._own = {name: values[name] for name in _SETTINGS}

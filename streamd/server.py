@@ -57,6 +57,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
+        self.engine.want_turn = self._tick_soon
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -83,7 +84,7 @@ class Server:
             self._journal_thread,
             self._rewrite_thread.submit,
             self._journal_failed,
-            self.engine.attempt,
+            self.engine.serve,
         )
         try:
             if anew:
@@ -201,15 +202,22 @@ class Server:
         if self.engine.state.blocked.count and not isinstance(self.clock, ManualClock):
             self._arm_timer()
 
+    def _tick_soon(self) -> None:
+        self._loop.call_soon(self.engine.tick)
+
     def _run_cron(self) -> None:
-        more = self.engine.cron()
-        now_ms = self.engine.state.time.ms
-        if now_ms // 1000 != self._checked_s:
-            self._checked_s = now_ms // 1000
-            for connection in list(self.connections):
-                connection.close_if_left(now_ms)
-        if not more:
-            self._trim.look(self.engine.state.dirty)
+        more = False
+        try:
+            more = self.engine.cron()
+            now_ms = self.engine.state.time.ms
+            if now_ms // 1000 != self._checked_s:
+                self._checked_s = now_ms // 1000
+                for connection in list(self.connections):
+                    connection.close_if_left(now_ms)
+            if not more:
+                self._trim.look(self.engine.state.dirty)
+        except Exception:
+            self.engine.calls.bug("the cron")
         delay = 0.0 if more else 1 / self.config.integer("hz")
         self._cron = self._loop.call_later(delay, self._run_cron)
 

@@ -1,10 +1,11 @@
-"""What all clients share: keyspace, configuration, time, statistics, and the services that commands ask for."""
+"""What all clients share: keyspace, configuration, time, statistics, who waits and who listens."""
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from streamd.blocking import BlockedClients, Waiter
+from streamd.client import Client
 from streamd.clock import Clock, TurnTime
 from streamd.config import Config
 from streamd.errors import CommandError
@@ -12,44 +13,19 @@ from streamd.idmp.sweeper import Sweeper
 from streamd.keyspace import Database, Keyspace
 from streamd.keyspace_events import KeyspaceEvents
 from streamd.monitor_line import redacted
-from streamd.process import ProcessFacts
 from streamd.pubsub import PubSub
-from streamd.resp.types import NO_REPLY, Raw
+from streamd.resp.types import Raw
 from streamd.slowlog import SlowLog
 from streamd.stream.stream import Stream
-
-if TYPE_CHECKING:
-    from streamd.client import Client
-    from streamd.command import CommandTable, Context
-    from streamd.resp.types import Reply
 
 # A journal record: the database it belongs to and the words of the command that repeats its effect.
 Record = tuple[int, list[bytes]]
 
 
-class Services(Protocol):
-    """What commands need of the layers above them."""
-
-    def execute(self, context: "Context", request: list[bytes]) -> "Reply":
-        """Run one request for a client and return its reply (EXEC)."""
-
-    def unblock(self, waiter: Waiter, reply: "Reply") -> None:
-        """End a client's wait with `reply`."""
-
-    def shut_down(self, save: bool | None) -> None:
-        """Stop the server once the replies of this turn are sent."""
-
-    def process_facts(self) -> ProcessFacts:
-        """Return what the operating system says of the process (INFO)."""
-
-    def sleep(self, seconds: float) -> None:
-        """Stand still (DEBUG SLEEP)."""
-
-
 class JournalServices(Protocol):
     """What commands ask of the journal."""
 
-    def append_encoded(self, client: "Client", db_index: int, key: bytes, commands: list[bytes]) -> None:
+    def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
         """Take what several requests of a client did to `key`, instead of their records: an encoded command each."""
 
     @property
@@ -69,8 +45,14 @@ class JournalServices(Protocol):
     def reload(self, rewrite: bool) -> None:
         """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
 
-    def wait_for_sync(self, context: "Context", timeout_ms: int, replicas: int) -> "Reply":
-        """Return WAITAOF's reply, or park the client."""
+    def sync_goal(self) -> int:
+        """Return what is_synced() is to be asked for all that is recorded so far."""
+
+    def is_synced(self, goal: int) -> bool:
+        """Return whether what was recorded up to a goal is synced."""
+
+    def serve_when_synced(self, waiter: Waiter[Client]) -> None:
+        """Have a waiter try again after each sync; the next one begins at the end of this turn."""
 
 
 class Stats:
@@ -100,28 +82,26 @@ class State:
     records: effects of the running unit (a command, a transaction), for the journal; None without a journal.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
-    commands: the commands, with this server's statistics.
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the journal's fields of INFO, where they differ from those without a journal.
     journal: what commands ask of the journal; None without one.
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_full: memory is above `maxmemory`.
-    is_restricted: any of them: commands take the careful path.
-    supervised: all clients take the careful path. reading: their running command only reads.
+    on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
+    reading: the running command, one of those, only reads.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
     """
 
-    def __init__(self, clock: Clock, config: Config, services: Services) -> None:
+    def __init__(self, clock: Clock, config: Config) -> None:
         self.clock = clock
         self.config = config
-        self.services = services
         self.time = TurnTime(clock.now_ms())
         self.started_ms = self.time.ms
         self.keyspace = Keyspace(config.integer("databases"), self.time)
-        self.blocked = BlockedClients()
+        self.blocked: BlockedClients[Client] = BlockedClients()
         self.clients: dict[int, Client] = {}
         self.last_client_id = 0
         self.stats = Stats()
@@ -129,21 +109,23 @@ class State:
         self.records: list[Record] | None = None
         self.dirty = 0
         self.to_flush: list[Client] = []
-        self.pubsub = PubSub(self.wants_flush)
+        self.pubsub: PubSub[Client] = PubSub(self.wants_flush)
         self.monitors: dict[int, Client] = {}
         self.slowlog = SlowLog()
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.paused: list[Client] = []
-        self.supervised = False
+        self.on_restricted: Callable[[bool], None] = lambda is_restricted: None
         self.reading = False
         self.slow_ns = 0
         self.random = Random()
-        self.commands: CommandTable  # set by the engine, which knows which commands there are
         events = KeyspaceEvents(self.pubsub)
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
         self._configure_events = events.configure
+        self.is_loading = False
+        self.is_full = False
+        self.write_error: CommandError | None = None
         self._events_changed()
         config.on_change("notify-keyspace-events", self._events_changed)
         self._slowlog_changed()
@@ -154,10 +136,6 @@ class State:
         self.persistence: Callable[[], dict[str, object]] = dict
         self.active_expire = True
         self.journal: JournalServices | None = None
-        self.is_loading = False
-        self.is_full = False
-        self.write_error: CommandError | None = None
-        self.is_restricted = False
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
@@ -173,21 +151,29 @@ class State:
     def set_loading(self, is_loading: bool) -> None:
         """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""
         self.is_loading = is_loading
-        self._restrict()
+        self.restrict()
 
     def refuse_writes(self, error: CommandError | None) -> None:
         """Answer `error` to commands that write, from now on; None: take them again."""
         self.write_error = error
-        self._restrict()
+        self.restrict()
 
     def refuse_growth(self, is_full: bool) -> None:
         """Say whether commands with the flag `denyoom` are refused, because memory is above its limit."""
         if is_full != self.is_full:
             self.is_full = is_full
-            self._restrict()
+            self.restrict()
 
-    def _restrict(self) -> None:
-        self.is_restricted = self.is_loading or self.is_full or self.write_error is not None
+    def restrict(self) -> None:
+        """Say again whether commands must be looked at one by one: after a reason for that came or went."""
+        self.on_restricted(
+            self.is_loading
+            or self.is_full
+            or self.write_error is not None
+            or bool(self.monitors)
+            or self.pause_until_ms > 0
+            or "m" in self.notify_flags
+        )
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
         """Raise the error that a command with these flags meets at present, if any."""
@@ -204,7 +190,7 @@ class State:
             monitor.reply(Raw(b"+%b\r\n" % line))
             self.wants_flush(monitor)
 
-    def wants_flush(self, client: "Client") -> None:
+    def wants_flush(self, client: Client) -> None:
         """Have `client.out` sent at the end of the turn."""
         if not client.flush_wanted:
             client.flush_wanted = True
@@ -215,7 +201,7 @@ class State:
         for db in self.keyspace:
             db.on_new = self._new if "n" in self.notify_flags else None
             db.on_miss = self._missed if "m" in self.notify_flags else None
-        self.supervise()
+        self.restrict()
 
     def _new(self, db: Database, key: bytes) -> None:
         self.notify("n", "new", key, db.index)
@@ -228,26 +214,10 @@ class State:
         slow_us = self.config.integer("slowlog-log-slower-than")
         self.slow_ns = slow_us * 1000 if slow_us >= 0 else 2**63
 
-    def note_slow(self, client: "Client", took_us: int, request: "list[bytes]") -> None:
+    def note_slow(self, client: Client, took_us: int, request: list[bytes]) -> None:
         """Put a command into the slow log."""
         length_max = self.config.integer("slowlog-max-len")
         self.slowlog.add(self.time.ms // 1000, took_us, redacted(request), client.address, client.name, length_max)
-
-    def end_pause(self) -> None:
-        """Let paused clients go on."""
-        self.pause_until_ms = 0
-        paused, self.paused = self.paused, []
-        for client in paused:
-            if client.waiter is not None:
-                self.services.unblock(client.waiter, NO_REPLY)
-        self.supervise()
-
-    def supervise(self) -> None:
-        """Have all clients take the careful path while somebody monitors, clients are paused or misses published."""
-        self.supervised = bool(self.monitors) or self.pause_until_ms > 0 or "m" in self.notify_flags
-        for client in self.clients.values():
-            client.supervised = self.supervised
-            client.update_special()
 
     def record(self, db_index: int, *words: bytes) -> None:
         """Note one decided effect for the journal."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from streamd.client import Client
 from streamd.clock import ManualClock
+from streamd.command import Context
 from streamd.config import Config
 from streamd.engine import Engine
 
@@ -24,7 +25,7 @@ class SessionClient:
 
     def __init__(self, engine: Engine, protocol: int = 2) -> None:
         self.engine = engine
-        self.client: Client = engine.connect()
+        self.client: Context = engine.connect()
         self.client.protocol = protocol
         self.pushes: list[Any] = []
 
@@ -87,7 +88,7 @@ class Session(SessionClient):
         self.state = self.engine.state
         self.state.records = None
         # Commands take no time, and what else the tests' process holds in memory is no matter of this server.
-        self.engine.stopwatch = lambda: 0
+        self.engine.calls.stopwatch = lambda: 0
         self.engine.memory_limit._measure = lambda: 0
         self.clock.on_move(self.engine.tick)
 

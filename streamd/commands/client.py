@@ -233,6 +233,7 @@ def _kill(context: Context, client: Client) -> None:
     if client is context.client:
         client.close_soon = True
     else:
+        context.services.disconnect(client)  # from this moment on it waits for nothing and executes nothing
         client.kill()
 
 
@@ -257,7 +258,7 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
         return 0
     waiter = client.waiter
     error = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-    context.state.services.unblock(waiter, error if with_error else waiter.on_timeout)
+    context.services.unblock(waiter, error if with_error else waiter.on_timeout)
     return 1
 
 
@@ -287,7 +288,7 @@ def client_pause(context: Context, args: list[bytes]) -> Reply:
     paused = state.pause_until_ms > context.now_ms
     state.pause_until_ms = max(state.pause_until_ms, context.now_ms + timeout_ms)
     state.pause_writes_only = writes_only and (state.pause_writes_only or not paused)
-    state.supervise()
+    state.restrict()
     return "OK"
 
 
@@ -300,7 +301,7 @@ def client_unpause(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/client-unpause/
     """
-    context.state.end_pause()
+    context.services.end_pause()
     return "OK"
 
 
@@ -319,7 +320,7 @@ def client_reply(context: Context, args: list[bytes]) -> Reply:
     client, mode = context.client, args[2].lower()
     if mode == b"on":
         client.reply_mode = "on"
-        client.update_special()
+        context.update_quick()
         return "OK"
     if mode == b"off":
         client.reply_mode = "off"
@@ -328,7 +329,7 @@ def client_reply(context: Context, args: list[bytes]) -> Reply:
             client.reply_mode = "skip"
     else:
         raise SyntaxError_()
-    client.update_special()
+    context.update_quick()
     return NO_REPLY
 
 

@@ -68,7 +68,7 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/config-resetstat/
     """
-    for one in context.state.commands.values():
+    for one in context.services.commands.values():
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
     context.state.stats.reset()

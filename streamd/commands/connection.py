@@ -95,7 +95,7 @@ def _log_in(context: Context, username: bytes, password: bytes) -> None:
     if username != b"default" or (required and not compare_digest(password, required)):
         raise WrongPassword()
     context.client.authenticated = True
-    context.client.update_special()
+    context.update_quick()
 
 
 @command(
@@ -160,12 +160,13 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     client.transaction_broken = False
     state.pubsub.leave(client)
     state.monitors.pop(client.id, None)
+    state.restrict()
     client.monitoring = False
     client.reply_mode = "on"
     client.protocol = 2
     client.name = b""
     client.authenticated = not state.config.text("requirepass")
-    client.update_special()
+    context.update_quick()
     context.db = state.keyspace[0]
     return "RESET"
 

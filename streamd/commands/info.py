@@ -12,7 +12,7 @@ Fields = Iterable[tuple[str, object]]
 
 def _server(context: Context) -> Fields:
     state = context.state
-    process = state.services.process_facts()
+    process = context.services.process_facts()
     up_s = (context.now_ms - state.started_ms) // 1000
     return [
         ("redis_version", REDIS_VERSION),
@@ -68,7 +68,7 @@ def _human(size: int) -> str:
 
 
 def _memory(context: Context) -> Fields:
-    process = context.state.services.process_facts()
+    process = context.services.process_facts()
     used, peak = process.memory_bytes, process.memory_peak_bytes
     maxmemory = context.state.config.integer("maxmemory")
     return [
@@ -136,7 +136,7 @@ def _stats(context: Context) -> Fields:
     state, stats = context.state, context.state.stats
     return [
         ("total_connections_received", stats.connections),
-        ("total_commands_processed", sum(one.calls for one in context.state.commands.leaves())),
+        ("total_commands_processed", sum(one.calls for one in context.services.commands.leaves())),
         ("instantaneous_ops_per_sec", 0),
         ("total_net_input_bytes", stats.bytes_in),
         ("total_net_output_bytes", stats.bytes_out),
@@ -186,7 +186,7 @@ def _replication(context: Context) -> Fields:
 
 
 def _cpu(context: Context) -> Fields:
-    process = context.state.services.process_facts()
+    process = context.services.process_facts()
     return [
         ("used_cpu_sys", f"{process.system_s:.6f}"),
         ("used_cpu_user", f"{process.user_s:.6f}"),
@@ -198,7 +198,7 @@ def _cpu(context: Context) -> Fields:
 
 
 def _commandstats(context: Context) -> Fields:
-    for one in context.state.commands.leaves():
+    for one in context.services.commands.leaves():
         if one.calls or one.rejected or one.failed:
             usec = one.nanoseconds // 1000
             yield (

@@ -17,7 +17,7 @@ container(
     flags=_FLAGS,
     acl="connection",
     tips=_ORDER,
-    run=lambda context, args: [describe(one) for one in context.state.commands.values()],
+    run=lambda context, args: [describe(one) for one in context.services.commands.values()],
     help_lines=[
         "(no subcommand)",
         "    Describe all commands.",
@@ -43,7 +43,7 @@ def command_count(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/command-count/
     """
-    return len(context.state.commands)
+    return len(context.services.commands)
 
 
 @command(
@@ -57,7 +57,7 @@ def command_info(context: Context, args: list[bytes]) -> Reply:
     nil for each that does not exist.
     Source: https://redis.io/docs/latest/commands/command-info/
     """
-    commands = context.state.commands
+    commands = context.services.commands
     if len(args) == 2:
         return [describe(one) for one in commands.values()]
     found = [commands.find(name) for name in args[2:]]
@@ -74,7 +74,7 @@ def command_docs(context: Context, args: list[bytes]) -> Reply:
     Reply: map of names to maps.
     Source: https://redis.io/docs/latest/commands/command-docs/
     """
-    commands = context.state.commands
+    commands = context.services.commands
     found = [commands.find(name) for name in args[2:]] if len(args) > 2 else list(commands.values())
     return {one.name.encode(): document(one) for one in found if one is not None}
 
@@ -88,7 +88,7 @@ def command_list(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/command-list/
     """
-    parents = context.state.commands.values()
+    parents = context.services.commands.values()
     everything = [one for parent in parents for one in (parent, *parent.subcommands.values())]
     if len(args) == 2:
         return [one.name.encode() for one in everything]
@@ -109,7 +109,7 @@ def command_list(context: Context, args: list[bytes]) -> Reply:
 def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]:
     """Return the command of the request behind `args[2:]` and its keys. Raises: CommandError."""
     request = args[2:]
-    found = context.state.commands.find(request[0])
+    found = context.services.commands.find(request[0])
     if found is not None and found.subcommands and len(request) > 1:
         found = found.subcommands.get(request[1].lower())
     if found is None:

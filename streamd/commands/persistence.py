@@ -85,7 +85,17 @@ def waitaof(context: Context, args: list[bytes]) -> Reply:
         if local:
             raise CommandError("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
         return [0, 0] if not replicas else context.block((), timeout_ms, lambda: BLOCKED, [0, 0])
-    return journal.wait_for_sync(context, timeout_ms, replicas)
+    goal = journal.sync_goal()
+
+    def attempt() -> Reply:
+        return [1, 0] if journal.is_synced(goal) and not replicas else BLOCKED
+
+    if attempt() is not BLOCKED or context.in_unit:
+        return [int(journal.is_synced(goal)), 0]
+    parked = context.block((), timeout_ms, attempt, [int(replicas > 0), 0])
+    assert context.waiter is not None
+    journal.serve_when_synced(context.waiter)
+    return parked
 
 
 def _timeout(word: bytes) -> int:

@@ -22,7 +22,7 @@ def _announce(context: Context, word: bytes, names: Iterable[bytes], change: Cal
         pushes.append(encode(Push([word, name, client.subscription_count()]), client.protocol))
     if not pushes:
         pushes.append(encode(Push([word, None, client.subscription_count()]), client.protocol))
-    client.update_special()
+    context.update_quick()
     replies = b"".join(pushes)
     if client.reply_mode == "on":
         return Raw(replies)

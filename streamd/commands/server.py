@@ -92,7 +92,7 @@ def shutdown(context: Context, args: list[bytes]) -> Reply:
             raise SyntaxError_()
         raise CommandError("ERR No shutdown in progress.")
     save = True if b"SAVE" in options else False if b"NOSAVE" in options else None
-    context.state.services.shut_down(save)
+    context.services.shut_down(save)
     return NO_REPLY
 
 
@@ -132,7 +132,7 @@ def monitor(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
     client.monitoring = True
     context.state.monitors[client.id] = client
-    context.state.supervise()
+    context.state.restrict()
     return "OK"
 
 
@@ -154,7 +154,7 @@ def debug(context: Context, args: list[bytes]) -> Reply:
         except ValueError:
             seconds = 0.0
         if seconds > 0:
-            context.state.services.sleep(seconds)
+            context.services.sleep(seconds)
     elif subcommand == b"SET-ACTIVE-EXPIRE" and len(args) == 3:
         context.state.active_expire = re.match(rb"\s*[+-]?0*[1-9]", args[2]) is not None
     elif subcommand in (b"RELOAD", b"LOADAOF"):

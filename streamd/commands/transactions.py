@@ -1,9 +1,11 @@
 """MULTI, EXEC, DISCARD, WATCH, UNWATCH: transactions."""
 
+from itertools import pairwise
+
 from streamd.command import Context, command
 from streamd.errors import CommandError
 from streamd.resp.encoder import encode
-from streamd.resp.types import NO_REPLY, NULL_ARRAY, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, Raw, Reply
 
 
 @command(
@@ -20,7 +22,7 @@ def multi(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR MULTI calls can not be nested")
     client.transaction = []
     client.transaction_broken = False
-    client.update_special()
+    context.update_quick()
     return "OK"
 
 
@@ -46,19 +48,24 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if touched:
         return NULL_ARRAY
-    replies: list[Reply] = []
-    protocol = client.protocol
-    context.in_unit = True
+    client.in_unit = True
     try:
-        for request in requests:
-            reply = state.services.execute(context, request)
-            if client.protocol != protocol:  # HELLO: what came before it stays in the protocol of its time
-                replies = [Raw(encode(earlier, protocol)) for earlier in replies]
-                protocol = client.protocol
-            if reply is not NO_REPLY:
-                replies.append(reply)
+        return _execute(context, requests)
     finally:
-        context.in_unit = False
+        client.in_unit = False
+
+
+def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:
+    """Execute what was queued; what comes before a HELLO stays in the protocol of its time."""
+    replies: list[Reply] = []
+    ends = [at + 1 for at, request in enumerate(requests) if len(request[0]) == 5 and request[0].upper() == b"HELLO"]
+    for start, end in pairwise([0, *ends, len(requests)]):
+        protocol = context.protocol
+        more = context.services.execute(context, requests[start:end])
+        if context.protocol != protocol:
+            replies = [Raw(encode(reply, protocol)) for reply in (*replies, *more[:-1])]
+            more = more[-1:]
+        replies += more
     return replies
 
 

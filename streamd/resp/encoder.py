@@ -1,6 +1,7 @@
 """Encodes replies, in both protocol versions."""
 
 from collections.abc import Callable
+from typing import Final
 
 from streamd.errors import CommandError
 from streamd.resp.types import (
@@ -160,7 +161,8 @@ def _resp3() -> _Encoders:
     return encoders
 
 
-_ENCODERS = (None, None, _resp2(), _resp3())
+# By the protocol's version, then by the reply's type.
+ENCODERS: Final = (_for_both(), _for_both(), _resp2(), _resp3())
 assert NULL_ARRAY is not NO_REPLY
 
 
@@ -169,6 +171,4 @@ def encode(reply: Reply, protocol: int) -> bytes:
 
     The table of what becomes what is tests/unit/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
     """
-    encoders = _ENCODERS[protocol]
-    assert encoders is not None
-    return encoders[type(reply)](reply)
+    return ENCODERS[protocol][type(reply)](reply)

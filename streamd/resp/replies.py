@@ -27,8 +27,12 @@ def split_replies(data: bytes) -> Iterator[bytes]:
         start = at
 
 
-def deal_bulks(data: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Cut `data`, which is bulk strings without `$` in them: behind so many, so many more, and so on."""
-    bulks = data.split(b"$")
-    ends = [*accumulate(counts, initial=1)]  # in front of the first `$` is nothing
-    return [b"$" + b"$".join(bulks[start:end]) for start, end in pairwise(ends)]
+def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
+    """Cut `data` behind so many replies, so many more, and so on: bulk strings without `$` in them, or all errors."""
+    kind = data[:1]
+    ends = [*accumulate(counts, initial=1)]  # in front of the first one's mark is nothing
+    if kind != b"$":
+        replies = [b"", *split_replies(data)]
+        return [b"".join(replies[start:end]) for start, end in pairwise(ends)]
+    bulks = data.split(kind)
+    return [kind + kind.join(bulks[start:end]) for start, end in pairwise(ends)]

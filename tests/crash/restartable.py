@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from streamd.client import Client
 from streamd.clock import ManualClock
-from streamd.command import COMMANDS, CommandTable
+from streamd.command import COMMANDS, CommandTable, Context
 from streamd.config import Config
 from streamd.engine import Engine
 from streamd.persistence import Persistence
@@ -65,11 +64,11 @@ class Restartable:
         self.is_quick = is_quick
         self.jobs: list[Job] = []
         self.dead: str | None = None
-        self.replies: dict[Client, list[bytes]] = {}
+        self.replies: dict[Context, list[bytes]] = {}
         # One table of commands for all: copying it would be half of a start's time.
         with patch.object(CommandTable, "copy_for_server", lambda table: _COMMANDS):
             self.engine = Engine(self.clock, Config(**self.options))
-        self.engine.stopwatch = lambda: 0
+        self.engine.calls.stopwatch = lambda: 0
         self.persistence = self._make_persistence()
         self.persistence.open()
         for _ in self.persistence.load():
@@ -80,7 +79,7 @@ class Restartable:
 
     def _make_persistence(self) -> Persistence:
         state = self.engine.state
-        return Persistence(state, self.disk, DIRECTORY, self, self.submit, self._died, self.engine.attempt)
+        return Persistence(state, self.disk, DIRECTORY, self, self.submit, self._died, self.engine.serve)
 
     def turn_off(self) -> None:
         """End the journal, as CONFIG SET appendonly no does."""
@@ -108,7 +107,7 @@ class Restartable:
     def _died(self, reason: str) -> None:
         self.dead = reason
 
-    def connect(self) -> Client:
+    def connect(self) -> Context:
         """Return a new client."""
         client = self.engine.connect()
         left = self.replies[client] = []
@@ -120,11 +119,11 @@ class Restartable:
         client.flush = flush
         return client
 
-    def run(self, *requests: list[bytes], client: Client | None = None) -> None:
+    def run(self, *requests: list[bytes], client: Context | None = None) -> None:
         """Execute requests without ending the turn."""
         self.engine.run(client or self.client, [list(request) for request in requests])
 
-    def send(self, *words: bytes | str, client: Client | None = None) -> bytes | None:
+    def send(self, *words: bytes | str, client: Context | None = None) -> bytes | None:
         """Execute one request in a turn of its own; return the reply, None if none has left."""
         client = client or self.client
         before = len(self.replies[client])

@@ -14,8 +14,7 @@ _NOT_STATE = {b"radix-tree-keys", b"radix-tree-nodes", b"pids-tracked", b"iids-t
 
 def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
     """Return (database, key) -> type, expiry and everything that commands show of the value."""
-    context = engine.connect().context
-    assert context is not None
+    context = engine.connect()
     found = {}
     for db in engine.state.keyspace:
         context.db = db
@@ -24,8 +23,8 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
             shown: Any = value
             if isinstance(value, Stream):
                 shown = {
-                    "info": _plain(engine.execute(context, [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])),
-                    "groups": _plain(engine.execute(context, [b"XINFO", b"GROUPS", key])),
+                    "info": _plain(engine.call(context, [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])),
+                    "groups": _plain(engine.call(context, [b"XINFO", b"GROUPS", key])),
                     "entries": list(value.log.iterate()),
                     "iids": _remembered(value, engine.clock.now_ms()),
                     "settings": (value.idmp.duration_s, value.idmp.maxsize),

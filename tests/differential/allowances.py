@@ -160,8 +160,7 @@ def is_unfit(request: list[bytes], client: Client, alone: bool) -> bool:
     words = [word.upper() for word in request]
     if any(unfit(words) for unfit in UNFIT.values()):
         return True
-    assert client.context is not None
-    value = client.context.db.values.get(request[1]) if len(request) > 2 else None
+    value = client.db.values.get(request[1]) if len(request) > 2 else None
     if not alone or client.waiter is not None or client.transaction is not None:
         value = None
     return len(request) > 2 and any(unfit(words, value, client) for unfit in UNFIT_NOW.values())
@@ -169,9 +168,8 @@ def is_unfit(request: list[bytes], client: Client, alone: bool) -> bool:
 
 def _takes_clock(words: list[bytes], value: object, client: Client) -> bool:
     """Whether an ID would come from the clock: `*` is sent only behind an ID of the far future."""
-    assert client.context is not None
     last_id = value.last_id if isinstance(value, Stream) else 0
-    return words[0] == b"XADD" and b"*" in words[2:] and last_id >> 64 <= client.context.now_ms + TOLERANCE_MS
+    return words[0] == b"XADD" and b"*" in words[2:] and last_id >> 64 <= client.now_ms + TOLERANCE_MS
 
 
 def _sets_below_deleted(words: list[bytes], value: object, client: Client) -> bool:

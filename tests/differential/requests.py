@@ -46,9 +46,7 @@ class Author(KeyRequests):
     def request(self, client: Client) -> Words:
         """Return a request for a client."""
         choose = self.choose
-        context = client.context
-        assert context is not None
-        self.db: Database = context.db
+        self.db: Database = client.db
         if client.transaction is not None:
             kind = choose.random() * (0.4 if client.watched else 1)
             if kind < 0.2:
@@ -58,7 +56,7 @@ class Author(KeyRequests):
         if client.watched and client.transaction is None and choose.random() < 0.3:
             return [b"MULTI"]
         self.in_transaction = client.transaction is not None
-        self.may_block = client.context.state.clients and client.id != min(self.state.clients)
+        self.may_block = self.state.clients and client.id != min(self.state.clients)
         if self.db.waiting and choose.random() < 0.3:
             words = self.for_who_waits()
         else:

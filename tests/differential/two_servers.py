@@ -96,7 +96,6 @@ class TwoServers:
         state = self.session.state
         self.clock.set(time.time_ns() // 1_000_000)
         client = self.ours[at].client
-        assert client.context is not None
         alone = len(requests) == 1 or all(words[0].upper() == b"XADD" for words in requests)
         requests = [one for one in requests if not is_unfit(one, client, alone)]
         if not requests:

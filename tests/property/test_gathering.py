@@ -72,7 +72,7 @@ def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, poli
         server.turn_off()
     engine = server.engine
     clients = [server.connect() for _ in range(CLIENTS)]
-    stats = engine.state.commands[b"xadd"]
+    stats = engine.commands[b"xadd"]
     stats.calls = stats.failed = stats.rejected = 0  # the harness has one table of commands
     seen = []
     for turn in turns:
@@ -113,7 +113,7 @@ def batches(monkeypatch):
         offered.append(len(requests) - at)
         return batch(context, requests, at)
 
-    monkeypatch.setattr(Restartable().engine.state.commands[b"xadd"], "batch", counted)
+    monkeypatch.setattr(Restartable().engine.commands[b"xadd"], "batch", counted)
     return offered
 
 

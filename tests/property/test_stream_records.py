@@ -40,10 +40,10 @@ def replayed(session, records):
             continue
         if words[0] == b"XADD" and words[2] == b"IDMP":
             words = [*words[:2], *words[5:]]
-        handler = other.state.commands[words[0].lower()]
+        handler = other.engine.commands[words[0].lower()]
         if handler.subcommands:
             handler = handler.subcommands[words[1].lower()]
-        handler.handler(other.client.context, words)
+        handler.handler(other.client, words)
     return other
 
 

@@ -45,7 +45,7 @@ def outcome(turns: list[list[list[list[str]]]], together: bool, journaled: bool)
     for key in ("a", "b"):
         for request in (["TYPE", key], ["XRANGE", key, "-", "+"], ["XINFO", "STREAM", key, "FULL"]):
             seen.append(session.execute(request))
-    calls = session.state.commands[b"xadd"].calls
+    calls = session.engine.commands[b"xadd"].calls
     assert session.state.stats.internal_errors == 0
     return seen, records, session.state.dirty, calls
 

@@ -77,7 +77,7 @@ def test_reset_ends_everything_that_was_begun(engine):
     assert (client.protocol, client.name, client.transaction, client.watched) == (2, b"", None, set())
     assert engine.connect().do("PUBSUB CHANNELS") == []
     assert engine.do("DBSIZE") == 0
-    assert not client.special
+    assert client.quick is engine.engine.quick
 
 
 # -- CLIENT LIST and KILL ---------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_a_pause_of_writes_lets_reads_pass(engine, clock):
     assert engine.do("CLIENT UNBLOCK 3") == 0
     assert engine.do("CLIENT UNPAUSE") == "OK"
     assert writer.replies() == ["OK"]
-    assert not engine.client.special
+    assert engine.client.quick
 
 
 def test_a_pause_is_never_made_shorter_by_another(engine, clock):
@@ -214,6 +214,63 @@ def test_who_goes_while_paused_leaves_nothing_behind(engine, clock):
     clock.advance(100)
     assert engine.do("GET k") is None
     assert engine.state.blocked.count == 0
+
+
+def test_after_a_pause_that_nobody_met_requests_are_quick_again(engine, clock):
+    engine.do("CLIENT PAUSE 100")
+    assert not engine.client.quick
+    clock.advance(100)
+    engine.sweep()
+    assert engine.client.quick
+    assert engine.connect().client.quick
+
+
+@pytest.mark.parametrize("mode", ["SKIP", "OFF"])
+@pytest.mark.parametrize("end", ["entry", "time"])
+def test_who_wants_no_reply_gets_none_from_a_blocking_command(engine, clock, mode, end):
+    reader = engine.connect()
+    reader.send(["CLIENT", "REPLY", mode], ["XREAD", "BLOCK", "50", "STREAMS", "s", "$"], ["PING"])
+    if end == "entry":
+        engine.do("XADD s * f v")
+    else:
+        clock.advance(50)
+    assert not reader.blocked
+    assert reader.replies() == (["PONG"] if mode == "SKIP" else [])
+    reader.send(["CLIENT", "REPLY", "ON"], ["PING"])
+    assert reader.replies() == ["OK", "PONG"]
+
+
+def test_a_reply_is_left_out_also_if_its_request_was_held_back_by_a_pause(engine, clock):
+    other = engine.connect()
+    other.send(["CLIENT", "REPLY", "SKIP"])
+    engine.do("CLIENT PAUSE 100")
+    other.send(["SET", "k", "v"], ["GET", "k"])
+    clock.advance(100)
+    assert other.replies() == [b"v"]
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+@pytest.mark.parametrize("more", [[], ["NOACK"]])
+def test_a_client_that_was_killed_gets_nothing_of_what_comes_in_the_same_breath(engine, in_transaction, more):
+    engine.do("XGROUP CREATE s g $ MKSTREAM")
+    reader = engine.connect()
+    reader.send(["XREADGROUP", "GROUP", "g", "ann", "BLOCK", "0", *more, "STREAMS", "s", ">"], ["SET", "k", "v"])
+    requests = [["CLIENT", "KILL", "ID", reader.client.id], ["XADD", "s", "1-1", "f", "v"]]
+    engine.send(*([["MULTI"], *requests, ["EXEC"]] if in_transaction else requests))
+    engine.replies()
+    assert reader.received() == b""
+    assert engine.do("XPENDING s g") == [0, None, None, None]
+    read = engine.do("XREADGROUP GROUP g bob STREAMS s >")
+    assert read == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
+    assert engine.do("GET k") is None
+    assert b"id=%d " % reader.client.id not in engine.do("CLIENT LIST")
+
+
+def test_what_comes_behind_quit_is_not_executed(engine):
+    engine.send(["SET", "a", "1"], ["QUIT"], ["SET", "b", "1"])
+    engine.send(["SET", "c", "1"])
+    assert engine.replies() == ["OK", "OK"]
+    assert engine.connect().do("EXISTS a b c") == 1
 
 
 @pytest.mark.parametrize(
@@ -260,8 +317,8 @@ def test_monitor_shows_what_others_do_without_their_passwords(engine):
 def test_nobody_takes_the_slow_path_when_the_last_monitor_has_left(engine):
     monitor = engine.connect()
     monitor.do("MONITOR")
-    assert engine.client.special
-    assert engine.connect().client.special
+    assert not engine.client.quick
+    assert not engine.connect().client.quick
     monitor.disconnect()
-    assert not engine.client.special
-    assert not engine.connect().client.special
+    assert engine.client.quick
+    assert engine.connect().client.quick

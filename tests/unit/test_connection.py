@@ -63,7 +63,7 @@ class FakeTransport:
 class FakeServer:
     def __init__(self, **options: object) -> None:
         self.engine = Engine(ManualClock(), Config(**options))
-        self.engine.stopwatch = lambda: 0
+        self.engine.calls.stopwatch = lambda: 0
         self.connections: set[Connection] = set()
         self.log = logging.getLogger("test")
         self.soon: list[Connection] = []
@@ -191,7 +191,7 @@ def test_a_disconnect_forgets_the_client():
 def test_a_bug_in_a_handler_is_answered_and_the_connection_lives(monkeypatch: pytest.MonkeyPatch):
     server = FakeServer()
     connection, transport = server.connect()
-    monkeypatch.setattr(server.engine._commands[b"XLEN"], "handler", lambda context, args: 1 // 0)
+    monkeypatch.setattr(server.engine.commands[b"xlen"], "handler", lambda context, args: 1 // 0)
     connection.data_received(b"XLEN s\r\nXLEN s\r\nxlen s\r\nPING\r\n")
     assert transport.written == b"-ERR internal error\r\n" * 3 + b"+PONG\r\n"
     assert server.engine.state.stats.internal_errors == 3
@@ -252,7 +252,7 @@ def test_a_pipeline_of_slow_requests_takes_several_turns():
         now[0] += TURN_US * 300
         return now[0]
 
-    server.engine.stopwatch = stopwatch
+    server.engine.calls.stopwatch = stopwatch
     connection.data_received(b"".join(b"NOPE %d\r\nPING %d\r\n" % (n, n) for n in range(500)))
     assert 0 < transport.written.count(b"$") < 500
     assert run_waiting(server) > 1
@@ -344,7 +344,7 @@ def test_a_browser_is_cut_off_without_a_reply(line):
     connection, transport = server.connect()
     connection.data_received(b"PING\r\n" + line + b"\r\nFLUSHALL\r\n")
     assert (transport.written, transport.closed) == (b"", True)
-    assert server.engine.state.commands[b"flushall"].calls == 0
+    assert server.engine.commands[b"flushall"].calls == 0
 
 
 def test_a_reply_stands_before_the_error_that_came_behind_its_request():

@@ -103,6 +103,6 @@ def test_reading_what_is_not_there_is_published_where_that_is_asked_for(engine):
     engine.do("OBJECT ENCODING nokey")
     assert listener.replies() == [[b"message", b"__keyevent@0__:keymiss", b"nokey"]]
     engine.do("CONFIG SET notify-keyspace-events E$")
-    assert not engine.client.special
+    assert engine.client.quick
     engine.do("GET nokey")
     assert listener.replies() == []
