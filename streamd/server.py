@@ -5,6 +5,9 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 from streamd.clock import Clock, ManualClock
 from streamd.config import Config, ConfigError
@@ -20,6 +23,24 @@ from streamd.persistence import Persistence
 
 class AddressError(OSError):
     """An address that cannot be listened on; the message is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A way into the server: where it listens, `(host, port, whether it may fail)`, and what serves a connection."""
+
+    places: Callable[[Config], list[tuple[str, int, bool]]]
+    serve: "Callable[[Server], asyncio.Protocol]"
+
+
+def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
+    """Return the addresses of the option bind; a leading `-` marks one that may fail."""
+    hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
+    return [("0.0.0.0" if host == "*" else host, config.integer("port"), may_fail) for host, may_fail in hosts]
+
+
+# All ways in. (A server of another protocol is a row here, and a class beside Connection.)
+LISTENERS: Final = (Listener(_bound_places, Connection),)
 
 
 class Server:
@@ -134,24 +155,26 @@ class Server:
             self.engine.journal = self.persistence = None
 
     async def _listen(self) -> None:
-        port = self.config.integer("port")
-        for word in self.config.text("bind").split():
-            host, optional = word.removeprefix("-"), word.startswith("-")
-            host = "0.0.0.0" if host == "*" else host
-            try:
-                listener = await self._loop.create_server(
-                    lambda: Connection(self), host, port, backlog=self.config.integer("tcp-backlog")
-                )
-            except (OSError, socket.gaierror) as error:
-                if optional:
-                    continue
-                await self._close_listeners()
-                raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
-            self._listeners.append(listener)
-            for sock in listener.sockets:
-                _keep_alive(sock, self.config.integer("tcp-keepalive"))
-                port = sock.getsockname()[1]
-                self.addresses.append((sock.getsockname()[0], port))
+        for listener in LISTENERS:
+            free_port = 0  # where the configuration says 0, all places of a listener share the one that is found
+            for host, port, may_fail in listener.places(self.config):
+                try:
+                    made = await self._loop.create_server(
+                        partial(listener.serve, self),
+                        host,
+                        port or free_port,
+                        backlog=self.config.integer("tcp-backlog"),
+                    )
+                except (OSError, socket.gaierror) as error:
+                    if may_fail:
+                        continue
+                    await self._close_listeners()
+                    raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
+                self._listeners.append(made)
+                for sock in made.sockets:
+                    _keep_alive(sock, self.config.integer("tcp-keepalive"))
+                    free_port = sock.getsockname()[1]
+                    self.addresses.append((sock.getsockname()[0], free_port))
         if not self.addresses:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
 

@@ -1,0 +1,66 @@
+"""Prints the rooms of the server from its code: what each is for, how large it is, and whom it imports."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent / "streamd"
+
+
+def room_of(module: str) -> str:
+    """Return the room of a module: `streamd.net.server` is in net, `streamd.cli` is one of its own."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path: Path) -> set[str]:
+    """Return the rooms that a file imports, wherever in the file that stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "streamd":
+            names = [f"{node.module}.{name.name}" for name in node.names] if node.module == "streamd" else [node.module]
+            found.update(map(room_of, names))
+        elif isinstance(node, ast.Import):
+            found.update(room_of(name.name) for name in node.names if name.name.split(".")[0] == "streamd")
+    return found
+
+
+def floors(below: dict[str, set[str]]) -> dict[str, int]:
+    """Return the floor of each room: one above the highest that it imports. Raises: ValueError for a circle."""
+    known: dict[str, int] = {}
+    while len(known) < len(below):
+        ready = [room for room in below if room not in known and below[room] <= known.keys()]
+        if not ready:
+            raise ValueError(f"a circle among {', '.join(sorted(below.keys() - known.keys()))}")
+        for room in ready:
+            known[room] = max((known[other] + 1 for other in below[room]), default=0)
+    return known
+
+
+def summary(path: Path) -> str:
+    """Return the first sentence of a file's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def main() -> None:
+    """Print the map, the top floor first."""
+    files: dict[str, list[Path]] = defaultdict(list)
+    below: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(ROOT.rglob("*.py")):
+        relative = path.relative_to(ROOT)
+        room = relative.parts[0].removesuffix(".py")
+        if room in ("__init__", "__main__"):
+            continue
+        files[room].append(path)
+        below[room] |= imports(path) - {room, "__init__"}
+    level = floors(below)
+    for room in sorted(files, key=lambda room: (-level[room], room)):
+        paths = files[room]
+        lines = sum(len(path.read_text().splitlines()) for path in paths)
+        first = next((path for path in paths if path.name == "__init__.py"), paths[0])
+        print(f"{level[room]:2}  {room:14} {len(paths):3} files {lines:6} lines  {summary(first)}")
+        print(f"    {'':14} imports {', '.join(sorted(below[room], key=lambda one: (-level[one], one))) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main()
