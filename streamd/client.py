@@ -23,7 +23,8 @@ class Client(Watcher):
     out: encoded replies that the end of the turn sends.
     transaction: the requests queued since MULTI, or None outside of a transaction.
     supervised: somebody monitors all commands, or clients are paused.
-    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off, supervised):
+    special: some of the rarer states holds (not authenticated, in MULTI, subscribed, replies off, supervised,
+        NO-TOUCH):
         the engine then takes the careful path.
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
     out_bytes: size of the large replies among them.
@@ -39,7 +40,6 @@ class Client(Watcher):
         "bytes_out",
         "close_soon",
         "closed",
-        "commands",
         "context",
         "created_ms",
         "flush",
@@ -81,7 +81,6 @@ class Client(Watcher):
         self.lib_name = b""
         self.lib_version = b""
         self.last_command = "NULL"
-        self.commands = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.protocol = 2
@@ -158,6 +157,9 @@ class Client(Watcher):
             ("resp", self.protocol),
             ("lib-name", self.lib_name.decode()),
             ("lib-ver", self.lib_version.decode()),
+            ("io-thread", 0),
+            ("tot-net-in", self.bytes_in),
+            ("tot-net-out", self.bytes_out),
         ]
         return " ".join(f"{name}={value}" for name, value in fields).encode()
 
@@ -173,4 +175,5 @@ class Client(Watcher):
             or self.subscription_count() > 0
             or self.reply_mode != "on"
             or self.supervised
+            or self.no_touch
         )

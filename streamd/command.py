@@ -7,10 +7,11 @@ from typing import Final
 from streamd.blocking import BLOCKED
 from streamd.client import Client
 from streamd.errors import WrongArity
-from streamd.keyspace import Database, KeyValue
+from streamd.keyspace import Database
 from streamd.resp.types import Reply
 from streamd.state import State
 from streamd.stream.stream import Stream
+from streamd.types import STREAM
 
 
 class Context:
@@ -32,13 +33,13 @@ class Context:
         """The Unix time of this turn in milliseconds."""
         return self.state.time.ms
 
-    def value(self, key: bytes) -> KeyValue | None:
-        """Return the value at `key`, or None."""
-        return self.db.get(key)
-
     def stream(self, key: bytes) -> Stream | None:
-        """Return the stream at `key`, or None. Raises: WrongType."""
+        """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
         return self.db.stream(key)
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key` for a command that reads it, or None. Raises: WrongType."""
+        return self.db.read_as(key, STREAM)
 
     def create_stream(self, key: bytes) -> Stream:
         """Store and return a new stream with the settings that hold now; the key must be free."""
@@ -109,6 +110,7 @@ class Context:
 
 
 Handler = Callable[[Context, list[bytes]], Reply]
+
 
 # batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
 # they are alike and nobody watches, waits or listens; puts their replies, bulk strings without `$`, into the client's
@@ -183,6 +185,22 @@ class CommandTable(dict[bytes, Command]):
         container, _, sub = name.lower().partition(b"|")
         found = self.get(container)
         return found.subcommands.get(sub) if found is not None and sub else found
+
+
+def handler_for(client: Client, command: Command) -> Handler:
+    """Return what executes a command for a client: with CLIENT NO-TOUCH it is no access to any key, unless TOUCH."""
+    if not client.no_touch or command.name == "touch":
+        return command.handler
+
+    def run(context: Context, args: list[bytes]) -> Reply:
+        db = context.db
+        db.touched = {}
+        try:
+            return command.handler(context, args)
+        finally:
+            db.touched = db.used_s
+
+    return run
 
 
 # Filled by importing streamd.commands.

@@ -10,7 +10,7 @@ from streamd.admission import NOT_QUEUED, both_cases, check_allowed, find_comman
 from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.clock import Clock
-from streamd.command import COMMANDS, Command, Context
+from streamd.command import COMMANDS, Command, Context, handler_for
 from streamd.config import Config
 from streamd.errors import CommandError
 from streamd.gathering import Gathering
@@ -195,7 +195,8 @@ class Engine:
                     client.out += reply.pieces
                     size = reply.size_bytes
                 else:
-                    data = encode(reply, client.protocol)
+                    is_bulk = type(reply) is bytes
+                    data = b"$%d\r\n%b\r\n" % (len(reply), reply) if is_bulk else encode(reply, client.protocol)
                     append(data)
                     size = len(data)
                 if size > LARGE_REPLY_BYTES:
@@ -323,11 +324,10 @@ class Engine:
             client.transaction.append(request)
             return "QUEUED"
         client.last_command = command.name
-        self.state.reading = "readonly" in command.flags and not command.name.startswith(("object|", "memory|"))
         command.calls += 1
         started = self.stopwatch()
         try:
-            reply: Reply = command.handler(context, request)
+            reply: Reply = handler_for(client, command)(context, request)
         except CommandError as error:
             reply = self._failed(command, error)
         except Exception:
@@ -450,7 +450,7 @@ class Engine:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _read_clock(self) -> None:
-        self.state.time.ms = self.clock.now_ms()
+        self.state.time.set(self.clock.now_ms())
 
     def tick(self) -> None:
         """Do what is due now: time-outs of blocked clients. Ends the turn."""

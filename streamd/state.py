@@ -86,8 +86,6 @@ class Stats:
         self.rejected_connections = 0
         self.commands = 0
         self.expired_keys = 0
-        self.keyspace_hits = 0
-        self.keyspace_misses = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
@@ -108,7 +106,7 @@ class State:
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_full: memory is above `maxmemory`.
     is_restricted: any of them: commands take the careful path.
-    supervised: all clients take the careful path. reading: their running command only reads.
+    supervised: all clients take the careful path.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
@@ -136,7 +134,6 @@ class State:
         self.pause_writes_only = False
         self.paused: list[Client] = []
         self.supervised = False
-        self.reading = False
         self.slow_ns = 0
         self.random = Random()
         self.commands: CommandTable  # set by the engine, which knows which commands there are
@@ -215,14 +212,12 @@ class State:
         for db in self.keyspace:
             db.on_new = self._new if "n" in self.notify_flags else None
             db.on_miss = self._missed if "m" in self.notify_flags else None
-        self.supervise()
 
     def _new(self, db: Database, key: bytes) -> None:
         self.notify("n", "new", key, db.index)
 
     def _missed(self, db: Database, key: bytes) -> None:
-        if self.reading:
-            self.notify("m", "keymiss", key, db.index)
+        self.notify("m", "keymiss", key, db.index)
 
     def _slowlog_changed(self) -> None:
         slow_us = self.config.integer("slowlog-log-slower-than")
@@ -243,8 +238,8 @@ class State:
         self.supervise()
 
     def supervise(self) -> None:
-        """Have all clients take the careful path while somebody monitors, clients are paused or misses published."""
-        self.supervised = bool(self.monitors) or self.pause_until_ms > 0 or "m" in self.notify_flags
+        """Have all clients take the careful path while somebody monitors or clients are paused."""
+        self.supervised = bool(self.monitors) or self.pause_until_ms > 0
         for client in self.clients.values():
             client.supervised = self.supervised
             client.update_special()

@@ -162,6 +162,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     state.monitors.pop(client.id, None)
     client.monitoring = False
     client.reply_mode = "on"
+    client.no_touch = client.no_evict = False
     client.protocol = 2
     client.name = b""
     client.authenticated = not state.config.text("requirepass")
