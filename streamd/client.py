@@ -37,7 +37,6 @@ class Client(Watcher):
         "bytes_out",
         "close_soon",
         "closed",
-        "commands",
         "created_ms",
         "db",
         "flush",
@@ -82,7 +81,6 @@ class Client(Watcher):
         self.lib_name = b""
         self.lib_version = b""
         self.last_command = "NULL"
-        self.commands = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.protocol = 2
@@ -162,6 +160,9 @@ class Client(Watcher):
             ("resp", self.protocol),
             ("lib-name", self.lib_name.decode()),
             ("lib-ver", self.lib_version.decode()),
+            ("io-thread", 0),
+            ("tot-net-in", self.bytes_in),
+            ("tot-net-out", self.bytes_out),
         ]
         return " ".join(f"{name}={value}" for name, value in fields).encode()
 

@@ -55,9 +55,18 @@ class ManualClock(Clock):
 
 
 class TurnTime:
-    """The time that all commands of one turn see; who runs the turn sets it."""
+    """The time that all commands of one turn see; who runs the turn sets it.
 
-    __slots__ = ("ms",)
+    ms: Unix milliseconds. s: Unix seconds as of the last tick, a tenth of a second ago at most; one object for all who
+    note it in that second.
+    """
+
+    __slots__ = ("ms", "s")
 
     def __init__(self, ms: int) -> None:
+        self.set(ms)
+
+    def set(self, ms: int) -> None:
+        """Let both tell this time."""
         self.ms = ms
+        self.s = ms // 1000

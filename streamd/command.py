@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from streamd.blocking import BLOCKED, Waiter
 from streamd.client import Client
 from streamd.errors import WrongArity
-from streamd.keyspace import KeyValue
 from streamd.process import ProcessFacts
 from streamd.resp.types import Reply
 from streamd.state import State
 from streamd.stream.stream import Stream
+from streamd.types import STREAM
 
 
 class Services(Protocol):
@@ -50,7 +50,7 @@ class Context(Client):
 
     quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
     ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
-    MULTI, without its password, subscribed or without replies has one that is always empty.
+    MULTI, without its password, subscribed, without replies or with NO-TOUCH has one that is always empty.
     """
 
     __slots__ = ("quick", "services", "state")
@@ -85,17 +85,18 @@ class Context(Client):
             self.authenticated
             and self.transaction is None
             and self.reply_mode == "on"
+            and not self.no_touch
             and not self.subscription_count()
         )
         self.quick = self.services.quick if is_ordinary else _NOTHING_QUICK
 
-    def value(self, key: bytes) -> KeyValue | None:
-        """Return the value at `key`, or None."""
-        return self.db.get(key)
-
     def stream(self, key: bytes) -> Stream | None:
-        """Return the stream at `key`, or None. Raises: WrongType."""
+        """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
         return self.db.stream(key)
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key` for a command that reads it, or None. Raises: WrongType."""
+        return self.db.read_as(key, STREAM)
 
     def create_stream(self, key: bytes) -> Stream:
         """Store and return a new stream with the settings that hold now; the key must be free."""
@@ -167,6 +168,7 @@ QuickTable = dict[bytes, "Command"]
 _NOTHING_QUICK: Final[QuickTable] = {}
 
 Handler = Callable[[Context, list[bytes]], Reply]
+
 
 # batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
 # they are alike and nobody watches, waits or listens; puts their replies, bulk strings without `$`, into the client's

@@ -15,6 +15,7 @@ from streamd.command import COMMANDS, Command, Context, QuickTable
 from streamd.config import Config
 from streamd.errors import CommandError
 from streamd.gathering import NOBODY, Gathering
+from streamd.keyspace import Database
 from streamd.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
 from streamd.memory_limit import MemoryLimit
 from streamd.monitor_line import monitor_line
@@ -72,6 +73,7 @@ class Engine:
         self.process_facts: Callable[[], ProcessFacts] = read_process_facts
         self._resumed: list[Client] = []
         self._running_backlogs = False
+        self._untouched: Database | None = None
         self.commands = COMMANDS.copy_for_server()
         self._all_quick = quick_commands(self.commands)
         self.quick: QuickTable = {}
@@ -292,7 +294,9 @@ class Engine:
         if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
             client.transaction.append(request)
             return None, "QUEUED"
-        state.reading = "readonly" in command.flags and not command.name.startswith(("object|", "memory|"))
+        if client.no_touch and command.name != "touch":
+            self._untouched = client.db
+            client.db.touched = {}  # for this command, no access counts
         return command, None
 
     def _finish_careful(
@@ -302,6 +306,9 @@ class Engine:
         mode was `mode`.
         """
         state = self.state
+        if self._untouched is not None:
+            self._untouched.touched = self._untouched.used_s
+            self._untouched = None
         if command is not None and state.monitors and "admin" not in command.flags:
             state.show_monitors(monitor_line(self.clock.now_us(), client.db.index, client.address, request))
         if reply is BLOCKED:
@@ -420,7 +427,7 @@ class Engine:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _read_clock(self) -> None:
-        self.state.time.ms = self.clock.now_ms()
+        self.state.time.set(self.clock.now_ms())
 
     def tick(self) -> None:
         """Do what is due now: time-outs of blocked clients, the end of a pause. Ends the turn."""

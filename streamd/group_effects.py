@@ -20,7 +20,7 @@ def shown(word: bytes) -> str:
 
 def find_group(context: Context, key: bytes, name: bytes) -> tuple[Stream, Group] | None:
     """Return the stream at `key` and its group, or None if there is no such group. Raises: WrongType."""
-    stream = context.stream(key)
+    stream = context.read_stream(key)
     if stream is None or not stream.groups or name not in stream.groups:
         return None
     return stream, stream.groups[name]

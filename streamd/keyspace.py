@@ -1,7 +1,5 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
-import builtins
-from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
@@ -9,15 +7,12 @@ from typing import TYPE_CHECKING
 from streamd.clock import TurnTime
 from streamd.errors import WrongType
 from streamd.scan_order import ScanOrder
-from streamd.stream.stream import Stream
+from streamd.types import STREAM, KeyValue, T, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import MutableSet
 
-# A string is bytes, a hash a dict of bytes to bytes, a list a deque, a set a set.
-KeyValue = bytes | dict[bytes, bytes] | deque[bytes] | builtins.set[bytes] | Stream
-
-TYPE_NAMES: dict[type, str] = {bytes: "string", dict: "hash", deque: "list", set: "set", Stream: "stream"}
+    from streamd.stream.stream import Stream
 
 
 class Watcher:
@@ -32,9 +27,14 @@ class Watcher:
 class Database:
     """One numbered database.
 
+    A command finds a value by `read` when it returns something of it, by `get` when it is to change it, by `inspect`
+    when it says something about it; `peek` leaves no trace. That is how Redis counts hits and misses, and idle times.
+
     values: key -> value, also of keys whose time has passed and which nobody has met since.
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
+    used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
+    hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
     watchers: key -> the watchers to mark when it changes.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
@@ -46,13 +46,17 @@ class Database:
     __slots__ = (
         "deadlines",
         "expires_ms",
+        "hits",
         "index",
+        "misses",
         "on_expired",
         "on_miss",
         "on_new",
         "on_ready",
         "scan_order",
         "time",
+        "touched",
+        "used_s",
         "values",
         "waiting",
         "watchers",
@@ -64,6 +68,9 @@ class Database:
         self.values: dict[bytes, KeyValue] = {}
         self.expires_ms: dict[bytes, int] = {}
         self.deadlines: list[tuple[int, bytes]] = []
+        self.used_s: dict[bytes, int] = {}
+        self.touched = self.used_s
+        self.hits = self.misses = 0
         self.scan_order: ScanOrder | None = None
         self.watchers: dict[bytes, MutableSet[Watcher]] = {}
         self.waiting: dict[bytes, int] = {}
@@ -75,57 +82,63 @@ class Database:
     def __len__(self) -> int:
         return len(self.values)
 
-    def get(self, key: bytes) -> KeyValue | None:
+    def peek(self, key: bytes) -> KeyValue | None:
         """Return the value of a live key, or None; a key whose time has passed is removed."""
         value = self.values.get(key)
-        if value is None:
-            if self.on_miss is not None:
-                self.on_miss(self, key)
-        elif self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
+        if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
-            return self.get(key)
+            return None
         return value
 
-    def stream(self, key: bytes) -> Stream | None:
-        """Return the stream at `key`, or None. Raises: WrongType."""
-        value = self.get(key)
-        if value is None or type(value) is Stream:
-            return value
-        raise WrongType()
+    def get(self, key: bytes) -> KeyValue | None:
+        """Return the value of a live key for a command that may change it, or None."""
+        value = self.peek(key)
+        if value is not None:
+            self.touched[key] = self.time.s
+        return value
 
-    def string(self, key: bytes) -> bytes | None:
-        """Return the string at `key`, or None. Raises: WrongType."""
-        value = self.get(key)
-        if value is None or type(value) is bytes:
-            return value
-        raise WrongType()
+    def get_as(self, key: bytes, kind: ValueType[T]) -> T | None:
+        """Return the value of a live key for a command that may change it, or None. Raises: WrongType."""
+        return _checked(self.get(key), kind)
 
-    def hash(self, key: bytes) -> dict[bytes, bytes] | None:
-        """Return the hash at `key`, or None. Raises: WrongType."""
-        value = self.get(key)
-        if value is None or type(value) is dict:
-            return value
-        raise WrongType()
+    def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:
+        """Return the value of a live key for a command that says something about it, or None: no access to it."""
+        value = self.peek(key)
+        if value is not None:
+            self.hits += 1
+        else:
+            self.misses += 1
+            if says_miss and self.on_miss is not None:
+                self.on_miss(self, key)
+        return value
 
-    def list(self, key: bytes) -> deque[bytes] | None:
-        """Return the list at `key`, or None. Raises: WrongType."""
-        value = self.get(key)
-        if value is None or type(value) is deque:
-            return value
-        raise WrongType()
+    def read(self, key: bytes) -> KeyValue | None:
+        """Return the value of a live key for a command that reads it, or None."""
+        value = self.inspect(key)
+        if value is not None:
+            self.touched[key] = self.time.s
+        return value
 
-    def set(self, key: bytes) -> builtins.set[bytes] | None:
-        """Return the set at `key`, or None. Raises: WrongType."""
-        value = self.get(key)
-        if value is None or type(value) is set:
+    def read_as(self, key: bytes, kind: ValueType[T]) -> T | None:
+        """Return the value of a live key for a command that reads it, or None. Raises: WrongType."""
+        value = self.values.get(key)
+        if type(value) is kind.holds and not self.expires_ms:
+            # The hot path.
+            self.hits += 1
+            self.touched[key] = self.time.s
             return value
-        raise WrongType()
+        return _checked(self.read(key), kind)
+
+    def stream(self, key: bytes) -> "Stream | None":
+        """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
+        return _checked(self.get(key), STREAM)
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
         if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
             self._gains(key)
         self.values[key] = value
+        self.used_s[key] = self.time.s
         if key in self.waiting:
             self.on_ready(self, key)
 
@@ -134,6 +147,7 @@ class Database:
         value = self.values.pop(key, None)
         if value is not None:
             self.expires_ms.pop(key, None)
+            self.used_s.pop(key, None)
             if self.scan_order is not None:
                 self.scan_order.remove(key)
             if key in self.waiting:
@@ -142,7 +156,7 @@ class Database:
 
     def delete(self, key: bytes) -> bool:
         """Remove a live key; return whether there was one."""
-        return self.get(key) is not None and self.remove(key) is not None
+        return self.peek(key) is not None and self.remove(key) is not None
 
     def expire(self, key: bytes) -> None:
         """Remove a key whose time has passed."""
@@ -196,6 +210,7 @@ class Database:
             if key in self.values:
                 self.touch(key)
         values, self.values = self.values, {}
+        self.used_s = self.touched = {}
         self.expires_ms = {}
         self.deadlines = []
         self.scan_order = None
@@ -221,6 +236,12 @@ class Database:
         for key in self.values:
             if key not in expires_ms or expires_ms[key] > now_ms:
                 yield key
+
+
+def _checked(value: KeyValue | None, kind: ValueType[T]) -> T | None:
+    if value is None or type(value) is kind.holds:
+        return value
+    raise WrongType()
 
 
 def _ignore(db: Database, key: bytes) -> None:
@@ -249,6 +270,8 @@ class Keyspace:
                     db.touch(key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
+        one.used_s, two.used_s = two.used_s, one.used_s
+        one.touched, two.touched = one.used_s, two.used_s
         one.deadlines, two.deadlines = two.deadlines, one.deadlines
         one.scan_order, two.scan_order = two.scan_order, one.scan_order
         for db in (one, two):

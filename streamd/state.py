@@ -68,8 +68,6 @@ class Stats:
         self.rejected_connections = 0
         self.commands = 0
         self.expired_keys = 0
-        self.keyspace_hits = 0
-        self.keyspace_misses = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
@@ -89,7 +87,6 @@ class State:
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_full: memory is above `maxmemory`.
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
-    reading: the running command, one of those, only reads.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     notify_flags: classes of keyspace events that are published; empty means none.
@@ -116,7 +113,6 @@ class State:
         self.pause_writes_only = False
         self.paused: list[Client] = []
         self.on_restricted: Callable[[bool], None] = lambda is_restricted: None
-        self.reading = False
         self.slow_ns = 0
         self.random = Random()
         events = KeyspaceEvents(self.pubsub)
@@ -172,7 +168,6 @@ class State:
             or self.write_error is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
-            or "m" in self.notify_flags
         )
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
@@ -201,14 +196,12 @@ class State:
         for db in self.keyspace:
             db.on_new = self._new if "n" in self.notify_flags else None
             db.on_miss = self._missed if "m" in self.notify_flags else None
-        self.restrict()
 
     def _new(self, db: Database, key: bytes) -> None:
         self.notify("n", "new", key, db.index)
 
     def _missed(self, db: Database, key: bytes) -> None:
-        if self.reading:
-            self.notify("m", "keymiss", key, db.index)
+        self.notify("m", "keymiss", key, db.index)
 
     def _slowlog_changed(self) -> None:
         slow_us = self.config.integer("slowlog-log-slower-than")

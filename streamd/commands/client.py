@@ -32,7 +32,7 @@ container(
         "NO-EVICT (ON|OFF)",
         "    Accepted: no connection is closed for lack of memory.",
         "NO-TOUCH (ON|OFF)",
-        "    Accepted: the time of the last access to a key is not kept.",
+        "    Do not count the connection's commands, but TOUCH, as accesses to keys.",
         "PAUSE <milliseconds> [WRITE|ALL]",
         "    Let commands, or those that write, wait.",
         "REPLY (ON|OFF|SKIP)",
@@ -355,11 +355,12 @@ def client_no_evict(context: Context, args: list[bytes]) -> Reply:
     "CLIENT NO-TOUCH", arity=3, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_no_touch(context: Context, args: list[bytes]) -> Reply:
-    """Do not count the connection's commands as accesses to keys; accepted, as accesses are not noted.
+    """Do not count the connection's commands, but TOUCH, as accesses to keys: OBJECT IDLETIME goes on.
 
     Source: https://redis.io/docs/latest/commands/client-no-touch/
     """
     context.client.no_touch = _on_or_off(args[2])
+    context.update_quick()
     return "OK"
 
 

@@ -72,6 +72,8 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
     context.state.stats.reset()
+    for db in context.state.keyspace:
+        db.hits = db.misses = 0
     return "OK"
 
 

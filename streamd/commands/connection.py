@@ -163,6 +163,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     state.restrict()
     client.monitoring = False
     client.reply_mode = "on"
+    client.no_touch = client.no_evict = False
     client.protocol = 2
     client.name = b""
     client.authenticated = not state.config.text("requirepass")

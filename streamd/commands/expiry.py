@@ -108,7 +108,7 @@ def pexpireat(context: Context, args: list[bytes]) -> Reply:
 
 def _due_ms(context: Context, key: bytes) -> int | None:
     """Return when a key expires; -1 when it does not, None when there is no key."""
-    return None if context.db.get(key) is None else context.db.expires_ms.get(key, -1)
+    return None if context.db.inspect(key) is None else context.db.expires_ms.get(key, -1)
 
 
 @command(

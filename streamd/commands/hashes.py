@@ -5,6 +5,7 @@ from streamd.command import Context, command
 from streamd.errors import CommandError, NotAnInteger, SyntaxError_, WouldOverflow, WrongArity
 from streamd.glob import compile_glob
 from streamd.resp.types import Reply
+from streamd.types import HASH
 
 _WRITE = "write denyoom fast"
 _O1 = "O(1)"
@@ -13,7 +14,7 @@ _ON = "O(N), N the fields"
 
 def _store(context: Context, key: bytes, pairs: list[bytes], event: str = "hset") -> int:
     """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
-    fields = context.db.hash(key)
+    fields = context.db.get_as(key, HASH)
     if fields is None:
         context.db.put(key, fields := {})
     before = len(fields)
@@ -61,7 +62,7 @@ def hsetnx(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hsetnx/
     """
-    if args[2] in (context.db.hash(args[1]) or ()):
+    if args[2] in (context.db.get_as(args[1], HASH) or ()):
         return 0
     return _store(context, args[1], args[2:])
 
@@ -75,7 +76,7 @@ def hget(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hget/
     """
-    return (context.db.hash(args[1]) or {}).get(args[2])
+    return (context.db.read_as(args[1], HASH) or {}).get(args[2])
 
 
 @command(
@@ -87,7 +88,7 @@ def hmget(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hmget/
     """
-    fields = context.db.hash(args[1]) or {}
+    fields = context.db.read_as(args[1], HASH) or {}
     return [fields.get(field) for field in args[2:]]
 
 
@@ -101,7 +102,8 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
     Reply: map.
     Source: https://redis.io/docs/latest/commands/hgetall/
     """
-    return dict(context.db.hash(args[1]) or {})
+    fields = context.db.read_as(args[1], HASH)
+    return {} if fields is None else dict(fields)
 
 
 @command(
@@ -113,7 +115,7 @@ def hkeys(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hkeys/
     """
-    return list(context.db.hash(args[1]) or ())
+    return list(context.db.read_as(args[1], HASH) or ())
 
 
 @command(
@@ -125,7 +127,7 @@ def hvals(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hvals/
     """
-    return list((context.db.hash(args[1]) or {}).values())
+    return list((context.db.read_as(args[1], HASH) or {}).values())
 
 
 @command(
@@ -138,7 +140,7 @@ def hdel(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/hdel/
     """
     key = args[1]
-    fields = context.db.hash(key)
+    fields = context.db.get_as(key, HASH)
     if fields is None:
         return 0
     removed = [field for field in args[2:] if fields.pop(field, None) is not None]
@@ -160,7 +162,8 @@ def hlen(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hlen/
     """
-    return len(context.db.hash(args[1]) or ())
+    value = context.db.read_as(args[1], HASH)
+    return 0 if value is None else len(value)
 
 
 @command(
@@ -172,7 +175,7 @@ def hstrlen(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hstrlen/
     """
-    return len((context.db.hash(args[1]) or {}).get(args[2], b""))
+    return len((context.db.read_as(args[1], HASH) or {}).get(args[2], b""))
 
 
 @command(
@@ -184,7 +187,7 @@ def hexists(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/hexists/
     """
-    return int(args[2] in (context.db.hash(args[1]) or ()))
+    return int(args[2] in (context.db.read_as(args[1], HASH) or ()))
 
 
 @command(
@@ -198,7 +201,7 @@ def hincrby(context: Context, args: list[bytes]) -> Reply:
     """
     increment = parse_integer(args[3])
     try:
-        number = parse_integer((context.db.hash(args[1]) or {}).get(args[2], b"0"))
+        number = parse_integer((context.db.get_as(args[1], HASH) or {}).get(args[2], b"0"))
     except NotAnInteger:
         raise CommandError("ERR hash value is not an integer")
     if not INT64_MIN <= number + increment <= INT64_MAX:
@@ -219,7 +222,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
     """
     parse_cursor(args[2])
     matches = compile_glob(b"*")
-    fields = context.db.hash(args[1])
+    fields = context.db.read_as(args[1], HASH)
     if fields is None:
         return [b"0", []]
     words = Arguments(args, 3)

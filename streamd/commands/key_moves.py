@@ -81,7 +81,7 @@ def copy(context: Context, args: list[bytes]) -> Reply:
             raise SyntaxError_()
     if target_db is db and source == target:
         raise SameObject()
-    value = db.get(source)
+    value = db.read(source)
     if value is None:
         return 0
     if target_db.get(target) is not None:

@@ -4,8 +4,8 @@ from streamd.arguments import Arguments, parse_cursor
 from streamd.command import Context, command
 from streamd.errors import SyntaxError_
 from streamd.glob import compile_glob
-from streamd.keyspace import TYPE_NAMES
 from streamd.resp.types import Reply
+from streamd.types import TYPES
 
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
@@ -53,7 +53,7 @@ def exists(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/exists/
     """
-    return sum(context.db.get(key) is not None for key in args[1:])
+    return sum(context.db.inspect(key) is not None for key in args[1:])
 
 
 @command(
@@ -65,7 +65,7 @@ def touch(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/touch/
     """
-    return sum(context.db.get(key) is not None for key in args[1:])
+    return sum(context.db.read(key) is not None for key in args[1:])
 
 
 @command(
@@ -77,8 +77,8 @@ def type_(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/type/
     """
-    value = context.db.get(args[1])
-    return "none" if value is None else TYPE_NAMES[type(value)]
+    value = context.db.inspect(args[1])
+    return "none" if value is None else TYPES[type(value)].name
 
 
 @command(
@@ -127,8 +127,8 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     for key in page:
         if matches is not None and not matches(key):
             continue
-        value = db.get(key)
-        if value is not None and (type_name is None or TYPE_NAMES[type(value)] == type_name):
+        value = db.peek(key) if type_name is None else db.inspect(key)
+        if value is not None and (type_name is None or TYPES[type(value)].name == type_name):
             found.append(key)
     return [b"%d" % cursor, found]
 
@@ -146,6 +146,6 @@ def randomkey(context: Context, args: list[bytes]) -> Reply:
     db = context.db
     while len(db):
         key = db.in_scan_order().some_key(context.state.random.random())
-        if db.get(key) is not None:
+        if db.peek(key) is not None:
             return key
     return None

@@ -7,13 +7,14 @@ from streamd.arguments import parse_integer
 from streamd.command import Context, command
 from streamd.errors import CommandError, NotAnInteger, WrongArity
 from streamd.resp.types import NULL_ARRAY, Reply
+from streamd.types import LIST
 
 _PUSH = "write denyoom fast"
 
 
 def _push(context: Context, args: list[bytes], left: bool) -> int:
     key, items = args[1], args[2:]
-    value = context.db.list(key)
+    value = context.db.get_as(key, LIST)
     if value is None:
         context.db.put(key, value := deque())
     if left:
@@ -37,7 +38,7 @@ def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
             count = -1
         if count < 0:
             raise CommandError("ERR value is out of range, must be positive")
-    value = context.db.list(key)
+    value = context.db.get_as(key, LIST)
     if value is None:
         return None if len(args) == 2 else NULL_ARRAY
     taken = [value.popleft() if left else value.pop() for _ in range(min(count, len(value)))]
@@ -107,7 +108,8 @@ def llen(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/llen/
     """
-    return len(context.db.list(args[1]) or ())
+    value = context.db.read_as(args[1], LIST)
+    return 0 if value is None else len(value)
 
 
 @command(
@@ -120,7 +122,7 @@ def lrange(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/lrange/
     """
     start, stop = parse_integer(args[2]), parse_integer(args[3])
-    value = context.db.list(args[1])
+    value = context.db.read_as(args[1], LIST)
     if value is None:
         return []
     length = len(value)

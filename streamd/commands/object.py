@@ -29,7 +29,7 @@ container(
         "FREQ <key>",
         "    Not supported: how often keys are accessed is not counted.",
         "IDLETIME <key>",
-        "    Show 0: when keys are accessed is not noted.",
+        "    Show how many seconds ago the key was accessed.",
         "REFCOUNT <key>",
         "    Show 1, or 2147483647 for an integer below 10,000, as Redis does.",
     ],
@@ -65,7 +65,7 @@ def object_encoding(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/object-encoding/
     """
-    value = context.db.get(args[2])
+    value = context.db.inspect(args[2], says_miss=False)
     return None if value is None else _encoding(value)
 
 
@@ -78,7 +78,7 @@ def object_refcount(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/object-refcount/
     """
-    value = context.db.get(args[2])
+    value = context.db.inspect(args[2], says_miss=False)
     if value is None:
         return None
     is_shared = isinstance(value, bytes) and value.isdigit() and len(value) <= 4 and _encoding(value) == b"int"
@@ -90,11 +90,14 @@ def object_refcount(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_idletime(context: Context, args: list[bytes]) -> Reply:
-    """Return how many seconds ago the key was accessed, or nil; it is not noted, so 0.
+    """Return how many seconds ago the key was accessed, or nil.
 
     Source: https://redis.io/docs/latest/commands/object-idletime/
     """
-    return None if context.db.get(args[2]) is None else 0
+    key, db = args[2], context.db
+    if db.inspect(key, says_miss=False) is None:
+        return None
+    return max(0, db.time.s - db.used_s[key])
 
 
 @command(
@@ -106,7 +109,7 @@ def object_freq(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/object-freq/
     """
-    if context.db.get(args[2]) is None:
+    if context.db.inspect(args[2], says_miss=False) is None:
         return None
     raise CommandError(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
@@ -156,7 +159,7 @@ def memory_usage(context: Context, args: list[bytes]) -> Reply:
     while words.left():
         if not words.flag(b"SAMPLES", followed_by=1) or words.integer() < 0:
             raise SyntaxError_()
-    value = context.db.get(args[2])
+    value = context.db.peek(args[2])
     return None if value is None else _memory_bytes(value) + _BYTES_OVERHEAD + len(args[2]) + _ROW_OVERHEAD
 
 

@@ -2,6 +2,7 @@
 
 from streamd.command import Context, command
 from streamd.resp.types import Reply, SetReply
+from streamd.types import SET
 
 
 @command(
@@ -13,7 +14,7 @@ def sadd(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/sadd/
     """
-    value = context.db.set(args[1])
+    value = context.db.get_as(args[1], SET)
     if value is None:
         context.db.put(args[1], value := set())
     before = len(value)
@@ -33,7 +34,7 @@ def srem(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/srem/
     """
-    value = context.db.set(args[1])
+    value = context.db.get_as(args[1], SET)
     if value is None:
         return 0
     before = len(value)
@@ -57,7 +58,7 @@ def smembers(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/smembers/
     """
-    return SetReply(list(context.db.set(args[1]) or ()))
+    return SetReply(list(context.db.read_as(args[1], SET) or ()))
 
 
 @command(
@@ -69,7 +70,8 @@ def scard(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/scard/
     """
-    return len(context.db.set(args[1]) or ())
+    value = context.db.read_as(args[1], SET)
+    return 0 if value is None else len(value)
 
 
 @command(
@@ -81,4 +83,4 @@ def sismember(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/sismember/
     """
-    return int(args[2] in (context.db.set(args[1]) or ()))
+    return int(args[2] in (context.db.read_as(args[1], SET) or ()))

@@ -5,11 +5,12 @@ from streamd.command import Context, command
 from streamd.errors import CommandError, StringTooLong, WouldOverflow
 from streamd.long_double import add_fractions
 from streamd.resp.types import Reply
+from streamd.types import STRING
 
 
 def _add(context: Context, key: bytes, increment: int) -> int:
     db = context.db
-    old = db.string(key)
+    old = db.get_as(key, STRING)
     number = 0 if old is None else parse_integer(old)
     if not INT64_MIN <= number + increment <= INT64_MAX:
         raise WouldOverflow()
@@ -81,7 +82,7 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/incrbyfloat/
     """
     key, db = args[1], context.db
-    old = db.string(key)
+    old = db.get_as(key, STRING)
     value = add_fractions(b"0" if old is None else old, args[2])
     db.put(key, value)
     context.record(b"SET", key, value, b"KEEPTTL")
@@ -98,7 +99,8 @@ def strlen(context: Context, args: list[bytes]) -> Reply:
 
     Source: https://redis.io/docs/latest/commands/strlen/
     """
-    return len(context.db.string(args[1]) or b"")
+    value = context.db.read_as(args[1], STRING)
+    return 0 if value is None else len(value)
 
 
 @command(
@@ -111,7 +113,7 @@ def append(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/append/
     """
     key = args[1]
-    value = (context.db.string(key) or b"") + args[2]
+    value = (context.db.get_as(key, STRING) or b"") + args[2]
     if len(value) > context.state.config.integer("proto-max-bulk-len"):
         raise StringTooLong()
     context.db.put(key, value)
@@ -130,7 +132,7 @@ def getrange(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/getrange/
     """
     start, end = parse_integer(args[2]), parse_integer(args[3])
-    value = context.db.string(args[1])
+    value = context.db.read_as(args[1], STRING)
     if value is None or (start < 0 and end < 0 and start > end):
         return b""
     length = len(value)
@@ -152,7 +154,7 @@ def setrange(context: Context, args: list[bytes]) -> Reply:
     key, offset, part = args[1], parse_integer(args[2]), args[3]
     if offset < 0:
         raise CommandError("ERR offset is out of range")
-    value = context.db.string(key) or b""
+    value = context.db.get_as(key, STRING) or b""
     if not part:
         return len(value)
     if offset + len(part) > context.state.config.integer("proto-max-bulk-len"):

@@ -97,7 +97,7 @@ def watch(context: Context, args: list[bytes]) -> Reply:
     if client.transaction is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
     for key in args[1:]:
-        db.get(key)  # a key whose time has passed is gone before it is watched
+        db.peek(key)  # a key whose time has passed is gone before it is watched
         client.watched.add((db.index, key))
         db.watchers.setdefault(key, set()).add(client)
     return "OK"

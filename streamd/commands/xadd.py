@@ -30,6 +30,7 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
         return 0  # the IDs of one millisecond are nearly used up, or all of them
+    db.touched[first[1]] = state.time.s
     if first[2] == b"*" and len(first) & 1:
         columns = _columns(requests, at, 2)
         count = len(columns[0])
@@ -204,6 +205,8 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
             if not make_stream:
                 return None
             stream = context.create_stream(key)
+    else:
+        db.touched[key] = state.time.s
     if pid is not None and iid is None:
         iid = idmpauto_iid(fields)
     entry_id = state.time.ms << 64

@@ -70,7 +70,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
 
 
 def _stream(context: Context, key: bytes) -> Stream:
-    stream = context.stream(key)
+    stream = context.read_stream(key)
     if stream is None:
         raise NoSuchKey()
     return stream

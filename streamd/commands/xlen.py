@@ -21,5 +21,5 @@ def xlen(context: Context, args: list[bytes]) -> Reply:
     Raises: WrongType.
     Source: https://redis.io/docs/latest/commands/xlen/
     """
-    stream = context.stream(args[1])
+    stream = context.read_stream(args[1])
     return 0 if stream is None else len(stream)

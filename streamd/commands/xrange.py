@@ -55,7 +55,7 @@ def _read(context: Context, args: list[bytes], start_text: bytes, end_text: byte
     start = parse_range_start(start_text)
     end = parse_range_end(end_text)
     count = parse_count_option(args, 4) if len(args) > 4 else None
-    stream = context.stream(args[1])
+    stream = context.read_stream(args[1])
     if stream is None:
         return []
     if count == 0:

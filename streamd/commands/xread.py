@@ -31,7 +31,7 @@ def xread(context: Context, args: list[bytes]) -> Reply:
     Source: https://redis.io/docs/latest/commands/xread/
     """
     options = parse_read_options(args, grouped=False)
-    after = [_resolve(context.stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]
+    after = [_resolve(context.read_stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]
     reply = _read(context, options, after)
     if reply is not None:
         return reply
@@ -74,7 +74,7 @@ class _Attempt:
     def read(self) -> Reply:
         """Return what there is, or BLOCKED."""
         # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
-        values = map(self.context.value, self.options.keys)
+        values = map(self.context.db.peek, self.options.keys)
         lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
         if not any(last_id > (at or 0) for last_id, at in zip(lasts, self.after, strict=True)):
             return BLOCKED
@@ -100,7 +100,7 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
     budget: ReadBudget | None = None
     found: list[tuple[Reply, Reply]] = []
     for key, after_id in zip(options.keys, after, strict=True):
-        stream = context.stream(key)
+        stream = context.read_stream(key)
         last_id = None if stream is None else stream.log.last_id
         if stream is None or last_id is None:
             continue

@@ -31,7 +31,7 @@ def xsplit(context: Context, args: list[bytes]) -> Reply:
     count = parse_integer(args[4])
     if count < 1:
         raise CommandError("ERR value is out of range, must be positive")
-    stream = context.stream(args[1])
+    stream = context.read_stream(args[1])
     if stream is None:
         return []
     return [format_id(entry_id) for entry_id in stream.log.split(start, end, count)]

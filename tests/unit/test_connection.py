@@ -361,3 +361,30 @@ def test_a_reply_stands_before_the_error_that_came_behind_its_request():
     connection.data_received(b"*1\r\n!\r\n")
     parts.engine.end_turn()
     assert bytes(transport.written) == sent
+
+
+def test_info_and_client_list_count_the_bytes_of_both_ways():
+    server = FakeServer()
+    connection, transport = server.connect()
+    other, _ = server.connect()
+    connection.data_received(b"PING\r\n")
+    connection.data_received(b"GET a\r\nECHO 0123456789\r\n")
+    other.data_received(b"PING\r\n")
+
+    assert len(transport.written) == 7 + 5 + 17
+    line = connection.client.describe(0).decode()
+    assert f"tot-net-in={6 + 7 + 17} tot-net-out={7 + 5 + 17}" in line
+    stats = server.engine.state.stats
+    assert (stats.bytes_in, stats.bytes_out) == (6 + 7 + 17 + 6, 7 + 5 + 17 + 7)
+
+
+def test_the_bytes_of_a_large_reply_are_counted():
+    server = FakeServer()
+    connection, transport = server.connect()
+    value = b"x" * 300_000
+    request = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\nGET k\r\nGET k\r\n" % (len(value), value)
+    connection.data_received(request)
+
+    stats = server.engine.state.stats
+    assert stats.bytes_in == len(request)
+    assert stats.bytes_out == connection.client.bytes_out == len(transport.written)
