@@ -1,5 +1,6 @@
 """All that clients can see of a server's state, as one value that two servers can be compared by."""
 
+from collections import deque
 from typing import Any
 
 from streamd.engine import Engine
@@ -33,6 +34,8 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 }
             elif isinstance(value, dict):
                 shown = dict(value)
+            elif isinstance(value, deque):
+                shown = list(value)
             found[(db.index, key)] = (type(value).__name__, db.expires_ms.get(key), shown)
     engine.disconnect(context.client)
     return found
