@@ -120,6 +120,7 @@ class Persistence:
         self._state.persistence = self.fields
         self._state.set_loading(False)
         self._note_defaults()
+        self._hand_over()
         self.journal.write()
         job, done = self.journal.start_sync()
         job()
@@ -144,6 +145,7 @@ class Persistence:
     def close(self) -> None:
         """Write and sync what there is, let what is held leave, and close; the error of a disk that fails is logged."""
         if self.journal.writer is not None and not self.barrier.is_dead:
+            self._hand_over()
             self.barrier.drain()
             try:
                 if self.journal.is_unsaved:
@@ -168,6 +170,13 @@ class Persistence:
         """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
         self.journal.append_encoded(db_index, key, commands)
         self.writers[client] = None
+
+    def _hand_over(self) -> None:
+        """Take what the running unit has done so far as a unit of its own."""
+        records = self._state.records
+        if records:
+            self._state.records = []
+            self.journal.append_unit(records)
 
     def tick(self) -> bool:
         """Do what time demands, and a slice of a rewrite; return whether more is to be done at once."""
@@ -197,10 +206,16 @@ class Persistence:
         return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
 
     def start_rewrite(self) -> None:
-        """Begin a rewrite. Raises: CommandError if one is running; OSError."""
+        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
+        OSError.
+        """
         if self.journal.rewrite is not None:
             raise CommandError("ERR Background append only file rewriting already in progress")
         state = self._state
+        if state.records:
+            # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
+            self._is_planned = True
+            return
         defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
 
         def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
@@ -319,6 +334,7 @@ class Persistence:
         place of a journal that has all. Raises: CommandError.
         """
         state = self._state
+        self._hand_over()
         if rewrite:
             self.save()
         self.barrier.drain()
@@ -338,6 +354,7 @@ class Persistence:
             replay = Replay(state)
             for _ in self._steps(Loader(state.keyspace, replay), replay):
                 pass
+            self._saved_dirty = state.dirty
         except (OSError, DamagedError, LoadError) as error:
             self.barrier.die(f"Error trying to load the AOF files: {error}")
             raise CommandError(f"ERR Error trying to load the AOF files: {error}")
@@ -381,8 +398,7 @@ class Persistence:
         if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
-            words = [DEFAULTS, *(b"%d" % number for number in settings)]
-            self.journal.append_unit([(0, words)])
+            self._state.records.append((0, [DEFAULTS, *(b"%d" % number for number in settings)]))
 
     @property
     def loading_ms(self) -> int:
