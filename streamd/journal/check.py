@@ -8,7 +8,7 @@ from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
-from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync, parse_body
+from streamd.journal.reading import Bare, FileReader, Parsed, parse_body
 from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import SALVAGE, Cut, apply_cut, read_manifest
 from streamd.journal.words import bare_commands
@@ -159,7 +159,7 @@ def _examine_file(files: FileSystem, path: str, part: Part, last: bool, trial: _
             )
         if (trouble := reader.trouble) is not None:
             trial.end()
-            lost = is_base or not last or noted_sync(file, trouble.offset, reader.size) > trouble.offset
+            lost = is_base or not last or reader.noted_sync() > trouble.offset
             return replace(
                 report,
                 whole=trouble.offset,

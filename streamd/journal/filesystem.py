@@ -81,6 +81,10 @@ class FileSystem:
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         return File(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644))
 
+    def salt(self) -> int:
+        """Return a number of 64 bits that nobody can guess, not 0."""
+        return int.from_bytes(os.urandom(8), "little") or 1
+
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name."""
         return os.path.exists(path)

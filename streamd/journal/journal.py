@@ -7,7 +7,7 @@ from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import FIRST_LINE, Record
+from streamd.journal.record import FIRST_LINE_BYTES, Record
 from streamd.journal.recovery import Cut, DamagedError, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
@@ -63,7 +63,7 @@ class Journal:
             if self._is_part_name(name):
                 file = self.files.open(f"{self.directory}/{name}")
                 try:
-                    holds_records = file.size() > len(FIRST_LINE)
+                    holds_records = file.size() > FIRST_LINE_BYTES
                 finally:
                     file.close()
                 if holds_records:
@@ -87,18 +87,19 @@ class Journal:
     def start(self) -> Cut | None:
         """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
         cut = self.loading.cut
+        salt = self.loading.last_salt
+        begun = bool(salt)
         if not self.manifest.increments:
-            file = self._create_increment()
+            file, salt = self._create_increment()
             begun = True
         else:
             if cut is not None:
                 apply_cut(self.files, cut)
             file = self.files.open(self._path(self.manifest.increments[-1]))
-            begun = self.loading.last_is_ours
             repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
         size = file.size()
         manifest = self.manifest
-        self.writer = Writer(file, size, size, begun)
+        self.writer = Writer(file, size, size, salt or self.files.salt(), begun)
         self.base_bytes = self.loading.sizes.get(manifest.base.name, 0) if manifest.base else 0
         self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
         if self.base_bytes == 0:
@@ -106,12 +107,12 @@ class Journal:
         self._remove_leftovers()
         return cut
 
-    def _create_increment(self) -> File:
-        """Create a first increment and a manifest that names it. Raises: OSError."""
+    def _create_increment(self) -> tuple[File, int]:
+        """Create a first increment and a manifest that names it; return it with its salt. Raises: OSError."""
         manifest = self.manifest
         seq = manifest.next_seq()
         part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-        file = create_part(self.files, self.directory, part.name)
+        file, salt = create_part(self.files, self.directory, part.name)
         try:
             repeat(file.sync)
             repeat(lambda: self.files.sync_directory(self.directory))
@@ -125,14 +126,14 @@ class Journal:
             file.close()
             raise
         self.manifest = manifest
-        return file
+        return file, salt
 
     def start_anew(self) -> None:
         """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
         if not self.manifest.parts():
-            self._create_increment().close()  # files of a rewrite that a crash ends are never without a manifest
+            self._create_increment()[0].close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
-        self.writer = Writer(NoFile(), 0, 0)
+        self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Sample journals with every kind of record, to be kept: later versions have to start on them.
 
 `python -m tests.crash.sample_journal tests/crash/journals/NAME` writes what the version at hand makes of the history,
-with its state. That is done once for each format; what is there is never written anew. (`1` is from before the salt.)
+with its state. That is done once for each format; what is there is never written anew.
 """
 
 import sys

@@ -79,6 +79,7 @@ class SimulatedDisk:
         self.fails_for = 1
         self.failure: int | str = errno.EIO
         self.operations = 0
+        self.next_salt = 0x5A17 << 40
         self.failed: list[str] = []
         self._locked: set[str] = set()
 
@@ -101,6 +102,10 @@ class SimulatedDisk:
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return SimulatedFile(self, self.names[path])
+
+    def salt(self) -> int:
+        self.next_salt += 1
+        return self.next_salt
 
     def exists(self, path: str) -> bool:
         return path in self.names
@@ -141,6 +146,7 @@ class SimulatedDisk:
         after = SimulatedDisk()
         after.names = {path: _copy(inode) for path, inode in self.names.items()}
         after.durable_names = {path: _copy(inode) for path, inode in self.durable_names.items()}
+        after.next_salt = self.next_salt
         return after
 
     def cut_power(self, seed: int) -> "SimulatedDisk":

@@ -27,6 +27,7 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 shown = {
                     "info": _plain(engine.execute(context, [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])),
                     "groups": _plain(engine.execute(context, [b"XINFO", b"GROUPS", key])),
+                    "released": {name: list(group.pending.nacked) for name, group in (value.groups or {}).items()},
                     "entries": list(value.log.iterate()),
                     "iids": _remembered(value, engine.clock.now_ms()),
                     "settings": (value.idmp.duration_s, value.idmp.maxsize),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streamd.clock import ManualClock
-from tests.crash.restartable import Restartable
+from tests.crash.restartable import INCREMENT, Restartable
 from tests.crash.sample_journal import JOURNAL, samples
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
@@ -39,3 +39,15 @@ def test_an_older_journal_makes_the_state_that_its_version_had(sample):
     assert dump(again.engine) == written_on
     again.rewrite()
     assert dump(again.restart().engine) == written_on
+
+
+def test_an_older_journal_that_is_torn_is_cut_and_written_on():
+    (sample,) = [sample for sample in SAMPLES if sample.name == "increment"]
+    now_ms, _ = literal_eval((sample / "state").read_text(encoding="ascii"))
+    size = len(disk_of(sample).names[INCREMENT].data)
+    for place in range(size - 1_500, size, 37):
+        disk = disk_of(sample)
+        del disk.names[INCREMENT].data[place:]
+        server = Restartable(disk, ManualClock(now_ms))
+        server.send("SET", "written", "on")
+        assert dump(server.restart().engine) == dump(server.engine)
