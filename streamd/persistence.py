@@ -115,6 +115,7 @@ class Persistence:
         self.cut = self.journal.start()
         if self.cut is not None:
             log.warning("%s", self.cut)
+        self._log_moved()
         self._state.records = []
         self._state.journal = self
         self._state.persistence = self.fields
@@ -134,6 +135,7 @@ class Persistence:
         try:
             self.journal.open()
             self.journal.start_anew()
+            self._log_moved()
             self.start_rewrite()
         except BaseException:
             self.journal.close()
@@ -141,6 +143,10 @@ class Persistence:
         self._state.records = []
         self._state.journal = self
         self._state.persistence = self.fields
+
+    def _log_moved(self) -> None:
+        for path in self.journal.moved_aside:
+            log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
 
     def close(self) -> None:
         """Write and sync what there is, let what is held leave, and close; the error of a disk that fails is logged."""

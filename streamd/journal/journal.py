@@ -5,10 +5,11 @@ from typing import Final
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
+from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import FIRST_LINE_BYTES, Record
-from streamd.journal.recovery import Cut, DamagedError, Loading, apply_cut, create_part, read_manifest, read_parts
+from streamd.journal.record import Record
+from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
 
@@ -22,7 +23,7 @@ class Journal:
     close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
     Instead of load() and start(): start_anew() -> a rewrite.
 
-    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before.
+    moved_aside: files that the manifest does not name, as they are called now. is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before.
     rewrite: the one that is running. base_bytes: the size of the base and of what was there when it became one, which
     automatic rewriting compares with. writes: how many `write` calls have written units; synced_writes: how many of
     these are on the disk.
@@ -42,6 +43,7 @@ class Journal:
         self.base_bytes = 0
         self.writes = 0
         self.synced_writes = 0
+        self.moved_aside: list[str] = []
         self.is_unsaved = False
         self._release: Callable[[], None] | None = None
         self._older_bytes = 0
@@ -53,27 +55,7 @@ class Journal:
         self.files.make_directory(self.data_directory)
         self._release = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
         self.files.make_directory(self.directory)
-        self.manifest = read_manifest(self.files, self.directory, self.filename) or self._first_manifest()
-
-    def _first_manifest(self) -> Manifest:
-        """Return an empty manifest. Raises: DamagedError where there are files that one must have named: to begin anew
-        would remove them.
-        """
-        for name in self.files.list(self.directory):
-            if self._is_part_name(name):
-                file = self.files.open(f"{self.directory}/{name}")
-                try:
-                    holds_records = file.size() > FIRST_LINE_BYTES
-                finally:
-                    file.close()
-                if holds_records:
-                    raise DamagedError(
-                        f"{self.directory}/{self._manifest_name}",
-                        0,
-                        f"it is not there, and {name} is",
-                        "restore it, or move the directory away",
-                    )
-        return Manifest()
+        self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
 
     def load(self, loader: Loader) -> Iterator[None]:
         """Apply what the files say; goes on to the next slice of work each time it is asked. Raises: DamagedError,
@@ -104,7 +86,7 @@ class Journal:
         self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
         if self.base_bytes == 0:
             self.base_bytes = self._older_bytes + size
-        self._remove_leftovers()
+        self._move_leftovers()
         return cut
 
     def _create_increment(self) -> tuple[File, int]:
@@ -130,6 +112,7 @@ class Journal:
 
     def start_anew(self) -> None:
         """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
+        self._move_leftovers()
         if not self.manifest.parts():
             self._create_increment()[0].close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
@@ -150,21 +133,18 @@ class Journal:
             self._release()
             self._release = None
 
-    def _is_part_name(self, name: str) -> bool:
-        return name.startswith(f"{self.filename}.") and name.endswith((".base.aof", ".incr.aof"))
-
     def _path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
 
-    def _remove_leftovers(self) -> None:
-        """Remove what rewrites left that a crash ended: files with names of ours that no manifest names."""
-        named = {part.name for part in self.manifest.parts()} | {self._manifest_name}
-        for name in self.files.list(self.directory):
-            if name not in named and (self._is_part_name(name) or name == f"temp-{self.filename}.manifest"):
-                try:
-                    self.files.unlink(f"{self.directory}/{name}")
-                except OSError:
-                    pass  # it is in nobody's way, and the next start tries again
+    def _move_leftovers(self) -> None:
+        """Move aside what a crash has left: files of a rewrite that had not ended, or that one has replaced."""
+        for name in leftovers(self.files, self.directory, self.filename, self.manifest):
+            path = f"{self.directory}/{name}"
+            try:
+                self.files.rename(path, path + ASIDE)
+                self.moved_aside.append(path + ASIDE)
+            except OSError:
+                pass  # it is in nobody's way, and the next start tries again
 
     # -- appending ------------------------------------------------------------------------------------------------
 
@@ -225,6 +205,8 @@ class Journal:
         """
         assert self.rewrite is None
         seq = self.manifest.next_seq()
+        while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
+            seq += 1  # something that could not be moved aside
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         self.rewrite = rewrite(self.files, self.directory, base, increment)

@@ -7,11 +7,15 @@ from typing import Final
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, repeat, write_all
+from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
 from streamd.journal.reading import Bare, FileReader, Parsed, Trouble
 from streamd.journal.record import CUT_LINE, encode_first_line
 
 SALVAGE: Final = "restore it from a copy, or save what is before the damage: streamd check DIR --export OUT"
+
+
+_RESTORE: Final = "restore it, or move the directory away"
 
 
 class DamagedError(Exception):
@@ -58,14 +62,15 @@ def read_manifest(files: FileSystem, directory: str, filename: str) -> Manifest 
     path = f"{directory}/{filename}.manifest"
     try:
         manifest = manifests.read(files, path)
-    except ManifestError as error:
-        raise DamagedError(path, 0, str(error), "restore it, or move the directory away")
-    if manifest is not None:
-        for part in manifest.parts():
+        for part in manifest.parts() if manifest is not None else []:
             if not files.exists(f"{directory}/{part.name}"):
-                raise DamagedError(
-                    path, 0, f"it names {part.name}, which is not there", "restore it, or move the directory away"
-                )
+                raise DamagedError(path, 0, f"it names {part.name}, which is not there", _RESTORE)
+        leftovers(files, directory, filename, manifest or Manifest())
+    except ManifestError as error:
+        raise DamagedError(path, 0, str(error), _RESTORE)
+    except Unnamed as error:
+        what = "it is not there, and does not name" if manifest is None else "it does not name"
+        raise DamagedError(path, 0, f"{what} {error}", "restore it, or move that file away")
     return manifest
 
 

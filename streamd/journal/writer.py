@@ -32,7 +32,8 @@ Units = list[Sequence[Record] | Encoded]
 class Writer:
     """Appends to one file, and knows how much of it is on the disk.
 
-    size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk. salt: the file's.
+    size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk. salt: that of
+    the file.
     """
 
     def __init__(self, file: File, size: int, synced: int, salt: int, begun: bool = True) -> None:

@@ -20,7 +20,7 @@ def test_files_without_a_manifest_are_refused_and_kept(rewritten):
     disk = server.disk.kill()
     disk.unlink(MANIFEST)
     left = {path: bytes(inode.data) for path, inode in disk.names.items()}
-    with pytest.raises(DamagedError, match="it is not there, and appendonly"):
+    with pytest.raises(DamagedError, match="it is not there, and does not name appendonly"):
         Restartable(disk)
     assert {path: bytes(inode.data) for path, inode in disk.names.items()} == left
 
