@@ -148,27 +148,43 @@ class Persistence:
         for path in self.journal.moved_aside:
             log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
 
-    def close(self) -> None:
-        """Write and sync what there is, let what is held leave, and close; the error of a disk that fails is logged."""
+    def close(self) -> str | None:
+        """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
+        None.
+        """
+        failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:
             self._hand_over()
             self.barrier.drain()
             try:
-                if self.journal.is_unsaved:
-                    self.save()
-                self.journal.write()
-                job, done = self.journal.start_sync()
-                job()
-                done()
-                self.journal.writer.note_synced()
+                self._write_end()
                 self.barrier.release_all()
                 self._serve_waiters()
             except (OSError, CommandError) as error:
-                log.warning("the journal could not be written at the end: %s", error)
+                failure = f"the journal could not be written at the end: {error}"
+                log.warning("%s", failure)
         self.journal.close()
         self._state.journal = None
         self._state.records = None
         self._state.persistence = dict
+        return failure
+
+    def _write_end(self) -> None:
+        """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
+        journal = self.journal
+        assert journal.writer is not None
+        if journal.is_unsaved or self.barrier.sync_failed is not None:
+            self.save()
+        try:
+            journal.write()
+            journal.sync()
+        except OSError:
+            if self._state.config.values["appendfsync"] == "always":
+                raise
+            self.save()
+            journal.write()
+            journal.sync()
+        journal.writer.note_synced()
 
     # -- turns ----------------------------------------------------------------------------------------------------
 

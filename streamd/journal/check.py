@@ -198,7 +198,7 @@ def fix(
 
     A damaged base is not cut. Raises: LockedError when a server is running; DamagedError; OSError.
     """
-    release = lock_directory(files, data_directory)
+    lock = lock_directory(files, data_directory)
     try:
         report = examine(files, directory, filename, loader)
         manifest = read_manifest(files, directory, filename)
@@ -223,7 +223,7 @@ def fix(
             break
         return report
     finally:
-        release()
+        lock.close()
 
 
 def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:

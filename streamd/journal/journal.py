@@ -1,5 +1,7 @@
 """The journal of one server: its directory, from the lock through loading to appending and rewriting."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -23,10 +25,10 @@ class Journal:
     close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
     Instead of load() and start(): start_anew() -> a rewrite.
 
-    moved_aside: files that the manifest does not name, as they are called now. is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before.
-    rewrite: the one that is running. base_bytes: the size of the base and of what was there when it became one, which
-    automatic rewriting compares with. writes: how many `write` calls have written units; synced_writes: how many of
-    these are on the disk.
+    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. moved_aside:
+    files that the manifest does not name, as they are called now. rewrite: the one that is running. base_bytes: the
+    size of the base and of what was there when it became one, which automatic rewriting compares with. writes: how many
+    `write` calls have written units; synced_writes: how many of these are on the disk.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Journal:
         self.synced_writes = 0
         self.moved_aside: list[str] = []
         self.is_unsaved = False
-        self._release: Callable[[], None] | None = None
+        self._lock: File | None = None
         self._older_bytes = 0
 
     # -- start ----------------------------------------------------------------------------------------------------
@@ -53,7 +55,7 @@ class Journal:
     def open(self) -> None:
         """Take the lock and read the manifest. Raises: LockedError, DamagedError, OSError."""
         self.files.make_directory(self.data_directory)
-        self._release = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
+        self._lock = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
         self.files.make_directory(self.directory)
         self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
 
@@ -129,9 +131,9 @@ class Journal:
             self.writer = None
         if self.rewrite is not None:
             self.abandon_rewrite()
-        if self._release is not None:
-            self._release()
-            self._release = None
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
@@ -191,6 +193,18 @@ class Journal:
 
         return job, done
 
+    def check_places(self) -> None:
+        """Return if all files are where they were. Raises: OSError if one was removed, moved or replaced: then what is
+        written may never be found.
+        """
+        assert self.writer is not None
+        if self.is_unsaved:
+            return
+        self.writer.file.check_place()
+        for name in [self._manifest_name, *(part.name for part in self.manifest.parts())]:
+            if not self.files.exists(f"{self.directory}/{name}"):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.directory}/{name}")
+
     @property
     def size(self) -> int:
         """The bytes of all files."""
@@ -204,6 +218,9 @@ class Journal:
         Raises: OSError.
         """
         assert self.rewrite is None
+        assert self._lock is not None
+        self._lock.check_place()  # a directory of the same name may be another server's
+        self.files.make_directory(self.directory)
         seq = self.manifest.next_seq()
         while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
             seq += 1  # something that could not be moved aside
@@ -279,7 +296,7 @@ class Journal:
         rewrite.abandon()
 
 
-def lock_directory(files: FileSystem, directory: str) -> Callable[[], None]:
+def lock_directory(files: FileSystem, directory: str) -> File:
     """Take a data directory's lock, for work on a journal that no server may have open. Raises: LockedError,
     OSError.
     """

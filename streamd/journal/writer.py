@@ -98,8 +98,8 @@ class Writer:
         self._db = None
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk. Raises: OSError."""
-        repeat(self.file.sync)
+        """Return when all that was written is on the disk, in the file of that name. Raises: OSError."""
+        self._sync(self.file)
         self.synced = self.size
 
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -111,7 +111,12 @@ class Writer:
         def done() -> None:
             self.synced = max(self.synced, size)
 
-        return lambda: repeat(file.sync), done
+        return lambda: self._sync(file), done
+
+    @staticmethod
+    def _sync(file: File) -> None:
+        repeat(file.sync)
+        file.check_place()
 
     def note_synced(self) -> None:
         """Write how much is synced, unless a run says so already: to be called when nothing else comes.

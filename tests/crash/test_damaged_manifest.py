@@ -94,7 +94,7 @@ def test_what_it_does_not_name_any_more_is_named_by_the_refusal_and_by_check(ser
         assert str(refusal.value).startswith(f"{MANIFEST} is damaged")
         assert named.rpartition("/")[2] in str(refusal.value)
         assert contents(disk) == before
-        disk._locked.clear()
+        disk.locked.clear()
     # What it says to do helps.
     mended = with_manifest(disk, b"".join(lines))
     assert dump(Restartable(mended).engine) == dump(server.engine)
