@@ -1,5 +1,6 @@
 """The barrier: what a turn sends leaves when the journal is as durable as the policy demands."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from streamd.errors import CommandError
 from streamd.journal.jobs import Pending, Syncs
 from streamd.journal.journal import Journal
 from streamd.state import State
+
+log = logging.getLogger("streamd")
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
 SYNC_EVERY_MS = 1_000
@@ -36,6 +39,7 @@ class Barrier:
         self._holds: dict[Client, int] = {}
         self._pending: Pending | None = None
         self._sync_started_ms = 0
+        self._looked_ms = 0
         self._sync_wanted = False
         self._next_job: tuple[Callable[[], None], Callable[[OSError | None], None]] | None = None
         self.writers: dict[Client, None] = {}
@@ -145,6 +149,10 @@ class Barrier:
             except OSError as error:
                 self.write_failed = error
             self._refuse_writes()
+        if self._now_ms() - self._looked_ms >= SYNC_EVERY_MS:
+            self._look()
+            if self.is_dead:
+                return
         if self._pending is None and journal.synced_writes < journal.writes:
             policy = self._state.config.values["appendfsync"]
             due = self._now_ms() - self._sync_started_ms >= SYNC_EVERY_MS
@@ -157,6 +165,18 @@ class Barrier:
             except OSError as error:
                 self.write_failed = error
                 self._refuse_writes()
+
+    def _look(self) -> None:
+        """Look whether the journal's files are still there: the system writes to a removed one without a word."""
+        self._looked_ms = self._now_ms()
+        if self.sync_failed is None:
+            try:
+                self._journal.check_places()
+            except OSError as error:
+                if self._always:
+                    self._die_of_sync(error)
+                else:
+                    self._fail_sync(error)
 
     def want_sync_soon(self) -> None:
         """Have what this turn writes synced at its end, whatever the policy (WAITAOF)."""
@@ -247,6 +267,10 @@ class Barrier:
 
     def _fail_sync(self, error: OSError) -> None:
         """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
+        if self.sync_failed is None:
+            log.warning(
+                "cannot sync %s: %s; writes are refused until it is rewritten", self._journal.directory, error.strerror
+            )
         self.sync_failed = error
         self._refuse_writes()
         self.on_sync_failed()

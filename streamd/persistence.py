@@ -113,11 +113,13 @@ class Persistence:
         self.cut = self.journal.start()
         if self.cut is not None:
             log.warning("%s", self.cut)
+        self._log_moved()
         self._state.records = []
         self._state.journal = self
         self._state.persistence = self.fields
         self._state.set_loading(False)
         self._note_defaults()
+        self._hand_over()
         self.journal.write()
         job, done = self.journal.start_sync()
         job()
@@ -131,6 +133,7 @@ class Persistence:
         try:
             self.journal.open()
             self.journal.start_anew()
+            self._log_moved()
             self.start_rewrite()
         except BaseException:
             self.journal.close()
@@ -139,26 +142,47 @@ class Persistence:
         self._state.journal = self
         self._state.persistence = self.fields
 
-    def close(self) -> None:
-        """Write and sync what there is, let what is held leave, and close; the error of a disk that fails is logged."""
+    def _log_moved(self) -> None:
+        for path in self.journal.moved_aside:
+            log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
+
+    def close(self) -> str | None:
+        """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
+        None.
+        """
+        failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:
+            self._hand_over()
             self.barrier.drain()
             try:
-                if self.journal.is_unsaved:
-                    self.save()
-                self.journal.write()
-                job, done = self.journal.start_sync()
-                job()
-                done()
-                self.journal.writer.note_synced()
+                self._write_end()
                 self.barrier.release_all()
                 self._serve_waiters()
             except (OSError, CommandError) as error:
-                log.warning("the journal could not be written at the end: %s", error)
+                failure = f"the journal could not be written at the end: {error}"
+                log.warning("%s", failure)
         self.journal.close()
         self._state.journal = None
         self._state.records = None
         self._state.persistence = dict
+        return failure
+
+    def _write_end(self) -> None:
+        """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
+        journal = self.journal
+        assert journal.writer is not None
+        if journal.is_unsaved or self.barrier.sync_failed is not None:
+            self.save()
+        try:
+            journal.write()
+            journal.sync()
+        except OSError:
+            if self._state.config.values["appendfsync"] == "always":
+                raise
+            self.save()
+            journal.write()
+            journal.sync()
+        journal.writer.note_synced()
 
     # -- turns ----------------------------------------------------------------------------------------------------
 
@@ -166,6 +190,13 @@ class Persistence:
         """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
         self.journal.append_encoded(db_index, key, commands)
         self.writers[client] = None
+
+    def _hand_over(self) -> None:
+        """Take what the running unit has done so far as a unit of its own."""
+        records = self._state.records
+        if records:
+            self._state.records = []
+            self.journal.append_unit(records)
 
     def tick(self) -> bool:
         """Do what time demands, and a slice of a rewrite; return whether more is to be done at once."""
@@ -195,10 +226,16 @@ class Persistence:
         return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
 
     def start_rewrite(self) -> None:
-        """Begin a rewrite. Raises: CommandError if one is running; OSError."""
+        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
+        OSError.
+        """
         if self.journal.rewrite is not None:
             raise CommandError("ERR Background append only file rewriting already in progress")
         state = self._state
+        if state.records:
+            # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
+            self._is_planned = True
+            return
         defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
 
         def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
@@ -317,6 +354,7 @@ class Persistence:
         place of a journal that has all. Raises: CommandError.
         """
         state = self._state
+        self._hand_over()
         if rewrite:
             self.save()
         self.barrier.drain()
@@ -336,6 +374,7 @@ class Persistence:
             replay = Replay(state)
             for _ in self._steps(Loader(state.keyspace, replay), replay):
                 pass
+            self._saved_dirty = state.dirty
         except (OSError, DamagedError, LoadError) as error:
             self.barrier.die(f"Error trying to load the AOF files: {error}")
             raise CommandError(f"ERR Error trying to load the AOF files: {error}")
@@ -370,8 +409,7 @@ class Persistence:
         if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
-            words = [DEFAULTS, *(b"%d" % number for number in settings)]
-            self.journal.append_unit([(0, words)])
+            self._state.records.append((0, [DEFAULTS, *(b"%d" % number for number in settings)]))
 
     @property
     def loading_ms(self) -> int:

@@ -34,12 +34,14 @@ class Replay:
         self._context.in_unit = True  # nothing blocks
         values = state.config.values
         self._own = {name: values[name] for name in _SETTINGS}
+        self._dirty = state.dirty
         self._defaults = {name: values[name] for name in _DEFAULTS}
         assert state.records is None
 
     def borrow(self) -> None:
         """Let the settings and the time of the journal hold."""
         self._own = {name: self._state.config.values[name] for name in _SETTINGS}
+        self._dirty = self._state.dirty
         self._state.config.values.update(self._defaults)
         self._state.config.values[_LENGTH_MAX] = OPTIONS[_LENGTH_MAX].maximum
         self._state.time.ms = 0
@@ -47,7 +49,7 @@ class Replay:
     def finish(self) -> None:
         """Let the configuration and the time of the server hold again."""
         self._state.config.values.update(self._own)
-        self._state.dirty = 0
+        self._state.dirty = self._dirty
         self._state.time.ms = self._state.clock.now_ms()
 
     def apply(self, db_index: int, words: list[bytes]) -> str | None:

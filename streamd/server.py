@@ -149,7 +149,9 @@ class Server:
 
     def _close_journal(self) -> None:
         if self.persistence is not None:
-            self.persistence.close()
+            failure = self.persistence.close()
+            if self._stopping:
+                self.journal_failure = self.journal_failure or failure
             self._journal_thread.close()
             self._rewrite_thread.close()
             self.engine.journal = self.persistence = None

@@ -1,5 +1,8 @@
 """XNACK: give pending entries back to the group."""
 
+from itertools import groupby
+from operator import itemgetter
+
 from streamd.arguments import parse_integer
 from streamd.command import Context, command
 from streamd.errors import CommandError, NotAnInteger
@@ -48,21 +51,23 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     retry_count, force = _parse_options(args[6 + number :])
     ids = parse_ids(args[6 : 6 + number])
 
-    released: dict[int, list[int]] = {}
+    released: list[tuple[int, int]] = []
     for entry_id in ids:
         entry = group.pending.get(entry_id)
         if entry is None and not (force and entry_id in stream.log):
             continue
         count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
         group.pending.set(entry_id, None, 0, count)
-        released.setdefault(count, []).append(entry_id)
+        released.append((count, entry_id))
 
-    for count, same in released.items():
-        words = [b"XNACK", key, group_name, b"FAIL", b"IDS", b"%d" % len(same), *map(format_id, same)]
+    # A record has one count, and whoever claims gets what was released first: so a record for each run of equal counts.
+    for count, run in groupby(released, key=itemgetter(0)):
+        ids = [entry_id for _, entry_id in run]
+        words = [b"XNACK", key, group_name, b"FAIL", b"IDS", b"%d" % len(ids), *map(format_id, ids)]
         context.record(*words, b"RETRYCOUNT", b"%d" % count, b"FORCE")
     if released:
         context.db.signal(key)
-    return sum(map(len, released.values()))
+    return len(released)
 
 
 def _parse(word: bytes, error: str, minimum: int) -> int:

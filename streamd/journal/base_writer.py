@@ -9,7 +9,7 @@ from typing import Final
 from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.jobs import Pending, Submit
 from streamd.journal.manifest import Part
-from streamd.journal.record import FIRST_LINE, encode_end, encode_run
+from streamd.journal.record import FIRST_LINE_BYTES, encode_end, encode_run
 from streamd.journal.recovery import create_part
 
 # A run: large enough that its header does not count, small enough to be read at once.
@@ -29,7 +29,7 @@ class BaseWriter:
 
     def __init__(self, files: FileSystem, directory: str, part: Part, submit: Submit) -> None:
         """Create the file. Raises: OSError."""
-        self.size = len(FIRST_LINE)
+        self.size = FIRST_LINE_BYTES
         self._submit = submit
         self._parts: list[bytes] = []
         self._parts_bytes = 0
@@ -39,13 +39,13 @@ class BaseWriter:
         self._writing: Pending | None = None
         self._error: OSError | None = None
         self._is_ended = False
-        self._file = create_part(files, directory, part.name)
+        self._file, self._salt = create_part(files, directory, part.name)
 
     def add(self, data: bytes, notes: bool) -> None:
         """Take ready-made commands, or with `notes` lines of ours, too."""
         if notes:
             self._end_run()
-            self._add_run(encode_run([data], 0, True))
+            self._add_run(encode_run([data], 0, True, self._salt))
             return
         self._parts.append(data)
         self._parts_bytes += len(data)
@@ -56,7 +56,7 @@ class BaseWriter:
         """Take the last line: nothing more comes."""
         self._end_run()
         self._is_ended = True
-        self._add_run(encode_end(self.size))
+        self._add_run(encode_end(self.size, self._salt))
 
     @property
     def must_wait(self) -> bool:
@@ -75,7 +75,7 @@ class BaseWriter:
 
     def _end_run(self) -> None:
         if self._parts:
-            run = encode_run([b"".join(self._parts)], 0, False)
+            run = encode_run([b"".join(self._parts)], 0, False, self._salt)
             self._parts = []
             self._parts_bytes = 0
             self._add_run(run)

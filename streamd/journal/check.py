@@ -8,7 +8,7 @@ from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
-from streamd.journal.reading import Bare, FileReader, Parsed, noted_sync, parse_body
+from streamd.journal.reading import Bare, FileReader, Parsed, parse_body
 from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import SALVAGE, Cut, apply_cut, read_manifest
 from streamd.journal.words import bare_commands
@@ -159,7 +159,7 @@ def _examine_file(files: FileSystem, path: str, part: Part, last: bool, trial: _
             )
         if (trouble := reader.trouble) is not None:
             trial.end()
-            lost = is_base or not last or noted_sync(file, trouble.offset, reader.size) > trouble.offset
+            lost = is_base or not last or reader.noted_sync() > trouble.offset
             return replace(
                 report,
                 whole=trouble.offset,
@@ -198,7 +198,7 @@ def fix(
 
     A damaged base is not cut. Raises: LockedError when a server is running; DamagedError; OSError.
     """
-    release = lock_directory(files, data_directory)
+    lock = lock_directory(files, data_directory)
     try:
         report = examine(files, directory, filename, loader)
         manifest = read_manifest(files, directory, filename)
@@ -223,7 +223,7 @@ def fix(
             break
         return report
     finally:
-        release()
+        lock.close()
 
 
 def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:

@@ -18,8 +18,9 @@ class LockedError(OSError):
 class File:
     """An open file; whoever writes says where."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: str = "") -> None:
         self._descriptor = descriptor
+        self._path = path
 
     def write_at(self, offset: int, data: bytes) -> int:
         """Write `data` or its beginning; return how many bytes. Raises: OSError."""
@@ -40,6 +41,14 @@ class File:
     def sync(self) -> None:
         """Return when all that was written is on the disk. Raises: OSError."""
         _sync(self._descriptor)
+
+    def check_place(self) -> None:
+        """Return if this is still the file of its name. Raises: OSError if that was removed or replaced: then what is
+        written is lost with the process.
+        """
+        there, this = os.stat(self._path), os.fstat(self._descriptor)
+        if (there.st_dev, there.st_ino) != (this.st_dev, this.st_ino):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
 
     def push(self, offset: int, length: int) -> None:
         """Have the system begin to write a part to the disk, so that a later `sync` is short; it promises nothing."""
@@ -66,6 +75,9 @@ class NoFile(File):
     def sync(self) -> None:
         """Return at once."""
 
+    def check_place(self) -> None:
+        """Return at once."""
+
     def push(self, offset: int, length: int) -> None:
         """Return at once."""
 
@@ -79,7 +91,11 @@ class FileSystem:
     def open(self, path: str, create: bool = False) -> File:
         """Open a file for reading and writing; with `create` a new, empty one in place of any that is there."""
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        return File(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644))
+        return File(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644), path)
+
+    def salt(self) -> int:
+        """Return a number of 64 bits that nobody can guess, not 0."""
+        return int.from_bytes(os.urandom(8), "little") or 1
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name."""
@@ -111,8 +127,8 @@ class FileSystem:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> Callable[[], None]:
-        """Take the lock that the file `path` stands for; return what releases it. Raises: LockedError.
+    def lock(self, path: str) -> File:
+        """Take the lock that the file `path` stands for, until what is returned is closed. Raises: LockedError.
 
         The lock ends with the process, however that ends; the file stays, and means nothing by itself.
         """
@@ -122,7 +138,7 @@ class FileSystem:
         except OSError as error:
             os.close(descriptor)
             raise LockedError(error.errno, "in use by another server", path)
-        return lambda: os.close(descriptor)
+        return File(descriptor, path)
 
 
 def _lock(descriptor: int) -> None:

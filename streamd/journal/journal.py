@@ -1,14 +1,17 @@
 """The journal of one server: its directory, from the lock through loading to appending and rewriting."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
+from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import FIRST_LINE, Record
-from streamd.journal.recovery import Cut, DamagedError, Loading, apply_cut, create_part, read_manifest, read_parts
+from streamd.journal.record import Record
+from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
 
@@ -22,10 +25,10 @@ class Journal:
     close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
     Instead of load() and start(): start_anew() -> a rewrite.
 
-    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before.
-    rewrite: the one that is running. base_bytes: the size of the base and of what was there when it became one, which
-    automatic rewriting compares with. writes: how many `write` calls have written units; synced_writes: how many of
-    these are on the disk.
+    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. moved_aside:
+    files that the manifest does not name, as they are called now. rewrite: the one that is running. base_bytes: the
+    size of the base and of what was there when it became one, which automatic rewriting compares with. writes: how many
+    `write` calls have written units; synced_writes: how many of these are on the disk.
     """
 
     def __init__(
@@ -42,8 +45,9 @@ class Journal:
         self.base_bytes = 0
         self.writes = 0
         self.synced_writes = 0
+        self.moved_aside: list[str] = []
         self.is_unsaved = False
-        self._release: Callable[[], None] | None = None
+        self._lock: File | None = None
         self._older_bytes = 0
 
     # -- start ----------------------------------------------------------------------------------------------------
@@ -51,29 +55,9 @@ class Journal:
     def open(self) -> None:
         """Take the lock and read the manifest. Raises: LockedError, DamagedError, OSError."""
         self.files.make_directory(self.data_directory)
-        self._release = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
+        self._lock = self.files.lock(f"{self.data_directory}/{LOCK_NAME}")
         self.files.make_directory(self.directory)
-        self.manifest = read_manifest(self.files, self.directory, self.filename) or self._first_manifest()
-
-    def _first_manifest(self) -> Manifest:
-        """Return an empty manifest. Raises: DamagedError where there are files that one must have named: to begin anew
-        would remove them.
-        """
-        for name in self.files.list(self.directory):
-            if self._is_part_name(name):
-                file = self.files.open(f"{self.directory}/{name}")
-                try:
-                    holds_records = file.size() > len(FIRST_LINE)
-                finally:
-                    file.close()
-                if holds_records:
-                    raise DamagedError(
-                        f"{self.directory}/{self._manifest_name}",
-                        0,
-                        f"it is not there, and {name} is",
-                        "restore it, or move the directory away",
-                    )
-        return Manifest()
+        self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
 
     def load(self, loader: Loader) -> Iterator[None]:
         """Apply what the files say; goes on to the next slice of work each time it is asked. Raises: DamagedError,
@@ -87,31 +71,32 @@ class Journal:
     def start(self) -> Cut | None:
         """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
         cut = self.loading.cut
+        salt = self.loading.last_salt
+        begun = bool(salt)
         if not self.manifest.increments:
-            file = self._create_increment()
+            file, salt = self._create_increment()
             begun = True
         else:
             if cut is not None:
                 apply_cut(self.files, cut)
             file = self.files.open(self._path(self.manifest.increments[-1]))
-            begun = self.loading.last_is_ours
             repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
         size = file.size()
         manifest = self.manifest
-        self.writer = Writer(file, size, size, begun)
+        self.writer = Writer(file, size, size, salt or self.files.salt(), begun)
         self.base_bytes = self.loading.sizes.get(manifest.base.name, 0) if manifest.base else 0
         self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
         if self.base_bytes == 0:
             self.base_bytes = self._older_bytes + size
-        self._remove_leftovers()
+        self._move_leftovers()
         return cut
 
-    def _create_increment(self) -> File:
-        """Create a first increment and a manifest that names it. Raises: OSError."""
+    def _create_increment(self) -> tuple[File, int]:
+        """Create a first increment and a manifest that names it; return it with its salt. Raises: OSError."""
         manifest = self.manifest
         seq = manifest.next_seq()
         part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-        file = create_part(self.files, self.directory, part.name)
+        file, salt = create_part(self.files, self.directory, part.name)
         try:
             repeat(file.sync)
             repeat(lambda: self.files.sync_directory(self.directory))
@@ -125,14 +110,15 @@ class Journal:
             file.close()
             raise
         self.manifest = manifest
-        return file
+        return file, salt
 
     def start_anew(self) -> None:
         """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
+        self._move_leftovers()
         if not self.manifest.parts():
-            self._create_increment().close()  # files of a rewrite that a crash ends are never without a manifest
+            self._create_increment()[0].close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
-        self.writer = Writer(NoFile(), 0, 0)
+        self.writer = Writer(NoFile(), 0, 0, self.files.salt())
         self.is_unsaved = True
 
     def close(self) -> None:
@@ -145,25 +131,22 @@ class Journal:
             self.writer = None
         if self.rewrite is not None:
             self.abandon_rewrite()
-        if self._release is not None:
-            self._release()
-            self._release = None
-
-    def _is_part_name(self, name: str) -> bool:
-        return name.startswith(f"{self.filename}.") and name.endswith((".base.aof", ".incr.aof"))
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def _path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
 
-    def _remove_leftovers(self) -> None:
-        """Remove what rewrites left that a crash ended: files with names of ours that no manifest names."""
-        named = {part.name for part in self.manifest.parts()} | {self._manifest_name}
-        for name in self.files.list(self.directory):
-            if name not in named and (self._is_part_name(name) or name == f"temp-{self.filename}.manifest"):
-                try:
-                    self.files.unlink(f"{self.directory}/{name}")
-                except OSError:
-                    pass  # it is in nobody's way, and the next start tries again
+    def _move_leftovers(self) -> None:
+        """Move aside what a crash has left: files of a rewrite that had not ended, or that one has replaced."""
+        for name in leftovers(self.files, self.directory, self.filename, self.manifest):
+            path = f"{self.directory}/{name}"
+            try:
+                self.files.rename(path, path + ASIDE)
+                self.moved_aside.append(path + ASIDE)
+            except OSError:
+                pass  # it is in nobody's way, and the next start tries again
 
     # -- appending ------------------------------------------------------------------------------------------------
 
@@ -210,6 +193,18 @@ class Journal:
 
         return job, done
 
+    def check_places(self) -> None:
+        """Return if all files are where they were. Raises: OSError if one was removed, moved or replaced: then what is
+        written may never be found.
+        """
+        assert self.writer is not None
+        if self.is_unsaved:
+            return
+        self.writer.file.check_place()
+        for name in [self._manifest_name, *(part.name for part in self.manifest.parts())]:
+            if not self.files.exists(f"{self.directory}/{name}"):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.directory}/{name}")
+
     @property
     def size(self) -> int:
         """The bytes of all files."""
@@ -223,7 +218,12 @@ class Journal:
         Raises: OSError.
         """
         assert self.rewrite is None
+        assert self._lock is not None
+        self._lock.check_place()  # a directory of the same name may be another server's
+        self.files.make_directory(self.directory)
         seq = self.manifest.next_seq()
+        while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
+            seq += 1  # something that could not be moved aside
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         self.rewrite = rewrite(self.files, self.directory, base, increment)
@@ -296,7 +296,7 @@ class Journal:
         rewrite.abandon()
 
 
-def lock_directory(files: FileSystem, directory: str) -> Callable[[], None]:
+def lock_directory(files: FileSystem, directory: str) -> File:
     """Take a data directory's lock, for work on a journal that no server may have open. Raises: LockedError,
     OSError.
     """

@@ -3,12 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from xxhash import xxh3_64_hexdigest
+
 from streamd.journal.filesystem import FileSystem, read_exactly, repeat, write_all
 
 MANIFEST_BYTES_MAX: Final = 1024 * 1024
 
 # In Redis's manifest: b the base, i an increment, h what a rewrite has made obsolete and has still to delete.
 BASE, INCREMENT, HISTORY = "b", "i", "h"
+
+# The last line of a manifest of streamd's, with the hash of those before it. redis-server skips it, and writes none.
+_CHECK: Final = b"#streamd manifest "
+# What the names of files say of their kind, if they say anything.
+_KINDS: Final = ((".base.aof", BASE), (".base.rdb", BASE), (".incr.aof", INCREMENT))
 
 
 class ManifestError(ValueError):
@@ -42,9 +49,14 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Return the text of the manifest."""
-        return b"".join(
+        lines = b"".join(
             f"file {part.name} seq {part.seq} type {part.kind}\n".encode() for part in self.parts() + self.history
         )
+        return lines + _check_line(lines)
+
+
+def _check_line(lines: bytes) -> bytes:
+    return b"%b%b\n" % (_CHECK, xxh3_64_hexdigest(lines).encode())
 
 
 def parse(text: bytes) -> Manifest:
@@ -55,6 +67,9 @@ def parse(text: bytes) -> Manifest:
         raise ManifestError("it is empty")
     if not text.endswith(b"\n"):
         raise ManifestError("its last line is not ended")
+    lines, check, _ = text.partition(_CHECK)
+    if check and text != lines + _check_line(lines):
+        raise ManifestError("it does not match its checksum")
     for number, line in enumerate(text.split(b"\n")[:-1], 1):
         if line.startswith(b"#"):
             continue
@@ -90,6 +105,9 @@ def _parse_line(line: bytes, number: int) -> Part:
         raise ManifestError(f"line {number}: {seq!r} is no number of a file")
     if "/" in name or "\\" in name or name in (".", ".."):
         raise ManifestError(f"line {number}: {name!r} is not a name in this directory")
+    for ending, said in _KINDS:
+        if name.endswith(ending) and kind not in (said, HISTORY):
+            raise ManifestError(f"line {number}: {name} is not of type {kind}")
     return Part(name, int(seq), kind)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from xxhash import xxh32_hexdigest
 
 from streamd.journal.filesystem import READ_BYTES, File, read_exactly
-from streamd.journal.record import CUT_LINE, FIRST_LINE, decode_note, run_hash
+from streamd.journal.record import CUT_LINE, decode_first_line, decode_note, run_hash
 
 LINE_BYTES_MAX: Final = 1024
 
@@ -75,19 +75,25 @@ class FileReader:
     """Reads a file; `pieces()` ends at the end of the file or at `trouble`.
 
     offset: everything before it was read. ours: what stands there was written by streamd, and so every record of it
-    lies in a run. begun_by_us: so was its first line. ended: the line that ends a base was met.
+    lies in a run; salt: that of its hashes, 0 if it has none, None while it is not ours. begun_by_us: so was its first
+    line. ended: the line that ends a base was met.
     """
 
     def __init__(self, file: File) -> None:
         self._file = file
         self.size = file.size()
         self.offset = 0
-        self.ours = False
+        self.salt: int | None = None
         self.begun_by_us = False
         self.ended = False
         self.trouble: Trouble | None = None
         self._window = b""
         self._window_at = 0
+
+    @property
+    def ours(self) -> bool:
+        """Whether what was read last was written by streamd."""
+        return self.salt is not None
 
     def pieces(self) -> Iterator[Bare | Parsed]:
         """Yield what the file says, in order."""
@@ -120,15 +126,15 @@ class FileReader:
         line = head[:end]
         if not line.startswith(b"#streamd "):
             self._comment(line)
-        elif head[: end + 1] == FIRST_LINE:
-            self.ours = True
+        elif (salt := decode_first_line(head[: end + 1])) is not None:
+            self.salt = salt
             self.begun_by_us = self.begun_by_us or self.offset == 0
             self.offset += end + 1
         elif not self.ours:
             self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
         elif found := _RUN.fullmatch(line):
             yield from self._run(found, end + 1)
-        elif (mark := _MARK.fullmatch(line)) and run_hash(mark[1], int(mark[2])) == mark[3]:
+        elif (mark := _MARK.fullmatch(line)) and self._hash(mark[1], mark[2]) == mark[3]:
             if mark[1] == b"end":
                 if int(mark[2]) != self.offset:
                     self._stop(f"the end of the base should be at {int(mark[2])}")
@@ -152,7 +158,7 @@ class FileReader:
         length = int(header[2])
         body = self._take(start, length)
         notes = header[1] == b"mix"
-        if len(body) == length and run_hash(body, int(header[4])) == header[3]:
+        if len(body) == length and self._hash(body, header[4]) == header[3]:
             piece = parse_body(body, start) if notes else Bare(body, start)
             if isinstance(piece, str):
                 self._stop(piece)
@@ -207,6 +213,42 @@ class FileReader:
         whole = _whole_units(self._take(start, place - start), header[5] or b"")
         return (start + whole, True) if whole else (self.offset, False)
 
+    # -- what was synced ------------------------------------------------------------------------------------------
+
+    def _hash(self, body: bytes, synced: bytes) -> bytes:
+        return run_hash(body, int(synced), self.salt or 0)
+
+    def noted_sync(self) -> int:
+        """Return the greatest length that lines behind the trouble say to be on the disk; 0 if none says so.
+
+        The trouble may have hidden where lines begin, so they are looked for everywhere, in values, too. What tells a
+        line of ours is its hash, which nobody can make who does not know the salt. Where no salt is known, because of
+        the trouble or since an earlier version wrote the file, whatever looks like such a line counts: rather a start
+        that is refused than a loss. No line says more than what stands before it.
+        """
+        assert self.trouble is not None
+        if self.trouble.torn and not self.ours:
+            return 0  # a file that only others have written ends within a command
+        noted = 0
+        data = b""
+        at = self.trouble.offset
+        while block := read_exactly(self._file, at, READ_BYTES):
+            data = data[-LINE_BYTES_MAX:] + block
+            at += len(block)
+            begin = at - len(data)
+            for mark in _MARK.finditer(data):
+                if noted < int(mark[2]) <= begin + mark.start() and self._may_be_ours(mark[1], mark[2], mark[3]):
+                    noted = int(mark[2])
+            for header in _RUN.finditer(data):
+                if noted < int(header[4]) <= begin + header.start():
+                    body = read_exactly(self._file, begin + header.end() + 1, int(header[2])) if self.salt else b""
+                    if self._may_be_ours(body, header[4], header[3]):
+                        noted = int(header[4])
+        return noted
+
+    def _may_be_ours(self, body: bytes, synced: bytes, found: bytes) -> bool:
+        return not self.salt or self._hash(body, synced) == found
+
     # -- bytes ----------------------------------------------------------------------------------------------------
 
     def _stop(self, detail: str, torn: bool = False) -> None:
@@ -223,33 +265,6 @@ class FileReader:
                 self._window = read_exactly(self._file, offset, max(length, READ_BYTES))
                 self._window_at, at = offset, 0
         return self._window[at : at + length]
-
-
-def noted_sync(file: File, start: int, size: int) -> int:
-    """Return the greatest length that lines from `start` on say to be on the disk; 0 if none says so.
-
-    Used when a file is damaged, to learn how much of it had been on the disk. A line counts only if its checksum does.
-    """
-    noted = 0
-    data = b""
-    at = start
-    while at < size:
-        block = read_exactly(file, at, READ_BYTES)
-        if not block:
-            break
-        data = data[-LINE_BYTES_MAX:] + block
-        at += len(block)
-        begin = at - len(data)
-        for mark in _MARK.finditer(data):
-            if run_hash(mark[1], int(mark[2])) == mark[3]:
-                noted = max(noted, int(mark[2]))
-        for header in _RUN.finditer(data):
-            length, synced = int(header[2]), int(header[4])
-            if synced > noted and begin + header.end() + 1 + length <= size:
-                body = read_exactly(file, begin + header.end() + 1, length)
-                if run_hash(body, synced) == header[3]:
-                    noted = synced
-    return noted
 
 
 def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:

@@ -8,11 +8,13 @@ fall together. A
     #streamd run LENGTH HASH SYNCED [DIGESTS]     LENGTH bytes of RESP follow
     #streamd mix LENGTH HASH SYNCED [DIGESTS]     the same with `#streamd` lines between the commands
 
-HASH is the xxh3-64 of those bytes with SYNCED as its seed, in 16 hexadecimal digits. SYNCED says how many bytes of the
+HASH is the xxh3-64 of those bytes, in 16 hexadecimal digits; its seed is SYNCED with the file's salt, a number that no
+writer of values knows: what looks like such a line within a value has another hash. SYNCED says how many bytes of the
 file were known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, when there are
 several: they tell which units of a torn run are whole. Other lines of ours:
 
-    #streamd journal 1           the first line of a file
+    #streamd journal 2 SALT HASH the first line of a file, or of what follows what others or older ones wrote
+    #streamd journal 1           the same as earlier versions wrote it: without a salt, which is 0 then
     #streamd synced LENGTH HASH  how many bytes of the file are on the disk, when no run came since to say it
     #streamd cut                 the run before it ends here: its end was torn, and cut off by a start
     #streamd end LENGTH HASH     the end of a base, LENGTH is its place
@@ -32,6 +34,10 @@ from streamd.stream.entry_id import consecutive_parts, format_ids
 Words = Sequence[bytes]
 Record = tuple[int, Words]
 
+# The salt is in it, and the hash of that.
+_FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
+FIRST_LINE_BYTES: Final = len(_FIRST_LINE % (0, bytes(16)))
+# As it was before there was a salt.
 FIRST_LINE: Final = b"#streamd journal 1\n"
 CUT_LINE: Final = b"#streamd cut\n"
 
@@ -199,27 +205,45 @@ def encode_select(index: int) -> bytes:
     return encode_command((b"SELECT", b"%d" % index))
 
 
-def encode_run(units: Sequence[bytes], synced: int, notes: bool) -> bytes:
+def encode_first_line(salt: int) -> bytes:
+    """Return the line that begins a file, or what is written to one that others have begun; `salt` is not 0."""
+    return _FIRST_LINE % (salt, run_hash(b"journal", 0, salt))
+
+
+def decode_first_line(line: bytes) -> int | None:
+    """Return the salt that a first line says, 0 for one of an earlier version; None if it is no such line, or
+    damaged.
+    """
+    if line == FIRST_LINE:
+        return 0
+    try:
+        salt = int(line[19:35], 16)
+    except ValueError:
+        return None
+    return salt if salt and line == encode_first_line(salt) else None
+
+
+def encode_run(units: Sequence[bytes], synced: int, notes: bool, salt: int = 0) -> bytes:
     """Return a run, header and units; at most UNITS_PER_RUN_MAX units."""
     word = b"mix" if notes else b"run"
     if len(units) == 1:
         body = units[0]
-        return b"#streamd %b %d %b %d\n%b" % (word, len(body), run_hash(body, synced), synced, body)
+        return b"#streamd %b %d %b %d\n%b" % (word, len(body), run_hash(body, synced, salt), synced, body)
     body = b"".join(units)
     digests = b"".join(map(xxh32_digest, units)).hex().encode()
-    return b"#streamd %b %d %b %d %b\n%b" % (word, len(body), run_hash(body, synced), synced, digests, body)
+    return b"#streamd %b %d %b %d %b\n%b" % (word, len(body), run_hash(body, synced, salt), synced, digests, body)
 
 
-def run_hash(body: bytes, synced: int) -> bytes:
+def run_hash(body: bytes, synced: int, salt: int) -> bytes:
     """Return the hash of a run's header."""
-    return xxh3_64_hexdigest(body, synced).encode()
+    return xxh3_64_hexdigest(body, synced ^ salt).encode()
 
 
-def encode_synced(length: int) -> bytes:
+def encode_synced(length: int, salt: int = 0) -> bytes:
     """Return the line that says how much of the file is on the disk."""
-    return b"#streamd synced %d %b\n" % (length, run_hash(b"synced", length))
+    return b"#streamd synced %d %b\n" % (length, run_hash(b"synced", length, salt))
 
 
-def encode_end(length: int) -> bytes:
+def encode_end(length: int, salt: int = 0) -> bytes:
     """Return the last line of a base; `length` is where it stands."""
-    return b"#streamd end %d %b\n" % (length, run_hash(b"end", length))
+    return b"#streamd end %d %b\n" % (length, run_hash(b"end", length, salt))

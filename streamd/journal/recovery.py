@@ -7,11 +7,15 @@ from typing import Final
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, repeat, write_all
+from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
-from streamd.journal.reading import Bare, FileReader, Parsed, Trouble, noted_sync
-from streamd.journal.record import CUT_LINE, FIRST_LINE
+from streamd.journal.reading import Bare, FileReader, Parsed, Trouble
+from streamd.journal.record import CUT_LINE, encode_first_line
 
 SALVAGE: Final = "restore it from a copy, or save what is before the damage: streamd check DIR --export OUT"
+
+
+_RESTORE: Final = "restore it, or move the directory away"
 
 
 class DamagedError(Exception):
@@ -42,14 +46,14 @@ class Cut:
 
 @dataclass(slots=True)
 class Loading:
-    """How far loading has come, and what it found: a cut that the last file needs, whether streamd wrote that file's
-    end.
+    """How far loading has come, and what it found: a cut that the last file needs, the salt of that file's end (None:
+    others wrote it; 0: it has none).
     """
 
     bytes_total: int = 0
     bytes_done: int = 0
     cut: Cut | None = None
-    last_is_ours: bool = False
+    last_salt: int | None = None
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -58,14 +62,15 @@ def read_manifest(files: FileSystem, directory: str, filename: str) -> Manifest 
     path = f"{directory}/{filename}.manifest"
     try:
         manifest = manifests.read(files, path)
-    except ManifestError as error:
-        raise DamagedError(path, 0, str(error), "restore it, or move the directory away")
-    if manifest is not None:
-        for part in manifest.parts():
+        for part in manifest.parts() if manifest is not None else []:
             if not files.exists(f"{directory}/{part.name}"):
-                raise DamagedError(
-                    path, 0, f"it names {part.name}, which is not there", "restore it, or move the directory away"
-                )
+                raise DamagedError(path, 0, f"it names {part.name}, which is not there", _RESTORE)
+        leftovers(files, directory, filename, manifest or Manifest())
+    except ManifestError as error:
+        raise DamagedError(path, 0, str(error), _RESTORE)
+    except Unnamed as error:
+        what = "it is not there, and does not name" if manifest is None else "it does not name"
+        raise DamagedError(path, 0, f"{what} {error}", "restore it, or move that file away")
     return manifest
 
 
@@ -99,9 +104,9 @@ def read_parts(
                 yield piece
                 loading.bytes_done = before + reader.offset
             last = part is parts[-1]
-            loading.last_is_ours = reader.ours
+            loading.last_salt = reader.salt
             if reader.trouble is not None:
-                loading.cut = _judge(path, directory, file, reader.size, reader.trouble, part, last)
+                loading.cut = _judge(path, directory, reader, reader.trouble, part, last)
             elif part.kind == manifests.BASE and reader.ours and not reader.ended:
                 raise DamagedError(path, reader.size, "the end of the base is missing", SALVAGE)
             elif part.kind == manifests.BASE and not reader.size:
@@ -115,7 +120,7 @@ def read_parts(
             file.close()
 
 
-def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, part: Part, last: bool) -> Cut:
+def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part: Part, last: bool) -> Cut:
     """Return what to cut. Raises: DamagedError if what would be cut may have been acknowledged as durable.
 
     A base is complete before a manifest names it, and so is every increment but the last. In the last increment all
@@ -127,11 +132,11 @@ def _judge(path: str, directory: str, file: File, size: int, trouble: Trouble, p
         raise DamagedError(path, trouble.offset, trouble.detail, f"a base cannot be cut: {SALVAGE}")
     if not last:
         raise DamagedError(path, trouble.offset, trouble.detail, fix)
-    synced = noted_sync(file, trouble.offset, size)
+    synced = reader.noted_sync()
     if synced > trouble.offset:
         detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
         raise DamagedError(path, trouble.offset, detail, fix)
-    return Cut(path, trouble.offset, size, trouble.detail, trouble.torn, trouble.in_run)
+    return Cut(path, trouble.offset, reader.size, trouble.detail, trouble.torn, trouble.in_run)
 
 
 def _advice(directory: str, part: Part) -> str:
@@ -163,12 +168,13 @@ def apply_cut(files: FileSystem, cut: Cut) -> int:
     return length
 
 
-def create_part(files: FileSystem, directory: str, name: str) -> File:
-    """Create a file of the journal that holds nothing but its first line. Raises: OSError."""
+def create_part(files: FileSystem, directory: str, name: str) -> tuple[File, int]:
+    """Create a file of the journal that holds nothing but its first line; return it with its salt. Raises: OSError."""
     file = files.open(f"{directory}/{name}", create=True)
+    salt = files.salt()
     try:
-        write_all(file, 0, FIRST_LINE)
+        write_all(file, 0, encode_first_line(salt))
     except BaseException:
         file.close()
         raise
-    return file
+    return file, salt

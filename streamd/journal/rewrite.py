@@ -34,7 +34,7 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
-from streamd.journal.record import FIRST_LINE, Record, encode_select, encode_unit
+from streamd.journal.record import FIRST_LINE_BYTES, Record, encode_select, encode_unit
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Encoded, Writer
 from streamd.keyspace import Keyspace, KeyValue
@@ -92,7 +92,8 @@ class Rewrite:
         self._ended = False
         self._base = BaseWriter(files, directory, base, submit)
         try:
-            self.writer = Writer(create_part(files, directory, increment.name), len(FIRST_LINE), 0)
+            file, salt = create_part(files, directory, increment.name)
+            self.writer = Writer(file, FIRST_LINE_BYTES, 0, salt)
         except BaseException:
             self._base.close()
             raise

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 
 from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.record import (
-    FIRST_LINE,
     NOTES,
     UNITS_PER_RUN_MAX,
     Record,
     encode_command,
+    encode_first_line,
     encode_run,
     encode_select,
     encode_synced,
@@ -32,17 +32,19 @@ Units = list[Sequence[Record] | Encoded]
 class Writer:
     """Appends to one file, and knows how much of it is on the disk.
 
-    size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk.
+    size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk. salt: that of
+    the file.
     """
 
-    def __init__(self, file: File, size: int, synced: int, begun: bool = True) -> None:
-        """Append to `file` at `size`; `begun`: everything before that, or its end, was written by streamd."""
+    def __init__(self, file: File, size: int, synced: int, salt: int, begun: bool = True) -> None:
+        """Append to `file` at `size`; `begun`: everything before that, or its end, was written with this salt."""
         self.file = file
         self.size = size
         self.synced = synced
+        self.salt = salt
         self._db: int | None = None
         self._units: Units = []
-        self._unwritten = b"" if begun else FIRST_LINE
+        self._unwritten = b"" if begun else encode_first_line(salt)
         self._noted = synced
         self._data_end = size
 
@@ -71,7 +73,7 @@ class Writer:
                 # What a client without a pipeline leaves: 0.4 us less than by the way of many.
                 self._units = []
                 self._noted = self.synced
-                self._unwritten = encode_run((encode_command(only[0][1]),), self.synced, False)
+                self._unwritten = encode_run((encode_command(only[0][1]),), self.synced, False, self.salt)
             else:
                 self._encode()
         data = self._unwritten
@@ -89,15 +91,15 @@ class Writer:
         The selected database is unknown afterwards. Raises: OSError; then the file is of no more use.
         """
         self.write()
-        data = encode_run([body], self.synced, notes)
+        data = encode_run([body], self.synced, notes, self.salt)
         write_all(self.file, self.size, data)
         self.size += len(data)
         self._data_end = self.size
         self._db = None
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk. Raises: OSError."""
-        repeat(self.file.sync)
+        """Return when all that was written is on the disk, in the file of that name. Raises: OSError."""
+        self._sync(self.file)
         self.synced = self.size
 
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -109,7 +111,12 @@ class Writer:
         def done() -> None:
             self.synced = max(self.synced, size)
 
-        return lambda: repeat(file.sync), done
+        return lambda: self._sync(file), done
+
+    @staticmethod
+    def _sync(file: File) -> None:
+        repeat(file.sync)
+        file.check_place()
 
     def note_synced(self) -> None:
         """Write how much is synced, unless a run says so already: to be called when nothing else comes.
@@ -117,7 +124,7 @@ class Writer:
         The line itself needs no sync: what it says is true whether it is lost or not. Raises: OSError.
         """
         if self.synced > self._noted and not self.has_units and self.synced >= self._data_end:
-            line = encode_synced(self.synced)
+            line = encode_synced(self.synced, self.salt)
             write_all(self.file, self.size, line)
             self.size += len(line)
             self._noted = self.synced
@@ -147,10 +154,10 @@ class Writer:
                 notes = notes or has_notes
                 bodies.append(body)
             while len(bodies) > UNITS_PER_RUN_MAX:
-                parts.append(encode_run(bodies[:UNITS_PER_RUN_MAX], self.synced, notes))
+                parts.append(encode_run(bodies[:UNITS_PER_RUN_MAX], self.synced, notes, self.salt))
                 del bodies[:UNITS_PER_RUN_MAX]
         if bodies:
-            parts.append(encode_run(bodies, self.synced, notes))
+            parts.append(encode_run(bodies, self.synced, notes, self.salt))
         self._db = db
         self._noted = self.synced
         self._unwritten = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -2,7 +2,6 @@
 
 import errno
 import random
-from collections.abc import Callable
 
 from streamd.journal.filesystem import LockedError
 
@@ -19,8 +18,9 @@ class Inode:
 
 
 class SimulatedFile:
-    def __init__(self, disk: "SimulatedDisk", inode: Inode) -> None:
+    def __init__(self, disk: "SimulatedDisk", inode: Inode, path: str) -> None:
         self._disk = disk
+        self._path = path
         self._inode = inode
         self._open = True
 
@@ -60,9 +60,28 @@ class SimulatedFile:
         assert offset >= 0
         assert offset + length <= len(self._inode.data)
 
+    def check_place(self) -> None:
+        if self._disk.names.get(self._path) is not self._inode:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", self._path)
+
     def close(self) -> None:
         assert self._open
         self._open = False
+
+
+class SimulatedLock:
+    def __init__(self, disk: "SimulatedDisk", path: str) -> None:
+        self._locked = disk.locked
+        self._path = path
+        self._own = self._locked[path] = object()
+
+    def check_place(self) -> None:
+        if self._locked.get(self._path) is not self._own:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", self._path)
+
+    def close(self) -> None:
+        if self._locked.get(self._path) is self._own:
+            del self._locked[self._path]
 
 
 class SimulatedDisk:
@@ -79,8 +98,10 @@ class SimulatedDisk:
         self.fails_for = 1
         self.failure: int | str = errno.EIO
         self.operations = 0
+        self.next_salt = 0x5A17 << 40
         self.failed: list[str] = []
-        self._locked: set[str] = set()
+        self.locked: dict[str, object] = {}
+        self._removed: set[str] = set()
 
     def step(self, name: str, length: int = 0) -> int:
         """Count an operation, let it fail if it is its turn; return how many of `length` bytes are written."""
@@ -96,11 +117,15 @@ class SimulatedDisk:
 
     def open(self, path: str, create: bool = False) -> SimulatedFile:
         self.step("open")
-        if create:
+        if create and path.rpartition("/")[0] not in self._removed:
             self.names[path] = Inode()
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return SimulatedFile(self, self.names[path])
+        return SimulatedFile(self, self.names[path], path)
+
+    def salt(self) -> int:
+        self.next_salt += 1
+        return self.next_salt
 
     def exists(self, path: str) -> bool:
         return path in self.names
@@ -111,6 +136,15 @@ class SimulatedDisk:
 
     def make_directory(self, directory: str) -> None:
         self.step("make_directory")
+        self._removed.discard(directory)
+
+    def remove_directory(self, directory: str) -> None:
+        """Remove a directory and what is in it, as somebody else would; its lock too."""
+        for path in [path for path in self.names if path.startswith(f"{directory}/")]:
+            del self.names[path]
+        for path in [path for path in self.locked if path.rpartition("/")[0] == directory]:
+            del self.locked[path]
+        self._removed.add(directory)
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename")
@@ -118,6 +152,8 @@ class SimulatedDisk:
 
     def unlink(self, path: str) -> None:
         self.step("unlink")
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         del self.names[path]
 
     def sync_directory(self, directory: str) -> None:
@@ -129,18 +165,18 @@ class SimulatedDisk:
                 else:
                     del self.durable_names[path]
 
-    def lock(self, path: str) -> Callable[[], None]:
+    def lock(self, path: str) -> SimulatedLock:
         self.step("lock")
-        if path in self._locked:
+        if path in self.locked:
             raise LockedError(errno.EAGAIN, "in use by another server", path)
-        self._locked.add(path)
-        return lambda: self._locked.discard(path)
+        return SimulatedLock(self, path)
 
     def kill(self) -> "SimulatedDisk":
         """Return the disk as the next process finds it: a killed process loses nothing that it has written."""
         after = SimulatedDisk()
         after.names = {path: _copy(inode) for path, inode in self.names.items()}
         after.durable_names = {path: _copy(inode) for path, inode in self.durable_names.items()}
+        after.next_salt = self.next_salt
         return after
 
     def cut_power(self, seed: int) -> "SimulatedDisk":

@@ -1,10 +1,10 @@
 """All that clients can see of a server's state, as one value that two servers can be compared by."""
 
+from collections import deque
 from typing import Any
 
 from streamd.engine import Engine
 from streamd.errors import CommandError
-from streamd.resp.types import Raw
 from streamd.stream.stream import Stream
 
 # How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids
@@ -25,6 +25,7 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 shown = {
                     "info": _plain(engine.call(context, [b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"])),
                     "groups": _plain(engine.call(context, [b"XINFO", b"GROUPS", key])),
+                    "released": {name: list(group.pending.nacked) for name, group in (value.groups or {}).items()},
                     "entries": list(value.log.iterate()),
                     "iids": _remembered(value, engine.clock.now_ms()),
                     "settings": (value.idmp.duration_s, value.idmp.maxsize),
@@ -32,6 +33,8 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 }
             elif isinstance(value, dict):
                 shown = dict(value)
+            elif isinstance(value, deque):
+                shown = list(value)
             found[(db.index, key)] = (type(value).__name__, db.expires_ms.get(key), shown)
     engine.disconnect(context.client)
     return found
@@ -49,8 +52,6 @@ def _plain(reply: Any) -> Any:
         return {_plain(name): _plain(value) for name, value in reply.items() if name not in _NOT_STATE}
     if isinstance(reply, (list, tuple)):
         return [_plain(value) for value in reply]
-    if isinstance(reply, Raw):
-        return reply.data
     if isinstance(reply, CommandError):
         return str(reply)
     return reply

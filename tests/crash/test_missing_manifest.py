@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.journal.record import FIRST_LINE
+from streamd.journal.record import FIRST_LINE_BYTES
 from streamd.journal.recovery import DamagedError
 from tests.crash.histories import SMALL, play
 from tests.crash.restartable import DIRECTORY, INCREMENT, Restartable
@@ -20,7 +20,7 @@ def test_files_without_a_manifest_are_refused_and_kept(rewritten):
     disk = server.disk.kill()
     disk.unlink(MANIFEST)
     left = {path: bytes(inode.data) for path, inode in disk.names.items()}
-    with pytest.raises(DamagedError, match="it is not there, and appendonly"):
+    with pytest.raises(DamagedError, match="it is not there, and does not name appendonly"):
         Restartable(disk)
     assert {path: bytes(inode.data) for path, inode in disk.names.items()} == left
 
@@ -28,7 +28,7 @@ def test_files_without_a_manifest_are_refused_and_kept(rewritten):
 def test_a_first_start_that_was_killed_before_its_manifest_is_repeated():
     disk = Restartable().disk.kill()
     disk.unlink(MANIFEST)
-    del disk.names[INCREMENT].data[len(FIRST_LINE) :]
+    del disk.names[INCREMENT].data[FIRST_LINE_BYTES:]
     server = Restartable(disk)
     server.send("SET", "k", "v")
     assert Restartable(server.disk.kill()).send("GET", "k") == b"$1\r\nv\r\n"

@@ -179,3 +179,22 @@ def test_wrong_words_end_with_2_and_one_line(words: list[str]):
     done = run_cli("check", *words)
     assert done.returncode == 2
     assert "--help" in one_line(done.stderr)
+
+
+def test_a_manifest_that_lost_a_line_is_found_and_refused_and_nothing_is_removed(directory: Path):
+    manifest = directory / "appendonlydir" / "appendonly.aof.manifest"
+    text = manifest.read_bytes()
+    manifest.write_bytes(text.splitlines(keepends=True)[0])
+    increment = part(directory, "incr")
+    before = increment.read_bytes()
+    for words in (
+        ["check", str(directory)],
+        ["check", str(directory), "--fix"],
+        ["serve", "--port", "0", "--dir", str(directory)],
+    ):
+        ended = run_cli(*words)
+        assert ended.returncode == 5
+        assert f"it does not name {increment.name}" in one_line(ended.stderr)
+        assert increment.read_bytes() == before
+    manifest.write_bytes(text)
+    assert entries(directory) == 20

@@ -199,7 +199,7 @@ def test_a_reload_that_fails_is_the_end_and_leaves_the_journal_as_it_is():
     file = server.disk.names[INCREMENT_PATH]
     bad = resp("GEOADD k 1 2 x")
     place = len(file.data)
-    file.data += encode_run([bad], 0, False)
+    file.data += encode_run([bad], 0, False, server.persistence.journal.writer.salt)
     before = bytes(file.data)
     assert server.send("DEBUG", "LOADAOF") is None
     assert server.dead is not None

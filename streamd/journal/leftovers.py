@@ -1,0 +1,79 @@
+"""The files of a journal's directory that its manifest does not name: which may be moved aside, which must not be.
+
+Two kinds are left by a crash: the files of a rewrite that had not ended, whose numbers are greater than all that are
+named, and those that a rewrite has replaced, whose numbers are less. Nothing in them is missing elsewhere. Any other
+one was lost by its manifest, and may hold what was acknowledged.
+"""
+
+import re
+
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.manifest import BASE, INCREMENT, Manifest
+from streamd.journal.record import FIRST_LINE, FIRST_LINE_BYTES
+
+# What is moved aside gets this behind its name. Nobody reads it, and nobody removes it.
+ASIDE = ".unnamed"
+
+
+class Unnamed(Exception):
+    """A file that a manifest should name; the message says which, and what it is."""
+
+
+def leftovers(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> list[str]:
+    """Return the files that may be moved aside. Raises: Unnamed, OSError."""
+    named = {part.name for part in manifest.parts()}
+    history_has_base = any(".base." in part.name for part in manifest.history)
+    history = {part.name for part in manifest.history}
+    part_name = re.compile(rf"{re.escape(filename)}\.([0-9]{{1,18}})\.(base|incr)\.(aof|rdb)")
+    found = []
+    for name in sorted(files.list(directory)):
+        match = part_name.fullmatch(name)
+        if match is None or name in named:
+            continue
+        found.append(name)
+        head = _head(files, f"{directory}/{name}")
+        if not _holds_records(head):
+            continue
+        if match[2] == "base":
+            is_needed = _is_needed_base(int(match[1]), manifest)
+        else:
+            is_needed = _is_needed_increment(int(match[1]), manifest, head)
+            # redis-server puts an increment into history together with the base that it belongs to.
+            is_needed = is_needed or (name in history and not history_has_base)
+        if is_needed:
+            kind = BASE if match[2] == "base" else INCREMENT
+            raise Unnamed(
+                f"{name}, which is there and may hold acknowledged data (`file {name} seq {match[1]} type {kind}`)"
+            )
+    return found
+
+
+def _is_needed_base(seq: int, manifest: Manifest) -> bool:
+    """Return whether a base that is not named may belong to the increments that are."""
+    increments = manifest.increments
+    return manifest.base is None and not (increments and seq > increments[-1].seq)
+
+
+def _is_needed_increment(seq: int, manifest: Manifest, head: bytes) -> bool:
+    """Return whether an increment that is not named may hold what came behind the files that are."""
+    increments = manifest.increments
+    if not increments:
+        return manifest.base is None or seq >= manifest.base.seq
+    if seq > max(part.seq for part in manifest.parts()):
+        # streamd names no increment before its base is whole, and never two; redis-server does, and writes no header.
+        return head.startswith((b"*", b"#TS:"))
+    return seq >= increments[0].seq
+
+
+def _head(files: FileSystem, path: str) -> bytes:
+    file = files.open(path)
+    try:
+        return file.read_at(0, FIRST_LINE_BYTES + 1)
+    finally:
+        file.close()
+
+
+def _holds_records(head: bytes) -> bool:
+    """Return whether a file that begins like this has more than its first line, or a part of that."""
+    word = FIRST_LINE[:-2]
+    return bool(head) and (len(head) > FIRST_LINE_BYTES or head[: len(word)] != word[: len(head)])

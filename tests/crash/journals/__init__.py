@@ -1,0 +1,1 @@
+"""Journals that earlier versions wrote, and the states that these versions had."""
