@@ -104,8 +104,7 @@ def main() -> int:
     with ExitStack() as stack:
         url = arguments.url
         if url is None:
-            from streamd.clock import Clock
-            from streamd.testing import EmbeddedServer
+            from streamd.testing import Clock, EmbeddedServer
 
             url = stack.enter_context(EmbeddedServer(clock=Clock())).url
         return run(url, arguments.jobs, arguments.workers)

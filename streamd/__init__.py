@@ -1,5 +1,5 @@
 """A Redis-protocol server of streams that a retrying producer cannot write to twice."""
 
-from streamd.version import VERSION as __version__
+from streamd.base.version import VERSION as __version__
 
 __all__ = ["__version__"]

@@ -10,16 +10,16 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from streamd.config import OPTIONS, Config, ConfigError
-from streamd.engine import Engine
+from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.base.version import REDIS_VERSION, VERSION
+from streamd.durability.persistence import Persistence
+from streamd.durability.replay import Replay
+from streamd.engine.engine import Engine
 from streamd.journal import check
 from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
-from streamd.persistence import Persistence
-from streamd.replay import Replay
-from streamd.server import AddressError, Server
-from streamd.version import REDIS_VERSION, VERSION
+from streamd.net.server import AddressError, Server
 
 EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 

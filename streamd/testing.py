@@ -5,12 +5,14 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from streamd.clock import Clock, ManualClock
-from streamd.config import Config, Value
-from streamd.server import Server
+from streamd.base.clock import Clock, ManualClock
+from streamd.base.config import Config, Value
+from streamd.net.server import Server
 
 if TYPE_CHECKING:
     import redis
+
+__all__ = ["Clock", "EmbeddedServer", "ManualClock"]
 
 START_S = 10.0
 

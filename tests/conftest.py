@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamd.clock import ManualClock
+from streamd.base.clock import ManualClock
 from tests.session import Session
 
 

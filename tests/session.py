@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from streamd.client import Client
-from streamd.clock import ManualClock
-from streamd.command import Context
-from streamd.config import Config
-from streamd.engine import Engine
+from streamd.base.clock import ManualClock
+from streamd.base.config import Config
+from streamd.catalog import Context
+from streamd.engine.engine import Engine
+from streamd.session.client import Client
 
 Word = bytes | str | int
 

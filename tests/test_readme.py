@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from streamd import cli
-from streamd.clock import Clock
-from streamd.config import OPTIONS
+from streamd.base.clock import Clock
+from streamd.base.config import OPTIONS
 from streamd.testing import EmbeddedServer
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from streamd.data.keyspace import KeyValue
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
 from streamd.journal.record import encode_columns, encode_command, encode_note
-from streamd.keyspace import KeyValue
 from streamd.stream.entry_id import format_id, format_ids
 from streamd.stream.group import Group
 from streamd.stream.pending import Consumer, PendingEntry

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import apply_note
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import bare_commands
-from streamd.keyspace import Keyspace
 from streamd.stream.entry_id import SEQ_MAX
 from streamd.stream.stream import Stream
 

@@ -15,8 +15,8 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from streamd.errors import CommandError
-from streamd.keyspace import Keyspace
+from streamd.base.errors import CommandError
+from streamd.data.keyspace import Keyspace
 from streamd.stream.entry_id import parse_id
 from streamd.stream.stream import Stream
 

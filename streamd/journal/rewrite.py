@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from streamd.data.keyspace import Keyspace, KeyValue
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
 from streamd.journal.filesystem import FileSystem
@@ -37,7 +38,6 @@ from streamd.journal.notes import DEFAULTS
 from streamd.journal.record import FIRST_LINE_BYTES, Record, encode_select, encode_unit
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Encoded, Writer
-from streamd.keyspace import Keyspace, KeyValue
 from streamd.stream.stream import Stream
 
 # A stream of fewer entries is written at its cut, a larger one is copied and written in slices: 1,000 take a

@@ -4,8 +4,8 @@ import re
 from io import BytesIO
 from itertools import islice
 
-from streamd.errors import ProtocolError
-from streamd.limits import AUTHENTICATED, RequestLimits
+from streamd.base.errors import ProtocolError
+from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.inline import split_inline
 
 STAR = ord("*")

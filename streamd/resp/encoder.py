@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.errors import CommandError
+from streamd.base.errors import CommandError
 from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 
-from streamd.limits import AUTHENTICATED, RequestLimits
+from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
 from streamd.resp.shape import SHAPE_BYTES_MAX, Shape, shape_of
 

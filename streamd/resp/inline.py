@@ -2,7 +2,7 @@
 
 import re
 
-from streamd.errors import ProtocolError
+from streamd.base.errors import ProtocolError
 
 _BLANKS = re.compile(rb"[ \t\n\v\f\r]*")
 # In a word without quotes only these end it: Redis skips \v and \f between words, but keeps them in one.

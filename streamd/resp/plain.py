@@ -1,6 +1,6 @@
 """Replies as plain values: ready-made RESP in them taken apart."""
 
-from streamd.errors import CommandError
+from streamd.base.errors import CommandError
 from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Push, Raw, Reply, SetReply
 
 

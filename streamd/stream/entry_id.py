@@ -6,7 +6,7 @@ An entry ID is one int, `ms << 64 | seq`, so that IDs compare, count up and coun
 import re
 from collections.abc import Iterator, Sequence
 
-from streamd.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
+from streamd.base.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
 
 SEQ_BITS = 64
 SEQ_MAX = (1 << 64) - 1

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from weakref import ref
 
-from streamd.limits import SEGMENT_CACHE_BYTES_MAX
+from streamd.base.limits import SEGMENT_CACHE_BYTES_MAX
 
 try:
     from lz4.block import compress

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
-from streamd.clock import ManualClock
-from streamd.command import COMMANDS, CommandTable, Context
-from streamd.config import Config
-from streamd.engine import Engine
-from streamd.persistence import Persistence
+from streamd.base.clock import ManualClock
+from streamd.base.config import Config
+from streamd.catalog import COMMANDS, CommandTable, Context
+from streamd.durability.persistence import Persistence
+from streamd.engine.engine import Engine
 from tests.crash.simulated_disk import SimulatedDisk
 
 _COMMANDS = COMMANDS.copy_for_server()

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Any
 
-from streamd.engine import Engine
-from streamd.errors import CommandError
+from streamd.base.errors import CommandError
+from streamd.engine.engine import Engine
 from streamd.stream.stream import Stream
 
 # How entries are spread over segments is no part of the state: a rewrite, or a restart, may change it. How many iids

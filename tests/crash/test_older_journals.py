@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamd.clock import ManualClock
+from streamd.base.clock import ManualClock
 from streamd.resp.plain import plain
 from streamd.resp.types import Raw
 from tests.crash.restartable import INCREMENT, Restartable

@@ -8,8 +8,8 @@ pair of replies to one particular request. STATE names what the driver makes equ
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from streamd.client import Client
-from streamd.errors import CommandError, WrongType
+from streamd.base.errors import CommandError, WrongType
+from streamd.session.client import Client
 from streamd.stream.entry_id import parse_id
 from streamd.stream.stream import Stream
 from tests.differential.replies import Reply

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import islice
 from random import Random
 
-from streamd.client import Client
-from streamd.keyspace import Database
-from streamd.state import State
+from streamd.data.keyspace import Database
+from streamd.session.client import Client
+from streamd.session.state import State
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.stream import Stream
 from tests.differential.key_requests import KeyRequests, Words

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from streamd.clock import ManualClock
+from streamd.base.clock import ManualClock
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.session import Session
 

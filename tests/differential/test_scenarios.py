@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamd.clock import ManualClock
-from streamd.version import REDIS_VERSION
+from streamd.base.clock import ManualClock
+from streamd.base.version import REDIS_VERSION
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.session import Session
 

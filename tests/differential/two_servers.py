@@ -4,7 +4,7 @@ import re
 import time
 from itertools import chain
 
-from streamd.clock import ManualClock
+from streamd.base.clock import ManualClock
 from streamd.resp.types import NO_REPLY
 from streamd.stream.stream import Stream
 from tests.differential.allowances import Leniency, is_empty_read, is_unfit, same, waits_for_reads

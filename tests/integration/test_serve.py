@@ -135,7 +135,8 @@ def test_a_server_that_nobody_listens_to_serves_and_stops(tmp_path: Path, redire
 def test_a_signal_in_the_last_step_of_the_start_stops_the_server(tmp_path: Path):
     program = (
         "import asyncio, sys\n"
-        "from streamd import cli, server\n"
+        "from streamd import cli\n"
+        "from streamd.net import server\n"
         "start = server.Server.start\n"
         "async def start_and_signal(self, on_progress):\n"
         "    await start(self, on_progress)\n"

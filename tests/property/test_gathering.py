@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamd.client import Client
-from streamd.command import COMMANDS
-from streamd.engine import Engine
-from streamd.gathering import RUN_MIN
+from streamd.catalog import COMMANDS
+from streamd.engine.engine import Engine
+from streamd.engine.runs import RUN_MIN
+from streamd.session.client import Client
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 
@@ -53,7 +53,7 @@ TURNS = st.lists(
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
     """Execute as one what short histories have."""
-    monkeypatch.setattr("streamd.gathering.RUN_MIN", 3)
+    monkeypatch.setattr("streamd.engine.runs.RUN_MIN", 3)
 
 
 def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
@@ -181,7 +181,7 @@ def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
 
 
 def test_what_comes_together_is_executed_before_it_is_too_much(monkeypatch):
-    monkeypatch.setattr("streamd.gathering.GATHERED_MAX", 10)
+    monkeypatch.setattr("streamd.engine.runs.GATHERED_MAX", 10)
     server = Restartable()
     clients = [server.connect() for _ in range(3)]
     sizes = []

@@ -136,7 +136,7 @@ def small_pieces(monkeypatch):
 
     And note each time that a consumer is seen, not once a second.
     """
-    monkeypatch.setattr("streamd.group_effects.SEEN_NOTED_EVERY_MS", 0)
+    monkeypatch.setattr("streamd.commands.stream.group_effects.SEEN_NOTED_EVERY_MS", 0)
     monkeypatch.setattr("streamd.journal.rewrite._AT_ONCE_ENTRIES_MAX", 2)
     monkeypatch.setattr("streamd.journal.base_writer._RUN_BYTES", 100)
     monkeypatch.setattr("streamd.journal.base_writer._JOB_BYTES", 250)

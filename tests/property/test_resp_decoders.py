@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamd.limits import BEFORE_AUTH, RequestLimits
+from streamd.base.limits import BEFORE_AUTH, RequestLimits
 from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder

@@ -3,7 +3,7 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from streamd.limits import RequestLimits
+from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.shape import shape_of

@@ -7,7 +7,7 @@ import subprocess
 import hiredis
 import pytest
 
-from streamd.limits import BEFORE_AUTH
+from streamd.base.limits import BEFORE_AUTH
 from streamd.resp.decoder import Decoder
 from tests.protocol.request_table import ACCEPTED, REFUSED
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streamd.clock import ManualClock
-from streamd.engine import Engine
-from streamd.limits import AUTHENTICATED
+from streamd.base.clock import ManualClock
+from streamd.base.limits import AUTHENTICATED
+from streamd.engine.engine import Engine
 from streamd.resp.fast_decoder import HIREDIS_BYTES_MIN, FastDecoder
 
 ROUNDS = 7

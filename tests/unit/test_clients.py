@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.config import Config
+from streamd.base.config import Config
 from tests.session import Error, Session
 
 

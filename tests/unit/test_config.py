@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.config import Config, ConfigError
+from streamd.base.config import Config, ConfigError
 
 
 @pytest.mark.parametrize("option", ["appendfilename", "appenddirname"])

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from streamd.clock import ManualClock
-from streamd.config import Config
-from streamd.connection import Connection
-from streamd.engine import Engine
-from streamd.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES, TURN_REQUESTS_MAX, TURN_US
+from streamd.base.clock import ManualClock
+from streamd.base.config import Config
+from streamd.base.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES, TURN_REQUESTS_MAX, TURN_US
+from streamd.engine.engine import Engine
+from streamd.net.connection import Connection
 
 
 class FakeTransport:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.errors import CommandError, InvalidStreamId
+from streamd.base.errors import CommandError, InvalidStreamId
 from streamd.stream.entry_id import (
     ID_MAX,
     SEQ_MAX,

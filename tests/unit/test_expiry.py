@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.clock import TurnTime
-from streamd.keyspace import Database
+from streamd.base.clock import TurnTime
+from streamd.data.keyspace import Database
 
 NOW_MS = 1_000_000_000_000
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streamd.glob import compile_glob
+from streamd.base.glob import compile_glob
 
 
 def obvious(pattern: bytes, text: bytes) -> bool:

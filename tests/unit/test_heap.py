@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from streamd import heap
-from streamd.heap import CHANGES_MIN, UNASKED_BYTES_MAX, IdleTrim
-from streamd.process import resident_bytes
+from streamd.base import heap
+from streamd.base.heap import CHANGES_MIN, UNASKED_BYTES_MAX, IdleTrim
+from streamd.base.process import resident_bytes
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from streamd import journal_thread
-from streamd.journal_thread import QUICK_NS, JournalThread
+from streamd.net import threads as journal_thread
+from streamd.net.threads import QUICK_NS, JournalThread
 
 
 @pytest.fixture

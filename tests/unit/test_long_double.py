@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.errors import NotAFloat, NotFinite
-from streamd.long_double import add_fractions
+from streamd.base.errors import NotAFloat, NotFinite
+from streamd.base.long_double import add_fractions
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """maxmemory: growth is refused above it, everything else goes on."""
 
-from streamd.memory_limit import MemoryLimit, give_back_memory
+from streamd.engine.memory import MemoryLimit, give_back_memory
 from tests.session import Error, Session
 
 OOM = Error("OOM command not allowed when used memory > 'maxmemory'.")

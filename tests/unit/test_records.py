@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.replay import Replay
+from streamd.durability.replay import Replay
 from tests.session import Session
 
 REQUESTS = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.config import Config
-from streamd.replay import Replay
+from streamd.base.config import Config
+from streamd.durability.replay import Replay
 from tests.session import Session
 
 

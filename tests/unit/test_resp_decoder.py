@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from streamd.limits import BEFORE_AUTH, MIB, RequestLimits
+from streamd.base.limits import BEFORE_AUTH, MIB, RequestLimits
 from streamd.resp import decoder as decoder_module
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder

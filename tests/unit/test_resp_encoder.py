@@ -3,7 +3,7 @@
 import hiredis
 import pytest
 
-from streamd.errors import CommandError, ProtocolError, WrongType
+from streamd.base.errors import CommandError, ProtocolError, WrongType
 from streamd.resp.encoder import encode
 from streamd.resp.replies import split_replies
 from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Parts, Push, Raw, SetReply, Verbatim

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-import streamd.scan_order
-from streamd.scan_order import ScanOrder
+import streamd.data.scan_order
+from streamd.data.scan_order import ScanOrder
 
 
 def walk(order: ScanOrder, count: int) -> list[bytes]:
@@ -57,7 +57,7 @@ def test_a_page_holds_as_many_keys_as_asked_for():
 
 
 def test_keys_with_equal_hashes_stand_on_one_page(monkeypatch):
-    monkeypatch.setattr(streamd.scan_order, "_hash", lambda key: len(key))
+    monkeypatch.setattr(streamd.data.scan_order, "_hash", lambda key: len(key))
     order = ScanOrder([b"a", b"b", b"c", b"dd", b"ee"])
     first = order.page(0, 1)
     assert (first[0], sorted(first[1])) == (2, [b"a", b"b", b"c"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.version import REDIS_VERSION, VERSION
+from streamd.base.version import REDIS_VERSION, VERSION
 from tests.session import Error
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamd.errors import CommandError
+from streamd.base.errors import CommandError
+from streamd.commands.stream.options import parse_append_options, parse_ids, stream_keys
 from streamd.stream.entry_id import parse_id
-from streamd.stream_arguments import parse_append_options, parse_ids, stream_keys
 from tests.session import Error, Session
 
 NUMBERS = st.one_of(st.integers(0, 1100), st.sampled_from([2**63, 2**64 - 1, 2**64, 10**19, 10**20])).map(str)

@@ -3,8 +3,8 @@
 import pytest
 
 import streamd.commands  # noqa: F401  (declares the commands)
-from streamd.command import COMMANDS
-from streamd.syntax import Argument, parse_syntax
+from streamd.catalog import COMMANDS
+from streamd.catalog.syntax import Argument, parse_syntax
 
 
 def shown(argument: Argument) -> str:

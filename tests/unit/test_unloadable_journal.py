@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from streamd.durability.replay import Replay
 from streamd.journal import check
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part, write_temporary
 from streamd.journal.record import FIRST_LINE, encode_command, encode_end, encode_note, encode_run, encode_select
-from streamd.replay import Replay
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.session import Session

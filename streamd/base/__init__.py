@@ -1,0 +1,1 @@
+"""What everything stands on: options, limits, error texts, the time, the process."""

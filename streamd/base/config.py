@@ -1,0 +1,310 @@
+"""The configuration: every option once, for flags, CONFIG GET and CONFIG SET."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from streamd.base.errors import CommandError
+
+Value = int | bool | str
+
+
+class ConfigError(ValueError):
+    """A value that an option does not take; the message says what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its Redis name, what values it takes and who may set it when.
+
+    `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
+    events (classes of keyspace events), name (of a file, without a path).
+    """
+
+    name: str
+    kind: str
+    default: Value
+    help: str
+    minimum: int = 0
+    maximum: int = 2**63 - 1
+    choices: tuple[str, ...] = ()
+    mutable: bool = True
+    flag: bool = False  # offered on the command line
+
+    def parse(self, text: str) -> Value:
+        """Return the value that `text` says. Raises: ConfigError, with Redis's wording."""
+        if self.kind == "boolean":
+            if text.lower() not in ("yes", "no"):
+                raise ConfigError("argument must be 'yes' or 'no'")
+            return text.lower() == "yes"
+        if self.kind == "choice":
+            if text.lower() not in self.choices:
+                raise ConfigError(f"argument(s) must be one of the following: {', '.join(self.choices)}")
+            return text.lower()
+        if self.kind in ("integer", "memory"):
+            number = _parse_memory(text) if self.kind == "memory" else _parse_integer(text)
+            if not self.minimum <= number <= self.maximum:
+                raise ConfigError(f"argument must be between {self.minimum} and {self.maximum} inclusive")
+            return number
+        if self.kind == "events":
+            return _parse_events(text)
+        if self.kind == "name":
+            return _parse_name(text)
+        return text
+
+    def format(self, value: Value) -> str:
+        """Return `value` as CONFIG GET shows it."""
+        if self.kind == "boolean":
+            return "yes" if value else "no"
+        return str(value)
+
+
+_INTEGER = re.compile(r"-?[1-9][0-9]{0,18}|0")
+
+
+def _parse_integer(text: str) -> int:
+    """Return a signed 64-bit integer, written as Redis takes it."""
+    if _INTEGER.fullmatch(text) is None or not -(2**63) <= int(text) < 2**63:
+        raise ConfigError("argument couldn't be parsed into an integer")
+    return int(text)
+
+
+def _parse_name(text: str) -> str:
+    """Return a name that a line of the manifest can hold as it is."""
+    if not text or text in (".", ".."):
+        raise ConfigError("argument can't be empty")
+    if "/" in text or "\\" in text:
+        raise ConfigError("argument can't be a path, just a name")
+    if any(letter.isspace() or not letter.isprintable() or letter in "\"'" for letter in text):
+        raise ConfigError("argument can't hold blanks, quotes or control characters")
+    return text
+
+
+# The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
+_ALL_EVENTS: Final = "g$lshzxetd"
+_OTHER_EVENTS: Final = "nKEm"
+
+
+def _parse_events(text: str) -> str:
+    """Return the classes without repetition and in order, `A` where all that it stands for are there."""
+    wanted = set(text.replace("A", _ALL_EVENTS))
+    if not wanted <= {*_ALL_EVENTS, *_OTHER_EVENTS}:
+        raise ConfigError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+    main = "A" if wanted.issuperset(_ALL_EVENTS) else "".join(kind for kind in _ALL_EVENTS if kind in wanted)
+    return main + "".join(kind for kind in _OTHER_EVENTS if kind in wanted)
+
+
+_UNITS: Final = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3}
+
+
+def _parse_memory(text: str) -> int:
+    digits = text.rstrip("bBkKmMgG")
+    unit = text[len(digits) :].lower()
+    if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
+        raise ConfigError("argument must be a memory value")
+    return int(digits) * _UNITS[unit]
+
+
+OPTIONS: Final[dict[str, Option]] = {
+    option.name: option
+    for option in (
+        Option(
+            "port", "integer", 6379, "TCP port; 0 takes a free one and prints it", 0, 65535, mutable=False, flag=True
+        ),
+        Option(
+            "bind",
+            "text",
+            "127.0.0.1 -::1",
+            "addresses to listen on, blank-separated; a leading - makes one optional",
+            mutable=False,
+            flag=True,
+        ),
+        Option("dir", "text", "./streamd-data", "data directory", mutable=False, flag=True),
+        Option("appendonly", "boolean", True, "keep a journal in the data directory, yes or no", flag=True),
+        Option(
+            "appendfsync",
+            "choice",
+            "everysec",
+            "when the journal is synced: before each reply, every second, or as the system likes",
+            choices=("always", "everysec", "no"),
+            flag=True,
+        ),
+        Option(
+            "appenddirname",
+            "name",
+            "appendonlydir",
+            "directory of the journal, in the data directory",
+            mutable=False,
+            flag=True,
+        ),
+        Option(
+            "appendfilename",
+            "name",
+            "appendonly.aof",
+            "what the names of the journal's files begin with",
+            mutable=False,
+            flag=True,
+        ),
+        Option(
+            "auto-aof-rewrite-percentage",
+            "integer",
+            100,
+            "rewrite the journal when it has grown by so much; 0 never",
+            0,
+            2**31 - 1,
+            flag=True,
+        ),
+        Option(
+            "auto-aof-rewrite-min-size",
+            "memory",
+            64 * 1024 * 1024,
+            "do not rewrite a smaller journal by itself",
+            flag=True,
+        ),
+        Option("aof-use-rdb-preamble", "boolean", False, "only no: the base is made of commands, too"),
+        Option("aof-load-truncated", "boolean", True, "only yes: a torn end is cut off"),
+        Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
+        Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
+        Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
+        Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
+        Option(
+            "loglevel",
+            "choice",
+            "notice",
+            "how much is logged",
+            choices=("debug", "verbose", "notice", "warning", "nothing"),
+            flag=True,
+        ),
+        Option(
+            "timeout",
+            "integer",
+            0,
+            "close a client that was idle for so many seconds; 0 never",
+            0,
+            2**31 - 1,
+            flag=True,
+        ),
+        Option("tcp-keepalive", "integer", 300, "seconds between keep-alive probes", 0, 2**31 - 1),
+        Option("tcp-backlog", "integer", 511, "connections that may wait to be accepted", 0, 2**31 - 1, mutable=False),
+        Option(
+            "stream-node-max-entries", "integer", 100, "entries in a segment, which ~ and LIMIT count by", 0, flag=True
+        ),
+        Option("stream-node-max-bytes", "memory", 4096, "accepted; segments are bounded by entries alone", flag=True),
+        Option(
+            "stream-idmp-duration",
+            "integer",
+            100,
+            "seconds a new stream remembers an idempotent ID",
+            1,
+            86_400,
+            flag=True,
+        ),
+        Option(
+            "stream-idmp-maxsize",
+            "integer",
+            100,
+            "idempotent IDs a new stream remembers per producer",
+            1,
+            10_000,
+            flag=True,
+        ),
+        Option("notify-keyspace-events", "events", "", "classes of keyspace events to publish", flag=True),
+        Option(
+            "slowlog-log-slower-than",
+            "integer",
+            10_000,
+            "log commands slower than so many microseconds; negative: none",
+            -1,
+            flag=True,
+        ),
+        Option("slowlog-max-len", "integer", 128, "entries the slow log keeps", 0, flag=True),
+        Option("proto-max-bulk-len", "memory", 512 * 1024 * 1024, "largest string in a request", 1024 * 1024),
+        Option(
+            "client-query-buffer-limit", "memory", 1024 * 1024 * 1024, "most input buffered for one client", 1024 * 1024
+        ),
+        Option("hz", "integer", 10, "background runs a second", 1, 500),
+        Option("maxmemory", "memory", 0, "refuse writes above so many bytes; 0 no limit", flag=True),
+        Option("maxmemory-policy", "choice", "noeviction", "only noeviction", choices=("noeviction",)),
+        Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+    )
+}
+
+
+def _refusal(name: str, reason: str) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+class Config:
+    """The options' current values.
+
+    `on_change(name, action)` registers what must happen when CONFIG SET changes an option.
+    """
+
+    def __init__(self, **values: Value) -> None:
+        """Take initial values with underscores for dashes, `stream_idmp_duration=5`. Raises: ConfigError."""
+        self.values: dict[str, Value] = {name: option.default for name, option in OPTIONS.items()}
+        self._actions: dict[str, list[Callable[[], None]]] = {}
+        for name, value in values.items():
+            option = OPTIONS.get(name.replace("_", "-"))
+            if option is None:
+                raise ConfigError(f"unknown option '{name}'")
+            self.values[option.name] = option.parse(option.format(value))
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def integer(self, name: str) -> int:
+        """Return the value of an integer, memory or boolean option."""
+        return int(self.values[name])
+
+    def text(self, name: str) -> str:
+        """Return the value of a text or choice option."""
+        return str(self.values[name])
+
+    def on_change(self, name: str, action: Callable[[], None]) -> None:
+        """Call `action` after CONFIG SET changed option `name`; its ConfigError undoes that CONFIG SET."""
+        self._actions.setdefault(name, []).append(action)
+
+    def match(self, patterns: Iterable[str]) -> dict[str, str]:
+        """Return name -> text of the options that match one of the globs, as CONFIG GET shows them."""
+        lowered = [pattern.lower() for pattern in patterns]
+        return {
+            name: OPTIONS[name].format(value)
+            for name, value in self.values.items()
+            if any(fnmatchcase(name, pattern) for pattern in lowered)
+        }
+
+    def set_all(self, pairs: list[tuple[str, str]]) -> None:
+        """Set several options, all or none. Raises: CommandError with Redis's texts."""
+        parsed: dict[str, Value] = {}
+        for given, text in pairs:
+            option = OPTIONS.get(given.lower())
+            if option is None:
+                raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{given}'")
+            reason = None
+            if option.name in parsed:
+                reason = "duplicate parameter"
+            elif not option.mutable:
+                reason = "can't set immutable config"
+            else:
+                try:
+                    parsed[option.name] = option.parse(text)
+                except ConfigError as error:
+                    reason = str(error)
+            if reason is not None:
+                raise _refusal(option.name, reason)
+        before = {name: self.values[name] for name, value in parsed.items() if self.values[name] != value}
+        self.values.update(parsed)
+        done: list[Callable[[], None]] = []
+        for name in before:
+            for action in self._actions.get(name, ()):
+                try:
+                    action()
+                except ConfigError as error:
+                    self.values.update(before)
+                    for again in done:
+                        again()
+                    raise _refusal(name, str(error))
+                done.append(action)

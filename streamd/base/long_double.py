@@ -1,0 +1,50 @@
+"""Sums as Redis makes them for INCRBYFLOAT: in the 80-bit numbers of x86 processors, printed with 17 decimals."""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from streamd.base.errors import NotAFloat, NotFinite
+
+_MANTISSA_BITS: Final = 64
+# Redis's numbers end at 10**4932; a longer text is none that anybody counts with.
+_EXPONENT_MAX: Final = 4_900
+_NUMBER: Final = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,9}))?")
+_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+(?:[pP][+-]?\d{1,3})?")
+_INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+
+
+def add_fractions(number: bytes, increment: bytes) -> bytes:
+    """Return the text of the sum of two numbers. Raises: NotAFloat, NotFinite."""
+    texts = (number, increment)
+    if not all(_NUMBER.fullmatch(text) or _HEXADECIMAL.fullmatch(text) or _INFINITE.fullmatch(text) for text in texts):
+        raise NotAFloat()
+    if any(_INFINITE.fullmatch(text) for text in texts):
+        raise NotFinite()
+    return _format(_rounded(_parse(number) + _parse(increment)))
+
+
+def _parse(text: bytes) -> Fraction:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return Fraction(float.fromhex(text.decode()))
+    if abs(int(match[1] or 0)) > _EXPONENT_MAX:
+        raise NotAFloat()
+    return _rounded(Fraction(text.decode()))
+
+
+def _rounded(number: Fraction) -> Fraction:
+    """Return the nearest number with a mantissa of 64 bits; of two the even one."""
+    if not number:
+        return number
+    exponent = abs(number.numerator).bit_length() - number.denominator.bit_length() - _MANTISSA_BITS
+    unit = Fraction(2) ** exponent
+    while abs(number / unit) >= 2**_MANTISSA_BITS:
+        unit *= 2
+    return round(number / unit) * unit
+
+
+def _format(number: Fraction) -> bytes:
+    digits = f"{abs(round(number * 10**17)):018d}"
+    text = f"{digits[:-17]}.{digits[-17:]}".rstrip("0").rstrip(".")
+    return (f"-{text}" if number < 0 and text != "0" else text).encode()

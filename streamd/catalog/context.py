@@ -1,0 +1,244 @@
+"""A command as the engine holds it, with the context that its handler works in."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from streamd.base.process import ProcessFacts
+from streamd.data.types import STREAM
+from streamd.resp.types import Reply
+from streamd.session.blocking import BLOCKED, Waiter
+from streamd.session.client import Client
+from streamd.session.state import State
+from streamd.stream.stream import Stream
+
+
+class Services(Protocol):
+    """What commands need of the engine above them.
+
+    commands: all of them, with this server's statistics. quick: see `Context.quick`.
+    """
+
+    commands: "CommandTable"
+    quick: "QuickTable"
+
+    def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
+        """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
+
+    def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
+        """End a client's wait with `reply`."""
+
+    def end_pause(self) -> None:
+        """Let paused clients go on."""
+
+    def disconnect(self, client: Client) -> None:
+        """Forget a client and all that it waits for."""
+
+    def shut_down(self, save: bool | None) -> None:
+        """Stop the server once the replies of this turn are sent."""
+
+    def process_facts(self) -> ProcessFacts:
+        """Return what the operating system says of the process (INFO)."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still (DEBUG SLEEP)."""
+
+
+class Context(Client):
+    """What a command handler gets: the client that sent the request, and what all clients share.
+
+    quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
+    ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
+    MULTI, without its password, subscribed, without replies or with NO-TOUCH has one that is always empty.
+    """
+
+    __slots__ = ("quick", "services", "state")
+
+    def __init__(
+        self,
+        state: State,
+        services: Services,
+        id: int,
+        address: str = "",
+        local_address: str = "",
+        created_ms: int = 0,
+    ) -> None:
+        super().__init__(id, state.keyspace[0], address, local_address, created_ms)
+        self.state = state
+        self.services = services
+        self.quick: QuickTable = services.quick
+
+    @property
+    def client(self) -> Client:
+        """The client, without what all share."""
+        return self
+
+    @property
+    def now_ms(self) -> int:
+        """The Unix time of this turn in milliseconds."""
+        return self.state.time.ms
+
+    def update_quick(self) -> None:
+        """Choose the table of quick commands again, after a rarer state of the client began or ended."""
+        is_ordinary = (
+            self.authenticated
+            and self.transaction is None
+            and self.reply_mode == "on"
+            and not self.no_touch
+            and not self.subscription_count()
+        )
+        self.quick = self.services.quick if is_ordinary else _NOTHING_QUICK
+
+    def stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
+        return self.db.stream(key)
+
+    def read_stream(self, key: bytes) -> Stream | None:
+        """Return the stream at `key` for a command that reads it, or None. Raises: WrongType."""
+        return self.db.read_as(key, STREAM)
+
+    def create_stream(self, key: bytes) -> Stream:
+        """Store and return a new stream with the settings that hold now; the key must be free."""
+        config = self.state.config.values
+        stream = Stream(
+            config["stream-node-max-entries"],  # type: ignore[arg-type]
+            config["stream-idmp-duration"],  # type: ignore[arg-type]
+            config["stream-idmp-maxsize"],  # type: ignore[arg-type]
+        )
+        stream.idmp.sweeper = self.state.sweeper
+        self.db.put(key, stream)
+        return stream
+
+    def record(self, *words: bytes) -> None:
+        """Note what was decided, as the command that repeats it, for the journal."""
+        state = self.state
+        state.dirty += 1
+        if state.records is not None:
+            state.records.append((self.db.index, list(words)))
+
+    def changed(self, key: bytes, kind: str, event: str) -> None:
+        """Tell watchers and subscribers of keyspace events that `key` changed.
+
+        kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
+        """
+        self.db.touch(key)
+        if self.state.notify_flags:
+            self.state.notify(kind, event, key, self.db.index)
+
+    def notify(self, key: bytes, kind: str, event: str) -> None:
+        """Publish a keyspace event without marking watchers."""
+        if self.state.notify_flags:
+            self.state.notify(kind, event, key, self.db.index)
+
+    def unwatch(self) -> None:
+        """Forget what the client watches."""
+        for db_index, key in self.watched:
+            watchers = self.state.keyspace[db_index].watchers
+            watchers[key].discard(self)
+            if not watchers[key]:
+                del watchers[key]
+        self.watched.clear()
+        self.touched = False
+
+    def discard_transaction(self) -> None:
+        """End a transaction: nothing is queued and nothing watched any more."""
+        self.transaction = None
+        self.transaction_broken = False
+        self.unwatch()
+        self.update_quick()
+
+    def block(
+        self, keys: Sequence[bytes], timeout_ms: int, attempt: Callable[[], Reply], on_timeout: Reply = None
+    ) -> Reply:
+        """Park the client until `attempt` gives a reply; return what the handler must return.
+
+        attempt: called, in the order clients came, whenever one of `keys` may have become useful; returns BLOCKED
+        to go on waiting. timeout_ms: 0 waits for ever. Inside a transaction nothing blocks: the time-out's
+        reply is returned at once.
+        """
+        if self.in_unit:
+            return on_timeout
+        deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
+        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout)
+        return BLOCKED
+
+
+QuickTable = dict[bytes, "Command"]
+_NOTHING_QUICK: Final[QuickTable] = {}
+
+Handler = Callable[[Context, list[bytes]], Reply]
+
+
+# batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
+# they are alike and nobody watches, waits or listens; puts their replies, bulk strings without `$`, into the client's
+# output and returns how many it executed. Each record that it leaves is a unit of its own. 0: it executed none, the
+# handler is to be asked.
+Batch = Callable[[Context, list[list[bytes]], int], int]
+
+
+@dataclass(slots=True)
+class Command:
+    """One command, or one subcommand of a container.
+
+    name: lower case; `xinfo|stream` for a subcommand.
+    arity: number of words with the name; negative: at least so many.
+    keys: (first, last, step) positions of the keys; (0, 0, 0) for none.
+    find_keys: for commands whose keys are not at fixed places.
+    access: what happens to the keys, in the words of COMMAND INFO: `RW access update`; with `;` one part for each key,
+        otherwise one for all.
+    acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
+    tips: hints for clients, separated by blanks.
+    batch: executes a run of like requests at once, see Batch; None for most.
+    syntax: the words behind the name in the notation of Redis's documentation.
+    calls, nanoseconds, rejected, failed: statistics.
+    """
+
+    name: str
+    handler: Handler
+    arity: int
+    flags: frozenset[str]
+    keys: tuple[int, int, int]
+    since: str
+    complexity: str
+    group: str
+    syntax: str
+    summary: str
+    find_keys: Callable[[list[bytes]], list[bytes]] | None = None
+    access: str = ""
+    acl: str | None = None
+    tips: str = ""
+    batch: "Batch | None" = None
+    subcommands: "dict[bytes, Command]" = field(default_factory=dict)
+    calls: int = 0
+    nanoseconds: int = 0
+    rejected: int = 0
+    failed: int = 0
+
+    def accepts(self, words: int) -> bool:
+        """Return whether a request of so many words fits the arity."""
+        return words == self.arity if self.arity >= 0 else words >= -self.arity
+
+
+class CommandTable(dict[bytes, Command]):
+    """Lower-case name -> command."""
+
+    def leaves(self) -> Iterator[Command]:
+        """Iterate what can be called: subcommands, and the commands that have none."""
+        for one in self.values():
+            if not one.subcommands or one.arity == -1:
+                yield one
+            yield from one.subcommands.values()
+
+    def copy_for_server(self) -> "CommandTable":
+        """Return the same commands with statistics of their own."""
+        table = CommandTable()
+        for name, one in self.items():
+            subcommands = {sub: replace(leaf) for sub, leaf in one.subcommands.items()}
+            table[name] = replace(one, subcommands=subcommands)
+        return table
+
+    def find(self, name: bytes) -> Command | None:
+        """Return the command `name`, or the subcommand `container|name`, in any case; None if there is none."""
+        container, _, sub = name.lower().partition(b"|")
+        found = self.get(container)
+        return found.subcommands.get(sub) if found is not None and sub else found

@@ -1,0 +1,108 @@
+"""How a command is declared: beside its handler, for the table of all commands."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from streamd.base.errors import WrongArity
+from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler
+from streamd.resp.types import Reply
+
+# Filled by importing streamd.commands.
+COMMANDS: Final = CommandTable()
+
+
+def command(
+    name: str,
+    *,
+    arity: int,
+    flags: str = "",
+    keys: tuple[int, int, int] = (0, 0, 0),
+    since: str,
+    complexity: str,
+    group: str = "stream",
+    syntax: str = "",
+    find_keys: Callable[[list[bytes]], list[bytes]] | None = None,
+    access: str = "",
+    acl: str | None = None,
+    tips: str = "",
+    batch: Batch | None = None,
+) -> Callable[[Handler], Handler]:
+    """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
+
+    The summary is the first line of the handler's docstring. A container must be declared before its subcommands.
+    """
+
+    def declare(handler: Handler) -> Handler:
+        assert handler.__doc__, f"{name} has no docstring"
+        made = Command(
+            name=name.lower().replace(" ", "|"),
+            handler=handler,
+            arity=arity,
+            flags=frozenset(flags.split()),
+            keys=keys,
+            since=since,
+            complexity=complexity,
+            group=group,
+            syntax=syntax,
+            summary=handler.__doc__.strip().splitlines()[0],
+            find_keys=find_keys,
+            access=access,
+            acl=acl,
+            tips=tips,
+            batch=batch,
+        )
+        container, _, sub = name.lower().partition(" ")
+        if sub:
+            COMMANDS[container.encode()].subcommands[sub.encode()] = made
+        else:
+            assert name.lower().encode() not in COMMANDS, name
+            COMMANDS[name.lower().encode()] = made
+        return handler
+
+    return declare
+
+
+def container(
+    name: str,
+    *,
+    since: str,
+    group: str,
+    help_lines: Sequence[str],
+    arity: int = -2,
+    run: Handler | None = None,
+    flags: str = "",
+    acl: str = "",
+    tips: str = "",
+) -> None:
+    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: what it does without subcommand."""
+
+    def no_subcommand(context: Context, args: list[bytes]) -> Reply:
+        """A container for the commands of its family."""
+        if run is not None:
+            return run(context, args)
+        raise WrongArity(name.lower())
+
+    no_subcommand.__doc__ = f"A container for {name} commands."
+    declare = command(
+        name,
+        arity=arity,
+        since=since,
+        complexity="Depends on subcommand.",
+        group=group,
+        flags=flags,
+        acl=acl,
+        tips=tips,
+    )
+    declare(no_subcommand)
+
+    title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    lines = [title, *help_lines, "HELP", "    Prints this help."]
+
+    def show_help(context: Context, args: list[bytes]) -> Reply:
+        """Return helpful text about the subcommands."""
+        return list(lines)
+
+    declare = command(
+        f"{name} HELP", arity=2, flags="loading stale", since=since, complexity="O(1)", group=group, acl=acl or None
+    )
+    declare(show_help)

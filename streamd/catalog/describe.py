@@ -1,0 +1,127 @@
+"""What COMMAND INFO and COMMAND DOCS say of a command, in the shapes of redis-server 7.0.15."""
+
+from typing import Final
+
+from streamd.catalog import Command
+from streamd.catalog.syntax import Argument, parse_syntax
+from streamd.resp.types import Reply, SetReply
+
+# Redis lists flags and categories in the order of their bits.
+_FLAGS: Final = str.split(
+    "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
+    "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy"
+)
+_CATEGORIES: Final = str.split(
+    "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow blocking "
+    "dangerous connection transaction scripting"
+)
+_CATEGORY_OF_GROUP: Final = {
+    "generic": "keyspace",
+    "string": "string",
+    "hash": "hash",
+    "list": "list",
+    "set": "set",
+    "sorted-set": "sortedset",
+    "stream": "stream",
+    "connection": "connection",
+    "transactions": "transaction",
+    "scripting": "scripting",
+}
+_CATEGORIES_OF_FLAG: Final = {
+    "readonly": ("read",),
+    "write": ("write",),
+    "admin": ("admin", "dangerous"),
+    "pubsub": ("pubsub",),
+    "blocking": ("blocking",),
+}
+
+
+def describe(command: Command) -> list[Reply]:
+    """Return the ten elements of COMMAND INFO."""
+    flags = set(command.flags)
+    if command.find_keys is not None:
+        flags.add("movablekeys")
+    return [
+        command.name.encode(),
+        command.arity,
+        SetReply([flag for flag in _FLAGS if flag in flags]),
+        *command.keys,
+        SetReply([f"@{name}" for name in categories(command)]),
+        SetReply([tip.encode() for tip in command.tips.split()]),
+        SetReply([_key_spec(command, *spec) for spec in _key_specs(command)]),
+        SetReply([describe(one) for one in command.subcommands.values()]),
+    ]
+
+
+def categories(command: Command) -> list[str]:
+    """Return the ACL categories of a command, without the `@`."""
+    acl = _CATEGORY_OF_GROUP.get(command.group, "") if command.acl is None else command.acl
+    found = {*acl.split(), "fast" if "fast" in command.flags else "slow"}
+    for flag in command.flags:
+        found.update(_CATEGORIES_OF_FLAG.get(flag, ()))
+    return [name for name in _CATEGORIES if name in found]
+
+
+def access_of_keys(command: Command) -> list[list[str]]:
+    """Return the flags of each key: for one that has one specification the only list stands for all keys."""
+    if not command.access:
+        return [["RW", "update"] if "write" in command.flags else ["RO", "access"]]
+    return [part.split() for part in command.access.split(";")]
+
+
+def _key_specs(command: Command) -> list[tuple[int, int, list[str]]]:
+    """Return `(first, last, flags)` of each key specification."""
+    first, last, _ = command.keys
+    access = access_of_keys(command)
+    if len(access) > 1:
+        return [(first + index, first + index, flags) for index, flags in enumerate(access)]
+    return [(first, last, access[0])] if first or command.find_keys is not None else []
+
+
+def _key_spec(command: Command, first: int, last: int, flags: list[str]) -> Reply:
+    if first:
+        begin: Reply = {b"type": b"index", b"spec": {b"index": first}}
+        # The last key is counted from the first one, or from the end when negative.
+        lastkey, step, limit = (last - first if last >= 0 else last), command.keys[2], 0
+    else:  # as many keys as further words behind the keyword
+        begin = {b"type": b"keyword", b"spec": {b"keyword": b"STREAMS", b"startfrom": 4 if command.arity == -7 else 1}}
+        lastkey, step, limit = -1, 1, 2
+    return {
+        b"flags": SetReply(list(flags)),
+        b"begin_search": begin,
+        b"find_keys": {b"type": b"range", b"spec": {b"lastkey": lastkey, b"keystep": step, b"limit": limit}},
+    }
+
+
+def document(command: Command) -> dict[bytes, Reply]:
+    """Return the map of COMMAND DOCS."""
+    docs: dict[bytes, Reply] = {
+        b"summary": command.summary.rstrip(".").encode(),
+        b"since": command.since.encode(),
+        b"group": command.group.encode(),
+        b"complexity": command.complexity.encode(),
+    }
+    arguments = _documented_arguments(parse_syntax(command.syntax), len(access_of_keys(command)))
+    if arguments:
+        docs[b"arguments"] = arguments
+    if command.subcommands:
+        docs[b"subcommands"] = {one.name.encode(): document(one) for one in command.subcommands.values()}
+    return docs
+
+
+def _documented_arguments(arguments: list[Argument], key_specs: int, keys_before: int = 0) -> list[Reply]:
+    documented = []
+    for argument in arguments:
+        docs: dict[bytes, Reply] = {b"name": argument.name.encode(), b"type": argument.kind.encode()}
+        if argument.kind == "key":
+            docs[b"key_spec_index"] = min(keys_before, key_specs - 1)
+            keys_before += 1
+        if argument.token:
+            docs[b"token"] = argument.token.encode()
+        flags = [name for name in ("optional", "multiple") if getattr(argument, name)]
+        if flags:
+            docs[b"flags"] = SetReply(list(flags))
+        if argument.members:
+            docs[b"arguments"] = _documented_arguments(argument.members, key_specs, keys_before)
+        documented.append(docs)
+    return documented

@@ -1,0 +1,237 @@
+"""Commands on hashes."""
+
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WouldOverflow, WrongArity
+from streamd.base.glob import compile_glob
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer
+from streamd.data.types import HASH
+from streamd.resp.types import Reply
+
+_WRITE = "write denyoom fast"
+_O1 = "O(1)"
+_ON = "O(N), N the fields"
+
+
+def _store(context: Context, key: bytes, pairs: list[bytes], event: str = "hset") -> int:
+    """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
+    fields = context.db.get_as(key, HASH)
+    if fields is None:
+        context.db.put(key, fields := {})
+    before = len(fields)
+    fields.update(zip(pairs[::2], pairs[1::2], strict=True))
+    context.record(b"HSET", key, *pairs)
+    context.changed(key, "h", event)
+    return len(fields) - before
+
+
+@command(
+    "HSET", arity=-4, flags=_WRITE, keys=(1, 1, 1), since="2.0.0", complexity="O(1) for each field", group="hash",
+    syntax="key field value [field value ...]", access="RW update",
+)  # fmt: skip
+def hset(context: Context, args: list[bytes]) -> Reply:
+    """Set fields of a hash; return how many of them are new.
+
+    Source: https://redis.io/docs/latest/commands/hset/
+    """
+    if len(args) % 2:
+        raise WrongArity("hset")
+    return _store(context, args[1], args[2:])
+
+
+@command(
+    "HMSET", arity=-4, flags=_WRITE, keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash",
+    syntax="key field value [field value ...]", access="RW update",
+)  # fmt: skip
+def hmset(context: Context, args: list[bytes]) -> Reply:
+    """Set fields of a hash.
+
+    Source: https://redis.io/docs/latest/commands/hmset/
+    """
+    if len(args) % 2:
+        raise WrongArity("hmset")
+    _store(context, args[1], args[2:])
+    return "OK"
+
+
+@command(
+    "HSETNX", arity=4, flags=_WRITE, keys=(1, 1, 1), since="2.0.0", complexity=_O1, group="hash",
+    syntax="key field value", access="RW insert",
+)  # fmt: skip
+def hsetnx(context: Context, args: list[bytes]) -> Reply:
+    """Set a field of a hash if it is not there; return whether it was set.
+
+    Source: https://redis.io/docs/latest/commands/hsetnx/
+    """
+    if args[2] in (context.db.get_as(args[1], HASH) or ()):
+        return 0
+    return _store(context, args[1], args[2:])
+
+
+@command(
+    "HGET", arity=3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_O1, group="hash",
+    syntax="key field", access="RO access",
+)  # fmt: skip
+def hget(context: Context, args: list[bytes]) -> Reply:
+    """Return the value of a field, or nil.
+
+    Source: https://redis.io/docs/latest/commands/hget/
+    """
+    return (context.db.read_as(args[1], HASH) or {}).get(args[2])
+
+
+@command(
+    "HMGET", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash",
+    syntax="key field [field ...]", access="RO access",
+)  # fmt: skip
+def hmget(context: Context, args: list[bytes]) -> Reply:
+    """Return the values of fields; nil for those that are not there.
+
+    Source: https://redis.io/docs/latest/commands/hmget/
+    """
+    fields = context.db.read_as(args[1], HASH) or {}
+    return [fields.get(field) for field in args[2:]]
+
+
+@command(
+    "HGETALL", arity=2, flags="readonly", keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash", syntax="key",
+    access="RO access", tips="nondeterministic_output_order",
+)  # fmt: skip
+def hgetall(context: Context, args: list[bytes]) -> Reply:
+    """Return all fields with their values.
+
+    Reply: map.
+    Source: https://redis.io/docs/latest/commands/hgetall/
+    """
+    fields = context.db.read_as(args[1], HASH)
+    return {} if fields is None else dict(fields)
+
+
+@command(
+    "HKEYS", arity=2, flags="readonly", keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash", syntax="key",
+    access="RO access", tips="nondeterministic_output_order",
+)  # fmt: skip
+def hkeys(context: Context, args: list[bytes]) -> Reply:
+    """Return all fields.
+
+    Source: https://redis.io/docs/latest/commands/hkeys/
+    """
+    return list(context.db.read_as(args[1], HASH) or ())
+
+
+@command(
+    "HVALS", arity=2, flags="readonly", keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash", syntax="key",
+    access="RO access", tips="nondeterministic_output_order",
+)  # fmt: skip
+def hvals(context: Context, args: list[bytes]) -> Reply:
+    """Return all values.
+
+    Source: https://redis.io/docs/latest/commands/hvals/
+    """
+    return list((context.db.read_as(args[1], HASH) or {}).values())
+
+
+@command(
+    "HDEL", arity=-3, flags="write fast", keys=(1, 1, 1), since="2.0.0", complexity=_ON, group="hash",
+    syntax="key field [field ...]", access="RW delete",
+)  # fmt: skip
+def hdel(context: Context, args: list[bytes]) -> Reply:
+    """Remove fields; return how many were there. A hash without fields is removed.
+
+    Source: https://redis.io/docs/latest/commands/hdel/
+    """
+    key = args[1]
+    fields = context.db.get_as(key, HASH)
+    if fields is None:
+        return 0
+    removed = [field for field in args[2:] if fields.pop(field, None) is not None]
+    if removed:
+        context.record(b"HDEL", key, *removed)
+        context.changed(key, "h", "hdel")
+        if not fields:
+            context.db.delete(key)
+            context.notify(key, "g", "del")
+    return len(removed)
+
+
+@command(
+    "HLEN", arity=2, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_O1, group="hash", syntax="key",
+    access="RO",
+)  # fmt: skip
+def hlen(context: Context, args: list[bytes]) -> Reply:
+    """Return how many fields a hash has.
+
+    Source: https://redis.io/docs/latest/commands/hlen/
+    """
+    value = context.db.read_as(args[1], HASH)
+    return 0 if value is None else len(value)
+
+
+@command(
+    "HSTRLEN", arity=3, flags="readonly fast", keys=(1, 1, 1), since="3.2.0", complexity=_O1, group="hash",
+    syntax="key field", access="RO",
+)  # fmt: skip
+def hstrlen(context: Context, args: list[bytes]) -> Reply:
+    """Return how many bytes the value of a field has.
+
+    Source: https://redis.io/docs/latest/commands/hstrlen/
+    """
+    return len((context.db.read_as(args[1], HASH) or {}).get(args[2], b""))
+
+
+@command(
+    "HEXISTS", arity=3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_O1, group="hash",
+    syntax="key field", access="RO",
+)  # fmt: skip
+def hexists(context: Context, args: list[bytes]) -> Reply:
+    """Return whether a field is there.
+
+    Source: https://redis.io/docs/latest/commands/hexists/
+    """
+    return int(args[2] in (context.db.read_as(args[1], HASH) or ()))
+
+
+@command(
+    "HINCRBY", arity=4, flags=_WRITE, keys=(1, 1, 1), since="2.0.0", complexity=_O1, group="hash",
+    syntax="key field increment", access="RW access update",
+)  # fmt: skip
+def hincrby(context: Context, args: list[bytes]) -> Reply:
+    """Add to a number in a field and return it; no field counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/hincrby/
+    """
+    increment = parse_integer(args[3])
+    try:
+        number = parse_integer((context.db.get_as(args[1], HASH) or {}).get(args[2], b"0"))
+    except NotAnInteger:
+        raise CommandError("ERR hash value is not an integer")
+    if not INT64_MIN <= number + increment <= INT64_MAX:
+        raise WouldOverflow()
+    _store(context, args[1], [args[2], b"%d" % (number + increment)], "hincrby")
+    return number + increment
+
+
+@command(
+    "HSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0", complexity=_ON, group="hash",
+    syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def hscan(context: Context, args: list[bytes]) -> Reply:
+    """Return all fields with their values on one page, whatever COUNT says: as Redis does for small hashes.
+
+    Reply: array of the next cursor, always 0, and an array of fields and values.
+    Source: https://redis.io/docs/latest/commands/hscan/
+    """
+    parse_cursor(args[2])
+    matches = compile_glob(b"*")
+    fields = context.db.read_as(args[1], HASH)
+    if fields is None:
+        return [b"0", []]
+    words = Arguments(args, 3)
+    while words.left():
+        if words.flag(b"MATCH", followed_by=1):
+            matches = compile_glob(words.word())
+        elif words.flag(b"COUNT", followed_by=1):
+            if words.integer() < 1:
+                raise SyntaxError_()
+        else:
+            raise SyntaxError_()
+    return [b"0", [word for pair in fields.items() if matches(pair[0]) for word in pair]]

@@ -1,0 +1,151 @@
+"""Commands on keys of any type: there or not, removing, finding."""
+
+from streamd.base.errors import SyntaxError_
+from streamd.base.glob import compile_glob
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_cursor
+from streamd.data.types import TYPES
+from streamd.resp.types import Reply
+
+_SHARDS = "request_policy:multi_shard response_policy:agg_sum"
+
+
+def _delete(context: Context, keys: list[bytes]) -> int:
+    removed = 0
+    for key in keys:
+        if context.db.delete(key):
+            removed += 1
+            context.record(b"DEL", key)
+            context.changed(key, "g", "del")
+    return removed
+
+
+@command(
+    "DEL", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys", group="generic",
+    syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+def del_(context: Context, args: list[bytes]) -> Reply:
+    """Remove keys; return how many there were.
+
+    Source: https://redis.io/docs/latest/commands/del/
+    """
+    return _delete(context, args[1:])
+
+
+@command(
+    "UNLINK", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", complexity="O(N), N the keys",
+    group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+def unlink(context: Context, args: list[bytes]) -> Reply:
+    """Remove keys; return how many there were.
+
+    Source: https://redis.io/docs/latest/commands/unlink/
+    """
+    return _delete(context, args[1:])
+
+
+@command(
+    "EXISTS", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys",
+    group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
+)  # fmt: skip
+def exists(context: Context, args: list[bytes]) -> Reply:
+    """Return how many of the keys are there; a key named twice counts twice.
+
+    Source: https://redis.io/docs/latest/commands/exists/
+    """
+    return sum(context.db.inspect(key) is not None for key in args[1:])
+
+
+@command(
+    "TOUCH", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="3.2.1", complexity="O(N), N the keys",
+    group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
+)  # fmt: skip
+def touch(context: Context, args: list[bytes]) -> Reply:
+    """Return how many of the keys are there.
+
+    Source: https://redis.io/docs/latest/commands/touch/
+    """
+    return sum(context.db.read(key) is not None for key in args[1:])
+
+
+@command(
+    "TYPE", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="generic",
+    syntax="key", access="RO",
+)  # fmt: skip
+def type_(context: Context, args: list[bytes]) -> Reply:
+    """Return the type of the value at a key, or none.
+
+    Source: https://redis.io/docs/latest/commands/type/
+    """
+    value = context.db.inspect(args[1])
+    return "none" if value is None else TYPES[type(value)].name
+
+
+@command(
+    "KEYS", arity=2, flags="readonly", since="1.0.0", complexity="O(N), N the keys in the database", group="generic",
+    syntax="pattern", acl="keyspace dangerous", tips="request_policy:all_shards nondeterministic_output_order",
+)  # fmt: skip
+def keys(context: Context, args: list[bytes]) -> Reply:
+    """Return all keys that match a pattern.
+
+    Source: https://redis.io/docs/latest/commands/keys/
+    """
+    matches = compile_glob(args[1])
+    return [key for key in context.db.keys() if matches(key)]  # noqa: SIM118
+
+
+@command(
+    "SCAN", arity=-2, flags="readonly", since="2.8.0",
+    complexity="O(COUNT); the first call also O(N), N the keys in the database", group="generic",
+    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]", tips="nondeterministic_output request_policy:special",
+)  # fmt: skip
+def scan(context: Context, args: list[bytes]) -> Reply:
+    """Return a page of the keys, and the cursor of the next page.
+
+    A key that is there during the whole iteration is returned exactly once.
+
+    Reply: array of the next cursor, 0 at the end, and an array of keys.
+    Source: https://redis.io/docs/latest/commands/scan/
+    """
+    cursor = parse_cursor(args[1])
+    words = Arguments(args, 2)
+    count, matches, type_name = 10, None, None
+    while words.left():
+        if words.flag(b"COUNT", followed_by=1):
+            count = words.integer()
+            if count < 1:
+                raise SyntaxError_()
+        elif words.flag(b"MATCH", followed_by=1):
+            matches = compile_glob(words.word())
+        elif words.flag(b"TYPE", followed_by=1):
+            type_name = words.word().lower().decode("utf-8", "surrogateescape")
+        else:
+            raise SyntaxError_()
+    db = context.db
+    cursor, page = db.in_scan_order().page(cursor, count)
+    found = []
+    for key in page:
+        if matches is not None and not matches(key):
+            continue
+        value = db.peek(key) if type_name is None else db.inspect(key)
+        if value is not None and (type_name is None or TYPES[type(value)].name == type_name):
+            found.append(key)
+    return [b"%d" % cursor, found]
+
+
+@command(
+    "RANDOMKEY", arity=1, flags="readonly", since="1.0.0",
+    complexity="O(1); the first call also O(N), N the keys in the database", group="generic",
+    tips="request_policy:all_shards nondeterministic_output",
+)  # fmt: skip
+def randomkey(context: Context, args: list[bytes]) -> Reply:
+    """Return some key, or nil when there is none.
+
+    Source: https://redis.io/docs/latest/commands/randomkey/
+    """
+    db = context.db
+    while len(db):
+        key = db.in_scan_order().some_key(context.state.random.random())
+        if db.peek(key) is not None:
+            return key
+    return None

@@ -1,0 +1,166 @@
+"""Commands on a part of a string: counting with it, its length, appending to it, ranges of it."""
+
+from streamd.base.errors import CommandError, StringTooLong, WouldOverflow
+from streamd.base.long_double import add_fractions
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
+from streamd.data.types import STRING
+from streamd.resp.types import Reply
+
+
+def _add(context: Context, key: bytes, increment: int) -> int:
+    db = context.db
+    old = db.get_as(key, STRING)
+    number = 0 if old is None else parse_integer(old)
+    if not INT64_MIN <= number + increment <= INT64_MAX:
+        raise WouldOverflow()
+    number += increment
+    db.put(key, b"%d" % number)
+    context.record(b"INCRBY", key, b"%d" % increment)
+    context.changed(key, "$", "incrby")
+    return number
+
+
+@command(
+    "INCR", arity=2, flags="write denyoom fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
+    syntax="key", access="RW access update",
+)  # fmt: skip
+def incr(context: Context, args: list[bytes]) -> Reply:
+    """Add one to a number and return it; no key counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/incr/
+    """
+    return _add(context, args[1], 1)
+
+
+@command(
+    "DECR", arity=2, flags="write denyoom fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
+    syntax="key", access="RW access update",
+)  # fmt: skip
+def decr(context: Context, args: list[bytes]) -> Reply:
+    """Take one from a number and return it; no key counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/decr/
+    """
+    return _add(context, args[1], -1)
+
+
+@command(
+    "INCRBY", arity=3, flags="write denyoom fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
+    syntax="key increment", access="RW access update",
+)  # fmt: skip
+def incrby(context: Context, args: list[bytes]) -> Reply:
+    """Add to a number and return it; no key counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/incrby/
+    """
+    return _add(context, args[1], parse_integer(args[2]))
+
+
+@command(
+    "DECRBY", arity=3, flags="write denyoom fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
+    syntax="key decrement", access="RW access update",
+)  # fmt: skip
+def decrby(context: Context, args: list[bytes]) -> Reply:
+    """Take from a number and return it; no key counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/decrby/
+    """
+    decrement = parse_integer(args[2])
+    if decrement == INT64_MIN:
+        raise CommandError("ERR decrement would overflow")
+    return _add(context, args[1], -decrement)
+
+
+@command(
+    "INCRBYFLOAT", arity=3, flags="write denyoom fast", keys=(1, 1, 1), since="2.6.0", complexity="O(1)",
+    group="string", syntax="key increment:double", access="RW access update",
+)  # fmt: skip
+def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
+    """Add a fraction to a number and return it; no key counts as 0.
+
+    Source: https://redis.io/docs/latest/commands/incrbyfloat/
+    """
+    key, db = args[1], context.db
+    old = db.get_as(key, STRING)
+    value = add_fractions(b"0" if old is None else old, args[2])
+    db.put(key, value)
+    context.record(b"SET", key, value, b"KEEPTTL")
+    context.changed(key, "$", "incrbyfloat")
+    return value
+
+
+@command(
+    "STRLEN", arity=2, flags="readonly fast", keys=(1, 1, 1), since="2.2.0", complexity="O(1)", group="string",
+    syntax="key", access="RO",
+)  # fmt: skip
+def strlen(context: Context, args: list[bytes]) -> Reply:
+    """Return how many bytes a string has.
+
+    Source: https://redis.io/docs/latest/commands/strlen/
+    """
+    value = context.db.read_as(args[1], STRING)
+    return 0 if value is None else len(value)
+
+
+@command(
+    "APPEND", arity=3, flags="write denyoom fast", keys=(1, 1, 1), since="2.0.0",
+    complexity="O(N), N the length of the result", group="string", syntax="key value", access="RW insert",
+)  # fmt: skip
+def append(context: Context, args: list[bytes]) -> Reply:
+    """Append to a string and return its length.
+
+    Source: https://redis.io/docs/latest/commands/append/
+    """
+    key = args[1]
+    value = (context.db.get_as(key, STRING) or b"") + args[2]
+    if len(value) > context.state.config.integer("proto-max-bulk-len"):
+        raise StringTooLong()
+    context.db.put(key, value)
+    context.record(b"APPEND", key, args[2])
+    context.changed(key, "$", "append")
+    return len(value)
+
+
+@command(
+    "GETRANGE", arity=4, flags="readonly", keys=(1, 1, 1), since="2.4.0", complexity="O(N), N the bytes returned",
+    group="string", syntax="key start:integer end:integer", access="RO access",
+)  # fmt: skip
+def getrange(context: Context, args: list[bytes]) -> Reply:
+    """Return a part of a string, both ends included, counted from its end when negative.
+
+    Source: https://redis.io/docs/latest/commands/getrange/
+    """
+    start, end = parse_integer(args[2]), parse_integer(args[3])
+    value = context.db.read_as(args[1], STRING)
+    if value is None or (start < 0 and end < 0 and start > end):
+        return b""
+    length = len(value)
+    start = max(0, start + length) if start < 0 else start
+    end = max(0, end + length) if end < 0 else end
+    return value[start : end + 1]
+
+
+@command(
+    "SETRANGE", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.2.0",
+    complexity="O(N), N the length of the result", group="string", syntax="key offset:integer value",
+    access="RW update",
+)  # fmt: skip
+def setrange(context: Context, args: list[bytes]) -> Reply:
+    """Overwrite a part of a string, filling up with zero bytes, and return its length.
+
+    Source: https://redis.io/docs/latest/commands/setrange/
+    """
+    key, offset, part = args[1], parse_integer(args[2]), args[3]
+    if offset < 0:
+        raise CommandError("ERR offset is out of range")
+    value = context.db.get_as(key, STRING) or b""
+    if not part:
+        return len(value)
+    if offset + len(part) > context.state.config.integer("proto-max-bulk-len"):
+        raise StringTooLong()
+    value = value[:offset].ljust(offset, b"\0") + part + value[offset + len(part) :]
+    context.db.put(key, value)
+    context.record(b"SETRANGE", key, b"%d" % offset, part)
+    context.changed(key, "$", "setrange")
+    return len(value)

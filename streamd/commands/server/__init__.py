@@ -1,0 +1,1 @@
+"""Commands about the server and its clients: a file for each family."""

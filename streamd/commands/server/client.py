@@ -1,0 +1,409 @@
+"""CLIENT: the connections, one's own and the others'."""
+
+from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, shown
+from streamd.catalog import Context, command, container
+from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
+from streamd.session.client import Client
+
+_FLAGS = "noscript loading stale"
+_ADMIN = "admin noscript loading stale"
+
+container(
+    "CLIENT",
+    since="2.4.0",
+    group="connection",
+    help_lines=[
+        "CACHING (YES|NO)",
+        "    Only for tracking, which is not supported.",
+        "GETNAME",
+        "    Show the connection's name.",
+        "GETREDIR",
+        "    Show where tracking sends its messages: -1, as there is no tracking.",
+        "ID",
+        "    Show the connection's number.",
+        "INFO",
+        "    Show the connection as a line of CLIENT LIST.",
+        "KILL <ip:port>",
+        "KILL <filter> <value> [...]",
+        "    Close a connection, or all that match: ID, TYPE, USER, ADDR, LADDR, SKIPME, MAXAGE.",
+        "LIST [TYPE (normal|master|replica|pubsub) | ID <id> [<id> ...]]",
+        "    Show connections, one a line.",
+        "NO-EVICT (ON|OFF)",
+        "    Accepted: no connection is closed for lack of memory.",
+        "NO-TOUCH (ON|OFF)",
+        "    Do not count the connection's commands, but TOUCH, as accesses to keys.",
+        "PAUSE <milliseconds> [WRITE|ALL]",
+        "    Let commands, or those that write, wait.",
+        "REPLY (ON|OFF|SKIP)",
+        "    Send replies, none, or not the next one.",
+        "SETINFO (LIB-NAME|LIB-VER) <value>",
+        "    Say which library the connection is used by.",
+        "SETNAME <name>",
+        "    Give the connection a name.",
+        "TRACKING OFF",
+        "    Accepted; ON is not supported.",
+        "TRACKINGINFO",
+        "    Show the state of tracking: off.",
+        "UNBLOCK <id> [TIMEOUT|ERROR]",
+        "    End a blocking command of another connection.",
+        "UNPAUSE",
+        "    End a pause.",
+    ],
+)
+
+
+@command("CLIENT ID", arity=2, flags=_FLAGS, since="5.0.0", complexity="O(1)", group="connection")
+def client_id(context: Context, args: list[bytes]) -> Reply:
+    """Return the connection's number, which rises from connection to connection.
+
+    Source: https://redis.io/docs/latest/commands/client-id/
+    """
+    return context.client.id
+
+
+@command("CLIENT GETNAME", arity=2, flags=_FLAGS, since="2.6.9", complexity="O(1)", group="connection")
+def client_getname(context: Context, args: list[bytes]) -> Reply:
+    """Return the connection's name, or nil.
+
+    Source: https://redis.io/docs/latest/commands/client-getname/
+    """
+    return context.client.name or None
+
+
+@command(
+    "CLIENT SETNAME", arity=3, flags=_FLAGS, since="2.6.9", complexity="O(1)", group="connection",
+    syntax="connection-name",
+)  # fmt: skip
+def client_setname(context: Context, args: list[bytes]) -> Reply:
+    """Give the connection a name; an empty one takes it away.
+
+    Source: https://redis.io/docs/latest/commands/client-setname/
+    """
+    if not _is_plain(args[2]):
+        raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
+    context.client.name = args[2]
+    return "OK"
+
+
+@command(
+    "CLIENT SETINFO", arity=4, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection",
+    syntax="LIB-NAME libname | LIB-VER libver",
+)  # fmt: skip
+def client_setinfo(context: Context, args: list[bytes]) -> Reply:
+    """Say which library, in which version, the connection is used by.
+
+    Source: https://redis.io/docs/latest/commands/client-setinfo/
+    """
+    attribute, value = args[2].upper(), args[3]
+    if attribute not in (b"LIB-NAME", b"LIB-VER"):
+        raise CommandError(f"ERR Unrecognized option '{shown(args[2])}'")
+    if not _is_plain(value):
+        raise CommandError(f"ERR {attribute.lower().decode()} cannot contain spaces, newlines or special characters.")
+    if attribute == b"LIB-NAME":
+        context.client.lib_name = value
+    else:
+        context.client.lib_version = value
+    return "OK"
+
+
+def _is_plain(word: bytes) -> bool:
+    return all(33 <= byte <= 126 for byte in word)
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "CLIENT INFO", arity=2, flags=_FLAGS, since="6.2.0", complexity="O(1)", group="connection",
+    tips="nondeterministic_output",
+)  # fmt: skip
+def client_info(context: Context, args: list[bytes]) -> Reply:
+    """Return the connection as a line of CLIENT LIST.
+
+    Source: https://redis.io/docs/latest/commands/client-info/
+    """
+    return Verbatim(context.client.describe(context.now_ms) + b"\n")
+
+
+@command(
+    "CLIENT LIST", arity=-2, flags=_ADMIN, since="2.4.0", complexity="O(N), N the connections", group="connection",
+    syntax="[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+    tips="nondeterministic_output",
+)  # fmt: skip
+def client_list(context: Context, args: list[bytes]) -> Reply:
+    """Return the connections, one a line.
+
+    Source: https://redis.io/docs/latest/commands/client-list/
+    """
+    clients = list(context.state.clients.values())
+    if len(args) == 4 and args[2].upper() == b"TYPE":
+        wanted = _parse_type(args[3])
+        clients = [client for client in clients if _type(client) == wanted]
+    elif len(args) > 3 and args[2].upper() == b"ID":
+        clients = [found for word in args[3:] if (found := context.state.clients.get(_parse_id(word))) is not None]
+    elif len(args) > 2:
+        raise SyntaxError_()
+    return Verbatim(b"".join([client.describe(context.now_ms) + b"\n" for client in clients]))
+
+
+def _parse_id(word: bytes) -> int:
+    try:
+        return parse_integer(word)
+    except NotAnInteger:
+        raise CommandError("ERR Invalid client ID")
+
+
+def _parse_type(word: bytes) -> str:
+    name = word.lower().decode("utf-8", "surrogateescape")
+    if name not in ("normal", "slave", "replica", "master", "pubsub"):
+        raise CommandError(f"ERR Unknown client type '{shown(word)}'")
+    return name
+
+
+def _type(client: Client) -> str:
+    return "pubsub" if client.subscription_count() else "normal"
+
+
+# -- acting on other connections --------------------------------------------------------------------------------------
+
+
+@command(
+    "CLIENT KILL", arity=-3, flags=_ADMIN, since="2.4.0", complexity="O(N), N the connections", group="connection",
+    syntax="ip:port | <[ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | PUBSUB>] [USER username] "
+    "[ADDR ip:port] [LADDR ip:port] [SKIPME yes/no] [MAXAGE maxage:integer]>",
+)  # fmt: skip
+def client_kill(context: Context, args: list[bytes]) -> Reply:
+    """Close a connection, or those that match all filters.
+
+    Reply: with an address: OK; with filters: how many were closed.
+    Source: https://redis.io/docs/latest/commands/client-kill/
+    """
+    clients = list(context.state.clients.values())
+    if len(args) == 3:
+        address = args[2].decode("utf-8", "surrogateescape")
+        for client in clients:
+            if client.address == address:
+                _kill(context, client)
+                return "OK"
+        raise CommandError("ERR No such client")
+    skip_me = True
+    words = Arguments(args, 2)
+    while words.left() > 1:
+        name, value = words.word().upper(), words.word()
+        text = value.decode("utf-8", "surrogateescape")
+        if name == b"ID":
+            number = _parse_kill_id(value)
+            clients = [client for client in clients if client.id == number]
+        elif name == b"TYPE":
+            wanted = _parse_type(value)
+            clients = [client for client in clients if _type(client) == wanted]
+        elif name == b"ADDR":
+            clients = [client for client in clients if client.address == text]
+        elif name == b"LADDR":
+            clients = [client for client in clients if client.local_address == text]
+        elif name == b"USER":
+            if value != b"default":
+                raise CommandError(f"ERR No such user '{text}'")
+        elif name == b"MAXAGE":
+            oldest_ms = context.now_ms - parse_integer(value) * 1000
+            clients = [client for client in clients if client.created_ms <= oldest_ms]
+        elif name == b"SKIPME" and value.lower() in (b"yes", b"no"):
+            skip_me = value.lower() == b"yes"
+        else:
+            raise SyntaxError_()
+    words.end()
+    clients = [client for client in clients if not (skip_me and client is context.client)]
+    for client in clients:
+        _kill(context, client)
+    return len(clients)
+
+
+def _parse_kill_id(word: bytes) -> int:
+    try:
+        number = parse_integer(word)
+    except NotAnInteger:
+        number = 0
+    if number < 1:
+        raise CommandError("ERR client-id should be greater than 0")
+    return number
+
+
+def _kill(context: Context, client: Client) -> None:
+    if client is context.client:
+        client.close_soon = True
+    else:
+        context.services.disconnect(client)  # from this moment on it waits for nothing and executes nothing
+        client.kill()
+
+
+@command(
+    "CLIENT UNBLOCK", arity=-3, flags=_ADMIN, since="5.0.0", complexity="O(1)", group="connection",
+    syntax="client-id [TIMEOUT | ERROR]",
+)  # fmt: skip
+def client_unblock(context: Context, args: list[bytes]) -> Reply:
+    """End the blocking command of another connection, as if its time were up or with an error; return whether it did.
+
+    Source: https://redis.io/docs/latest/commands/client-unblock/
+    """
+    with_error = False
+    if len(args) == 4:
+        if args[3].upper() not in (b"TIMEOUT", b"ERROR"):
+            raise CommandError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+        with_error = args[3].upper() == b"ERROR"
+    elif len(args) > 4:
+        raise SubcommandSyntax(args)
+    client = context.state.clients.get(parse_integer(args[2]))
+    if client is None or client.waiter is None or client in context.state.paused:
+        return 0
+    waiter = client.waiter
+    error = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+    context.services.unblock(waiter, error if with_error else waiter.on_timeout)
+    return 1
+
+
+@command(
+    "CLIENT PAUSE", arity=-3, flags=_ADMIN, since="2.9.50", complexity="O(1)", group="connection",
+    syntax="timeout [WRITE | ALL]",
+)  # fmt: skip
+def client_pause(context: Context, args: list[bytes]) -> Reply:
+    """Let the commands of all connections wait for so many milliseconds, or with WRITE those that change something.
+
+    Source: https://redis.io/docs/latest/commands/client-pause/
+    """
+    state = context.state
+    writes_only = False
+    if len(args) > 4:
+        raise SubcommandSyntax(args)
+    if len(args) == 4:
+        if args[3].upper() not in (b"WRITE", b"ALL"):
+            raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
+        writes_only = args[3].upper() == b"WRITE"
+    try:
+        timeout_ms = parse_integer(args[2])
+    except NotAnInteger:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    paused = state.pause_until_ms > context.now_ms
+    state.pause_until_ms = max(state.pause_until_ms, context.now_ms + timeout_ms)
+    state.pause_writes_only = writes_only and (state.pause_writes_only or not paused)
+    state.restrict()
+    return "OK"
+
+
+@command(
+    "CLIENT UNPAUSE", arity=2, flags=_ADMIN, since="6.2.0", complexity="O(N), N the paused connections",
+    group="connection",
+)  # fmt: skip
+def client_unpause(context: Context, args: list[bytes]) -> Reply:
+    """End a pause.
+
+    Source: https://redis.io/docs/latest/commands/client-unpause/
+    """
+    context.services.end_pause()
+    return "OK"
+
+
+# -- modes of one's own connection ------------------------------------------------------------------------------------
+
+
+@command(
+    "CLIENT REPLY", arity=3, flags=_FLAGS, since="3.2.0", complexity="O(1)", group="connection",
+    syntax="ON | OFF | SKIP",
+)  # fmt: skip
+def client_reply(context: Context, args: list[bytes]) -> Reply:
+    """Send replies, none from here on, or not the next one.
+
+    Source: https://redis.io/docs/latest/commands/client-reply/
+    """
+    client, mode = context.client, args[2].lower()
+    if mode == b"on":
+        client.reply_mode = "on"
+        context.update_quick()
+        return "OK"
+    if mode == b"off":
+        client.reply_mode = "off"
+    elif mode == b"skip":
+        if client.reply_mode != "off":
+            client.reply_mode = "skip"
+    else:
+        raise SyntaxError_()
+    context.update_quick()
+    return NO_REPLY
+
+
+def _on_or_off(word: bytes) -> bool:
+    if word.upper() not in (b"ON", b"OFF"):
+        raise SyntaxError_()
+    return word.upper() == b"ON"
+
+
+@command(
+    "CLIENT NO-EVICT", arity=3, flags=_ADMIN, since="7.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
+)  # fmt: skip
+def client_no_evict(context: Context, args: list[bytes]) -> Reply:
+    """Keep the connection when memory is short; accepted, as none is closed for that.
+
+    Source: https://redis.io/docs/latest/commands/client-no-evict/
+    """
+    context.client.no_evict = _on_or_off(args[2])
+    return "OK"
+
+
+@command(
+    "CLIENT NO-TOUCH", arity=3, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection", syntax="ON | OFF",
+)  # fmt: skip
+def client_no_touch(context: Context, args: list[bytes]) -> Reply:
+    """Do not count the connection's commands, but TOUCH, as accesses to keys: OBJECT IDLETIME goes on.
+
+    Source: https://redis.io/docs/latest/commands/client-no-touch/
+    """
+    context.client.no_touch = _on_or_off(args[2])
+    context.update_quick()
+    return "OK"
+
+
+@command(
+    "CLIENT TRACKING", arity=-3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
+)  # fmt: skip
+def client_tracking(context: Context, args: list[bytes]) -> Reply:
+    """Tell the connection which of the keys it read have changed: OFF is accepted, ON is not supported.
+
+    Source: https://redis.io/docs/latest/commands/client-tracking/
+    """
+    if _on_or_off(args[2]):
+        raise CommandError("ERR CLIENT TRACKING is not supported by this server")
+    return "OK"
+
+
+@command("CLIENT TRACKINGINFO", arity=2, flags=_FLAGS, since="6.2.0", complexity="O(1)", group="connection")
+def client_trackinginfo(context: Context, args: list[bytes]) -> Reply:
+    """Return the state of tracking, which is off.
+
+    Reply: map: flags, redirect, prefixes.
+    Source: https://redis.io/docs/latest/commands/client-trackinginfo/
+    """
+    return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
+
+
+@command("CLIENT GETREDIR", arity=2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection")
+def client_getredir(context: Context, args: list[bytes]) -> Reply:
+    """Return where tracking sends its messages: -1, as it is off.
+
+    Source: https://redis.io/docs/latest/commands/client-getredir/
+    """
+    return -1
+
+
+@command(
+    "CLIENT CACHING", arity=3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="YES | NO",
+)  # fmt: skip
+def client_caching(context: Context, args: list[bytes]) -> Reply:
+    """Say whether tracking follows the next command's keys: an error, as it is off.
+
+    Source: https://redis.io/docs/latest/commands/client-caching/
+    """
+    raise CommandError(
+        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
+    )

@@ -1,0 +1,86 @@
+"""CONFIG: options at run time."""
+
+from streamd.base.config import OPTIONS
+from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.glob import compile_glob
+from streamd.catalog import Context, command, container
+from streamd.resp.types import Reply
+
+_FLAGS = "admin noscript loading stale"
+
+container(
+    "CONFIG",
+    since="2.0.0",
+    group="server",
+    help_lines=[
+        "GET <pattern> [<pattern> ...]",
+        "    Show the options whose names match a pattern, with their values.",
+        "SET <option> <value> [<option> <value> ...]",
+        "    Set options, all or none.",
+        "RESETSTAT",
+        "    Set the statistics of INFO back to zero.",
+        "REWRITE",
+        "    Not supported: there is no configuration file.",
+    ],
+)
+
+
+@command(
+    "CONFIG GET", arity=-3, flags=_FLAGS, since="2.0.0", complexity="O(N), N the patterns", group="server",
+    syntax="parameter [parameter ...]",
+)  # fmt: skip
+def config_get(context: Context, args: list[bytes]) -> Reply:
+    """Return the options that match one of the patterns, with their values.
+
+    Reply: map.
+    Source: https://redis.io/docs/latest/commands/config-get/
+    """
+    found: dict[bytes, bytes] = {}
+    for word in args[2:]:
+        matches = compile_glob(word, ignore_case=True)
+        is_name = not set(b"*?[") & set(word)  # then it is shown as it was written
+        for name, value in context.state.config.values.items():
+            if matches(name.encode()):
+                text = OPTIONS[name].format(value)
+                found[word if is_name else name.encode()] = text.encode("utf-8", "surrogateescape")
+    return found
+
+
+@command(
+    "CONFIG SET", arity=-4, flags=_FLAGS, since="2.0.0", complexity="O(N), N the options", group="server",
+    syntax="parameter value [parameter value ...]", tips="request_policy:all_nodes response_policy:all_succeeded",
+)  # fmt: skip
+def config_set(context: Context, args: list[bytes]) -> Reply:
+    """Set options, all or none.
+
+    Source: https://redis.io/docs/latest/commands/config-set/
+    """
+    words = [word.decode("utf-8", "surrogateescape") for word in args[2:]]
+    if len(words) % 2:
+        raise SyntaxError_()
+    context.state.config.set_all(list(zip(words[::2], words[1::2], strict=True)))
+    return "OK"
+
+
+@command("CONFIG RESETSTAT", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the commands", group="server")
+def config_resetstat(context: Context, args: list[bytes]) -> Reply:
+    """Set the statistics back to zero.
+
+    Source: https://redis.io/docs/latest/commands/config-resetstat/
+    """
+    for one in context.services.commands.values():
+        for counted in (one, *one.subcommands.values()):
+            counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
+    context.state.stats.reset()
+    for db in context.state.keyspace:
+        db.hits = db.misses = 0
+    return "OK"
+
+
+@command("CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server")
+def config_rewrite(context: Context, args: list[bytes]) -> Reply:
+    """Fail: there is no configuration file.
+
+    Source: https://redis.io/docs/latest/commands/config-rewrite/
+    """
+    raise CommandError("ERR The server is running without a config file")

@@ -1,0 +1,193 @@
+"""Commands about the connection itself."""
+
+from hmac import compare_digest
+
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity, WrongPassword, shown
+from streamd.base.version import REDIS_VERSION
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_database, parse_integer
+from streamd.resp.types import Reply
+
+
+@command(
+    "PING", arity=-1, flags="fast", since="1.0.0", complexity="O(1)", group="connection", syntax="[message]",
+    tips="request_policy:all_shards response_policy:all_succeeded",
+)  # fmt: skip
+def ping(context: Context, args: list[bytes]) -> Reply:
+    """Return PONG, or the message given.
+
+    Source: https://redis.io/docs/latest/commands/ping/
+    """
+    if len(args) > 2:
+        raise WrongArity("ping")
+    client = context.client
+    if client.protocol == 2 and client.subscription_count():
+        return [b"pong", args[1] if len(args) == 2 else b""]
+    return "PONG" if len(args) == 1 else args[1]
+
+
+@command(
+    "ECHO", arity=2, flags="loading stale fast", since="1.0.0", complexity="O(1)", group="connection",
+    syntax="message",
+)  # fmt: skip
+def echo(context: Context, args: list[bytes]) -> Reply:
+    """Return the message given.
+
+    Source: https://redis.io/docs/latest/commands/echo/
+    """
+    return args[1]
+
+
+@command(
+    "HELLO", arity=-1, flags="noscript loading stale fast no_auth allow_busy", since="6.0.0", complexity="O(1)",
+    group="connection", syntax="[protover [AUTH username password] [SETNAME clientname]]",
+)  # fmt: skip
+def hello(context: Context, args: list[bytes]) -> Reply:
+    """Choose the protocol version, optionally log in and set a name, and return what the server is.
+
+    Reply: map: server, version, proto, id, mode, role, modules.
+    Source: https://redis.io/docs/latest/commands/hello/
+    """
+    client = context.client
+    words = Arguments(args, 1)
+    protocol, password, name = client.protocol, None, None
+    if words.left():
+        protocol = words.integer(CommandError("ERR Protocol version is not an integer or out of range"))
+        if protocol not in (2, 3):
+            raise CommandError("NOPROTO unsupported protocol version")
+    while words.left():
+        if words.flag(b"AUTH", followed_by=2):
+            password = (words.word(), words.word())
+        elif words.flag(b"SETNAME", followed_by=1):
+            name = _client_name(words.word())
+        else:
+            raise CommandError(f"ERR Syntax error in HELLO option '{shown(words.word())}'")
+    if password is not None:
+        _log_in(context, *password)
+    if not client.authenticated:
+        raise CommandError(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
+            "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at "
+            "the same time"
+        )
+    if name is not None:
+        client.name = name
+    client.protocol = protocol
+    return {
+        b"server": b"redis",
+        b"version": REDIS_VERSION.encode(),
+        b"proto": client.protocol,
+        b"id": client.id,
+        b"mode": b"standalone",
+        b"role": b"master",
+        b"modules": [],
+    }
+
+
+def _client_name(word: bytes) -> bytes:
+    if any(not 33 <= byte <= 126 for byte in word):
+        raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
+    return word
+
+
+def _log_in(context: Context, username: bytes, password: bytes) -> None:
+    required = context.state.config.text("requirepass").encode("utf-8", "surrogateescape")
+    if username != b"default" or (required and not compare_digest(password, required)):
+        raise WrongPassword()
+    context.client.authenticated = True
+    context.update_quick()
+
+
+@command(
+    "AUTH", arity=-2, flags="noscript loading stale fast no_auth allow_busy", since="1.0.0", complexity="O(1)",
+    group="connection", syntax="[username] password",
+)  # fmt: skip
+def auth(context: Context, args: list[bytes]) -> Reply:
+    """Log the connection in.
+
+    Source: https://redis.io/docs/latest/commands/auth/
+    """
+    if len(args) > 3:
+        raise SyntaxError_()
+    if len(args) == 2 and not context.state.config.text("requirepass"):
+        raise CommandError(
+            "ERR AUTH <password> called without any password configured for the default user. "
+            "Are you sure your configuration is correct?"
+        )
+    _log_in(context, b"default" if len(args) == 2 else args[1], args[-1])
+    return "OK"
+
+
+@command(
+    "SELECT", arity=2, flags="loading stale fast", since="1.0.0", complexity="O(1)", group="connection",
+    syntax="index",
+)  # fmt: skip
+def select(context: Context, args: list[bytes]) -> Reply:
+    """Work on another database from here on.
+
+    Source: https://redis.io/docs/latest/commands/select/
+    """
+    keyspace = context.state.keyspace
+    context.db = keyspace[parse_database(args[1], len(keyspace.databases))]
+    return "OK"
+
+
+@command(
+    "QUIT", arity=-1, flags="noscript loading stale fast no_auth allow_busy", since="1.0.0", complexity="O(1)",
+    group="connection",
+)  # fmt: skip
+def quit_(context: Context, args: list[bytes]) -> Reply:
+    """Close the connection.
+
+    Source: https://redis.io/docs/latest/commands/quit/
+    """
+    context.client.close_soon = True
+    return "OK"
+
+
+@command(
+    "RESET", arity=1, flags="noscript loading stale fast no_auth allow_busy", since="6.2.0", complexity="O(1)",
+    group="connection",
+)  # fmt: skip
+def reset(context: Context, args: list[bytes]) -> Reply:
+    """Put the connection back into the state of a new one.
+
+    Source: https://redis.io/docs/latest/commands/reset/
+    """
+    state, client = context.state, context.client
+    context.unwatch()
+    client.transaction = None
+    client.transaction_broken = False
+    state.pubsub.leave(client)
+    state.monitors.pop(client.id, None)
+    state.restrict()
+    client.monitoring = False
+    client.reply_mode = "on"
+    client.no_touch = client.no_evict = False
+    client.protocol = 2
+    client.name = b""
+    client.authenticated = not state.config.text("requirepass")
+    context.update_quick()
+    context.db = state.keyspace[0]
+    return "RESET"
+
+
+@command(
+    "WAIT", arity=3, flags="noscript", since="3.0.0", complexity="O(1)", group="generic", acl="connection",
+    syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
+)  # fmt: skip
+def wait(context: Context, args: list[bytes]) -> Reply:
+    """Wait for replicas, of which there are none: return 0 when the time is up.
+
+    Source: https://redis.io/docs/latest/commands/wait/
+    """
+    replicas = parse_integer(args[1])
+    try:
+        timeout_ms = parse_integer(args[2])
+    except NotAnInteger:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    if replicas <= 0 or context.in_unit:
+        return 0
+    return context.block([], timeout_ms, lambda: 0, on_timeout=0)

@@ -1,0 +1,87 @@
+"""FUNCTION, as a server without functions answers."""
+
+from streamd.base.errors import CommandError, SubcommandSyntax, shown
+from streamd.catalog import Context, command, container
+from streamd.catalog.arguments import Arguments
+from streamd.resp.types import Reply
+
+container(
+    "FUNCTION",
+    since="7.0.0",
+    group="scripting",
+    help_lines=[
+        "FLUSH [ASYNC|SYNC]",
+        "    Remove all functions: there are none.",
+        "KILL",
+        "    Fail: no function runs.",
+        "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
+        "    Show all functions: there are none.",
+        "STATS",
+        "    Show which function runs: none.",
+    ],
+)
+
+
+@command(
+    "FUNCTION LIST", arity=-2, flags="noscript", since="7.0.0", complexity="O(1)", group="scripting",
+    syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]", tips="nondeterministic_output_order",
+)  # fmt: skip
+def function_list(context: Context, args: list[bytes]) -> Reply:
+    """Return all functions: there are none.
+
+    Source: https://redis.io/docs/latest/commands/function-list/
+    """
+    words = Arguments(args, 2)
+    with_code = named = False
+    while words.left():
+        if not with_code and words.flag(b"WITHCODE"):
+            with_code = True
+        elif not named and words.flag(b"LIBRARYNAME"):
+            if not words.left():
+                raise CommandError("ERR library name argument was not given")
+            words.word()
+            named = True
+        else:
+            raise CommandError(f"ERR Unknown argument {shown(words.word())}")
+    return []
+
+
+@command(
+    "FUNCTION FLUSH", arity=-2, flags="write noscript", since="7.0.0", complexity="O(1)", group="scripting",
+    syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
+)  # fmt: skip
+def function_flush(context: Context, args: list[bytes]) -> Reply:
+    """Remove all functions: there are none.
+
+    Source: https://redis.io/docs/latest/commands/function-flush/
+    """
+    if len(args) > 3:
+        raise SubcommandSyntax(args)
+    if len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC"):
+        raise CommandError("ERR FUNCTION FLUSH only supports SYNC|ASYNC option")
+    return "OK"
+
+
+@command(
+    "FUNCTION STATS", arity=2, flags="noscript allow_busy", since="7.0.0", complexity="O(1)", group="scripting",
+    tips="nondeterministic_output request_policy:all_shards response_policy:special",
+)  # fmt: skip
+def function_stats(context: Context, args: list[bytes]) -> Reply:
+    """Return which function runs: none; and what the engine that Redis has holds: nothing.
+
+    Reply: map: running_script, engines.
+    Source: https://redis.io/docs/latest/commands/function-stats/
+    """
+    return {b"running_script": None, b"engines": {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}}
+
+
+@command(
+    "FUNCTION KILL", arity=2, flags="noscript allow_busy", since="7.0.0", complexity="O(1)", group="scripting",
+    tips="request_policy:all_shards response_policy:one_succeeded",
+)  # fmt: skip
+def function_kill(context: Context, args: list[bytes]) -> Reply:
+    """End the function that runs: an error, as none does.
+
+    Source: https://redis.io/docs/latest/commands/function-kill/
+    """
+    raise CommandError("NOTBUSY No scripts in execution right now.")

@@ -1,0 +1,273 @@
+"""INFO: the server's state in Redis's sections and field names."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from streamd.base.version import REDIS_VERSION, VERSION
+from streamd.catalog import Context, command
+from streamd.resp.types import Reply, Verbatim
+
+Fields = Iterable[tuple[str, object]]
+
+
+def _server(context: Context) -> Fields:
+    state = context.state
+    process = context.services.process_facts()
+    up_s = (context.now_ms - state.started_ms) // 1000
+    return [
+        ("redis_version", REDIS_VERSION),
+        ("server_name", "streamd"),
+        ("streamd_version", VERSION),
+        ("redis_git_sha1", "00000000"),
+        ("redis_git_dirty", 0),
+        ("redis_build_id", "0" * 16),
+        ("redis_mode", "standalone"),
+        ("os", process.system),
+        ("arch_bits", process.bits),
+        ("multiplexing_api", "asyncio"),
+        ("python_version", process.python),
+        ("process_id", process.pid),
+        ("process_supervised", "no"),
+        ("run_id", state.run_id),
+        ("tcp_port", state.port),
+        ("server_time_usec", state.clock.now_us()),
+        ("uptime_in_seconds", up_s),
+        ("uptime_in_days", up_s // 86_400),
+        ("hz", state.config["hz"]),
+        ("configured_hz", state.config["hz"]),
+        ("lru_clock", context.now_ms // 1000 & 0xFFFFFF),
+        ("executable", process.executable),
+        ("config_file", ""),
+        ("io_threads_active", 0),
+    ]
+
+
+def _clients(context: Context) -> Fields:
+    state = context.state
+    return [
+        ("connected_clients", len(state.clients)),
+        ("cluster_connections", 0),
+        ("maxclients", state.config["maxclients"]),
+        ("client_recent_max_input_buffer", 0),
+        ("client_recent_max_output_buffer", 0),
+        ("blocked_clients", state.blocked.count),
+        ("tracking_clients", 0),
+        ("clients_in_timeout_table", state.blocked.with_deadline()),
+    ]
+
+
+def _human(size: int) -> str:
+    if size < 1024:
+        return f"{size}B"
+    for unit in "KMGTP":
+        number = size / 1024
+        if number < 1024 or unit == "P":
+            return f"{number:.2f}{unit}"
+        size //= 1024
+    raise AssertionError("not reached")
+
+
+def _memory(context: Context) -> Fields:
+    process = context.services.process_facts()
+    used, peak = process.memory_bytes, process.memory_peak_bytes
+    maxmemory = context.state.config.integer("maxmemory")
+    return [
+        ("used_memory", used),
+        ("used_memory_human", _human(used)),
+        ("used_memory_rss", used),
+        ("used_memory_rss_human", _human(used)),
+        ("used_memory_peak", peak),
+        ("used_memory_peak_human", _human(peak)),
+        ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
+        ("used_memory_overhead", 0),
+        ("used_memory_startup", 0),
+        ("used_memory_dataset", used),
+        ("used_memory_dataset_perc", "100.00%"),
+        ("total_system_memory", process.system_memory_bytes),
+        ("total_system_memory_human", _human(process.system_memory_bytes)),
+        ("used_memory_lua", 0),
+        ("used_memory_lua_human", "0B"),
+        ("used_memory_scripts", 0),
+        ("used_memory_scripts_human", "0B"),
+        ("number_of_cached_scripts", 0),
+        ("number_of_functions", 0),
+        ("number_of_libraries", 0),
+        ("maxmemory", maxmemory),
+        ("maxmemory_human", _human(maxmemory)),
+        ("maxmemory_policy", context.state.config["maxmemory-policy"]),
+        ("mem_fragmentation_ratio", "1.00"),
+        ("mem_fragmentation_bytes", 0),
+        ("mem_clients_slaves", 0),
+        ("mem_clients_normal", 0),
+        ("mem_aof_buffer", 0),
+        ("mem_allocator", "python"),
+        ("active_defrag_running", 0),
+        ("lazyfree_pending_objects", 0),
+        ("lazyfreed_objects", 0),
+    ]
+
+
+def _persistence(context: Context) -> Fields:
+    state = context.state
+    fields: dict[str, object] = {
+        "loading": 0,
+        "async_loading": 0,
+        "rdb_changes_since_last_save": state.dirty,
+        "rdb_bgsave_in_progress": 0,
+        "rdb_last_save_time": state.started_ms // 1000,
+        "rdb_last_bgsave_status": "ok",
+        "rdb_last_bgsave_time_sec": -1,
+        "rdb_current_bgsave_time_sec": -1,
+        "rdb_saves": 0,
+        "aof_enabled": int(state.journal is not None),
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok",
+        "aof_rewrites": 0,
+        "aof_last_write_status": "ok",
+    }
+    fields.update(state.persistence())
+    return fields.items()
+
+
+def _stats(context: Context) -> Fields:
+    state, stats = context.state, context.state.stats
+    return [
+        ("total_connections_received", stats.connections),
+        ("total_commands_processed", sum(one.calls for one in context.services.commands.leaves())),
+        ("instantaneous_ops_per_sec", 0),
+        ("total_net_input_bytes", stats.bytes_in),
+        ("total_net_output_bytes", stats.bytes_out),
+        ("instantaneous_input_kbps", "0.00"),
+        ("instantaneous_output_kbps", "0.00"),
+        ("rejected_connections", stats.rejected_connections),
+        ("sync_full", 0),
+        ("sync_partial_ok", 0),
+        ("sync_partial_err", 0),
+        ("expired_keys", stats.expired_keys),
+        ("expired_stale_perc", "0.00"),
+        ("expired_time_cap_reached_count", 0),
+        ("evicted_keys", 0),
+        ("evicted_clients", 0),
+        ("keyspace_hits", sum(db.hits for db in state.keyspace)),
+        ("keyspace_misses", sum(db.misses for db in state.keyspace)),
+        ("pubsub_channels", len(state.pubsub.channels)),
+        ("pubsub_patterns", len(state.pubsub.patterns)),
+        ("pubsubshard_channels", 0),
+        ("latest_fork_usec", 0),
+        ("total_forks", 0),
+        ("migrate_cached_sockets", 0),
+        ("tracking_total_keys", 0),
+        ("tracking_total_items", 0),
+        ("tracking_total_prefixes", 0),
+        ("unexpected_error_replies", stats.internal_errors),
+        ("total_error_replies", sum(stats.errors.values())),
+        ("io_threaded_reads_processed", 0),
+        ("io_threaded_writes_processed", 0),
+    ]
+
+
+def _replication(context: Context) -> Fields:
+    return [
+        ("role", "master"),
+        ("connected_slaves", 0),
+        ("master_failover_state", "no-failover"),
+        ("master_replid", context.state.run_id),
+        ("master_replid2", "0" * 40),
+        ("master_repl_offset", 0),
+        ("second_repl_offset", -1),
+        ("repl_backlog_active", 0),
+        ("repl_backlog_size", 1024 * 1024),
+        ("repl_backlog_first_byte_offset", 0),
+        ("repl_backlog_histlen", 0),
+    ]
+
+
+def _cpu(context: Context) -> Fields:
+    process = context.services.process_facts()
+    return [
+        ("used_cpu_sys", f"{process.system_s:.6f}"),
+        ("used_cpu_user", f"{process.user_s:.6f}"),
+        ("used_cpu_sys_children", f"{process.children_system_s:.6f}"),
+        ("used_cpu_user_children", f"{process.children_user_s:.6f}"),
+        ("used_cpu_sys_main_thread", f"{process.system_s:.6f}"),
+        ("used_cpu_user_main_thread", f"{process.user_s:.6f}"),
+    ]
+
+
+def _commandstats(context: Context) -> Fields:
+    for one in context.services.commands.leaves():
+        if one.calls or one.rejected or one.failed:
+            usec = one.nanoseconds // 1000
+            yield (
+                f"cmdstat_{one.name}",
+                f"calls={one.calls},usec={usec},usec_per_call={usec / max(one.calls, 1):.2f},"
+                f"rejected_calls={one.rejected},failed_calls={one.failed}",
+            )
+
+
+def _errorstats(context: Context) -> Fields:
+    return [(f"errorstat_{code}", f"count={count}") for code, count in sorted(context.state.stats.errors.items())]
+
+
+def _latencystats(context: Context) -> Fields:
+    return []
+
+
+def _modules(context: Context) -> Fields:
+    return []
+
+
+def _cluster(context: Context) -> Fields:
+    return [("cluster_enabled", 0)]
+
+
+def _keyspace(context: Context) -> Fields:
+    for db in context.state.keyspace:
+        if len(db):
+            left_ms = sum(max(0, due_ms - context.now_ms) for due_ms in db.expires_ms.values())
+            average_ms = left_ms // max(1, len(db.expires_ms))
+            yield f"db{db.index}", f"keys={len(db)},expires={len(db.expires_ms)},avg_ttl={average_ms}"
+
+
+# name -> (what writes it, whether INFO without arguments shows it), in the order in which they are shown
+_SECTIONS: Final[dict[str, tuple[Callable[[Context], Fields], bool]]] = {
+    "server": (_server, True),
+    "clients": (_clients, True),
+    "memory": (_memory, True),
+    "persistence": (_persistence, True),
+    "stats": (_stats, True),
+    "replication": (_replication, True),
+    "cpu": (_cpu, True),
+    "modules": (_modules, True),
+    "commandstats": (_commandstats, False),
+    "errorstats": (_errorstats, True),
+    "latencystats": (_latencystats, False),
+    "cluster": (_cluster, True),
+    "keyspace": (_keyspace, True),
+}
+_TITLES: Final = {"cpu": "CPU"}
+
+
+@command(
+    "INFO", arity=-1, flags="loading stale", since="1.0.0", complexity="O(1)", group="server",
+    syntax="[section [section ...]]", acl="dangerous",
+    tips="nondeterministic_output request_policy:all_shards response_policy:special",
+)  # fmt: skip
+def info(context: Context, args: list[bytes]) -> Reply:
+    """Return the state of the server: sections of lines `field:value`.
+
+    Without arguments, or with `default`, all but commandstats and latencystats; with `all` or `everything` these too.
+    Source: https://redis.io/docs/latest/commands/info/
+    """
+    asked = {word.decode("utf-8", "surrogateescape").lower() for word in args[1:]} or {"default"}
+    everything, default = bool(asked & {"all", "everything"}), "default" in asked
+    texts = []
+    for name, (write, is_default) in _SECTIONS.items():
+        if everything or name in asked or (default and is_default):
+            lines = [f"# {_TITLES.get(name, name.capitalize())}"]
+            lines += [f"{field}:{value}" for field, value in write(context)]
+            texts.append("".join(line + "\r\n" for line in lines))
+    return Verbatim("\r\n".join(texts).encode("utf-8", "surrogateescape"))

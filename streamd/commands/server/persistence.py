@@ -1,0 +1,108 @@
+"""Commands about the journal: rewriting it, and waiting for it."""
+
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import parse_integer
+from streamd.resp.types import Reply
+from streamd.session.blocking import BLOCKED
+from streamd.session.state import JournalServices
+
+_ADMIN = "admin noscript no_async_loading"
+
+
+def _journal(context: Context) -> JournalServices:
+    journal = context.state.journal
+    if journal is None:
+        raise CommandError("ERR there is no journal to write: the server was started with appendonly no")
+    return journal
+
+
+def _start_rewrite(context: Context) -> None:
+    try:
+        _journal(context).start_rewrite()
+    except OSError as error:
+        raise CommandError(f"ERR Can't execute an AOF background rewriting: {error.strerror}")
+
+
+@command(
+    "BGREWRITEAOF", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server", acl="admin dangerous",
+)  # fmt: skip
+def bgrewriteaof(context: Context, args: list[bytes]) -> Reply:
+    """Rewrite the journal in the background, as short as the data allows.
+
+    Source: https://redis.io/docs/latest/commands/bgrewriteaof/
+    """
+    _start_rewrite(context)
+    return "Background append only file rewriting started"
+
+
+@command(
+    "BGSAVE", arity=-1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server", syntax="[SCHEDULE]",
+    acl="admin dangerous",
+)  # fmt: skip
+def bgsave(context: Context, args: list[bytes]) -> Reply:
+    """Rewrite the journal in the background: it is the one form in which data is saved.
+
+    Source: https://redis.io/docs/latest/commands/bgsave/
+    """
+    if len(args) > 2 or (len(args) == 2 and args[1].upper() != b"SCHEDULE"):
+        raise SyntaxError_()
+    if _journal(context).is_rewriting:
+        raise CommandError("ERR Background save already in progress")
+    _start_rewrite(context)
+    return "Background saving started"
+
+
+@command(
+    "SAVE", arity=1, flags=_ADMIN + " no_multi", since="1.0.0", complexity="O(N), N the keys and entries",
+    group="server", acl="admin dangerous",
+)  # fmt: skip
+def save(context: Context, args: list[bytes]) -> Reply:
+    """Rewrite the journal while everybody waits.
+
+    Source: https://redis.io/docs/latest/commands/save/
+    """
+    _journal(context).save()
+    return "OK"
+
+
+@command(
+    "WAITAOF", arity=4, flags="blocking", since="7.2.0", complexity="O(1)", group="generic",
+    syntax="numlocal numreplicas timeout",
+)  # fmt: skip
+def waitaof(context: Context, args: list[bytes]) -> Reply:
+    """Wait until what was written is synced here and on replicas, of which there are none; return how many have it.
+
+    Source: https://redis.io/docs/latest/commands/waitaof/
+    """
+    local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), _timeout(args[3])
+    if not 0 <= local <= 1:
+        raise CommandError("ERR value is out of range, value must between 0 and 1")
+    if replicas < 0:
+        raise CommandError("ERR value is out of range, must be positive")
+    journal = context.state.journal
+    if journal is None:
+        if local:
+            raise CommandError("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
+        return [0, 0] if not replicas else context.block((), timeout_ms, lambda: BLOCKED, [0, 0])
+    goal = journal.sync_goal()
+
+    def attempt() -> Reply:
+        return [1, 0] if journal.is_synced(goal) and not replicas else BLOCKED
+
+    if attempt() is not BLOCKED or context.in_unit:
+        return [int(journal.is_synced(goal)), 0]
+    parked = context.block((), timeout_ms, attempt, [int(replicas > 0), 0])
+    assert context.waiter is not None
+    journal.serve_when_synced(context.waiter)
+    return parked
+
+
+def _timeout(word: bytes) -> int:
+    try:
+        timeout_ms = parse_integer(word)
+    except NotAnInteger:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    return timeout_ms

@@ -1,0 +1,166 @@
+"""Commands about the server as a whole: time, size, flushing, shutting down, replication's answers."""
+
+import re
+
+from streamd.base.errors import CommandError, SubcommandSyntax, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.data.keyspace import Database
+from streamd.resp.types import NO_REPLY, Reply
+
+_ADMIN = "admin noscript loading stale"
+
+
+@command(
+    "TIME", arity=1, flags="loading stale fast", since="2.6.0", complexity="O(1)", group="server",
+    tips="nondeterministic_output",
+)  # fmt: skip
+def time(context: Context, args: list[bytes]) -> Reply:
+    """Return the server's Unix time.
+
+    Reply: array of the seconds and the microseconds of the second.
+    Source: https://redis.io/docs/latest/commands/time/
+    """
+    return [b"%d" % part for part in divmod(context.state.clock.now_us(), 1_000_000)]
+
+
+@command(
+    "DBSIZE", arity=1, flags="readonly fast", since="1.0.0", complexity="O(1)", group="server", acl="keyspace",
+    tips="request_policy:all_shards response_policy:agg_sum",
+)  # fmt: skip
+def dbsize(context: Context, args: list[bytes]) -> Reply:
+    """Return how many keys the database holds, expired ones included that were not yet removed.
+
+    Source: https://redis.io/docs/latest/commands/dbsize/
+    """
+    return len(context.db)
+
+
+def _check_mode(args: list[bytes]) -> None:
+    if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
+        raise SyntaxError_()
+
+
+def _flush(context: Context, databases: list[Database]) -> None:
+    context.state.dirty += sum(db.clear() for db in databases)
+
+
+@command(
+    "FLUSHDB", arity=-1, flags="write", since="1.0.0", complexity="O(N), N the keys in the database", group="server",
+    acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
+)  # fmt: skip
+def flushdb(context: Context, args: list[bytes]) -> Reply:
+    """Remove all keys of the database.
+
+    Source: https://redis.io/docs/latest/commands/flushdb/
+    """
+    _check_mode(args)
+    _flush(context, [context.db])
+    context.record(b"FLUSHDB")
+    return "OK"
+
+
+@command(
+    "FLUSHALL", arity=-1, flags="write", since="1.0.0", complexity="O(N), N the keys", group="server",
+    acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
+)  # fmt: skip
+def flushall(context: Context, args: list[bytes]) -> Reply:
+    """Remove all keys of all databases.
+
+    Source: https://redis.io/docs/latest/commands/flushall/
+    """
+    _check_mode(args)
+    _flush(context, context.state.keyspace.databases)
+    context.record(b"FLUSHALL")
+    return "OK"
+
+
+@command(
+    "SHUTDOWN", arity=-1, flags="admin noscript loading stale no_multi allow_busy", since="1.0.0", complexity="O(1)",
+    group="server", syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
+)  # fmt: skip
+def shutdown(context: Context, args: list[bytes]) -> Reply:
+    """Stop the server.
+
+    Reply: none; the connection is closed.
+    Source: https://redis.io/docs/latest/commands/shutdown/
+    """
+    options = [word.upper() for word in args[1:]]
+    if not set(options) <= {b"NOSAVE", b"SAVE", b"NOW", b"FORCE", b"ABORT"} or {b"NOSAVE", b"SAVE"} <= set(options):
+        raise SyntaxError_()
+    if b"ABORT" in options:
+        if len(options) > 1:
+            raise SyntaxError_()
+        raise CommandError("ERR No shutdown in progress.")
+    save = True if b"SAVE" in options else False if b"NOSAVE" in options else None
+    context.services.shut_down(save)
+    return NO_REPLY
+
+
+@command(
+    "LASTSAVE", arity=1, flags="loading stale fast", since="1.0.0", complexity="O(1)", group="server",
+    acl="admin dangerous", tips="nondeterministic_output",
+)  # fmt: skip
+def lastsave(context: Context, args: list[bytes]) -> Reply:
+    """Return the Unix time of the last rewrite of the journal in seconds, or that of the start.
+
+    Source: https://redis.io/docs/latest/commands/lastsave/
+    """
+    journal = context.state.journal
+    return context.state.started_ms // 1000 if journal is None else journal.saved_s
+
+
+@command(
+    "ROLE", arity=1, flags="noscript loading stale fast", since="2.8.12", complexity="O(1)", group="server",
+    acl="admin dangerous",
+)  # fmt: skip
+def role(context: Context, args: list[bytes]) -> Reply:
+    """Return the part that the server plays in replication: a master without replicas.
+
+    Source: https://redis.io/docs/latest/commands/role/
+    """
+    return [b"master", 0, []]
+
+
+@command("MONITOR", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server")
+def monitor(context: Context, args: list[bytes]) -> Reply:
+    """Show every request that the server executes from here on, but administrative ones.
+
+    Source: https://redis.io/docs/latest/commands/monitor/
+    """
+    client = context.client
+    if context.in_unit:
+        raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
+    client.monitoring = True
+    context.state.monitors[client.id] = client
+    context.state.restrict()
+    return "OK"
+
+
+@command(
+    "DEBUG", arity=-2, flags=_ADMIN, since="1.0.0", complexity="Depends on subcommand.", group="server",
+    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF",
+)  # fmt: skip
+def debug(context: Context, args: list[bytes]) -> Reply:
+    """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
+
+    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is.
+
+    Source: https://redis.io/docs/latest/commands/debug/
+    """
+    subcommand = args[1].upper()
+    if subcommand == b"SLEEP" and len(args) == 3:
+        try:
+            seconds = float(args[2])
+        except ValueError:
+            seconds = 0.0
+        if seconds > 0:
+            context.services.sleep(seconds)
+    elif subcommand == b"SET-ACTIVE-EXPIRE" and len(args) == 3:
+        context.state.active_expire = re.match(rb"\s*[+-]?0*[1-9]", args[2]) is not None
+    elif subcommand in (b"RELOAD", b"LOADAOF"):
+        if context.state.journal is None:
+            raise CommandError("ERR there is no journal to load: the server was started with appendonly no")
+        context.state.journal.reload(rewrite=subcommand == b"RELOAD")
+    else:
+        raise SubcommandSyntax(args)
+    return "OK"

@@ -1,0 +1,59 @@
+"""XACKDEL: acknowledge entries and delete them."""
+
+from streamd.catalog import Context, command
+from streamd.commands.stream.group_effects import find_group, record_deleted, record_removed
+from streamd.commands.stream.options import parse_deletion, parse_ids
+from streamd.resp.types import Reply
+from streamd.stream.references import delete_references, is_referenced
+
+NOT_PENDING, DELETED, KEPT = -1, 1, 2
+
+
+@command(
+    "XACKDEL",
+    arity=-6,
+    flags="write fast",
+    keys=(1, 1, 1),
+    since="8.2.0",
+    complexity="O(log(N)) for each entry, N being the number of pending entries of the group; times the number of "
+    "groups with DELREF or ACKED.",
+    syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
+    access="RW delete",
+)
+def xackdel(context: Context, args: list[bytes]) -> Reply:
+    """Acknowledge and delete entries; return for each: 1 both, 2 acknowledged only, -1 it was not pending.
+
+    Raises: WrongType; CommandError; InvalidStreamId.
+    Source: https://redis.io/docs/latest/commands/xackdel/
+    """
+    key, group_name = args[1], args[2]
+    found = find_group(context, key, group_name)
+    references, words = parse_deletion(args, 3)
+    if found is None:
+        return [NOT_PENDING] * len(words)
+    stream, group = found
+    ids = parse_ids(words)
+
+    results: list[int] = []
+    acknowledged: list[int] = []
+    deleted: list[int] = []
+    for entry_id in ids:
+        if not group.pending.remove(entry_id):
+            results.append(NOT_PENDING)
+            continue
+        acknowledged.append(entry_id)
+        if references == "acked" and entry_id in stream.log and is_referenced(stream, entry_id):
+            results.append(KEPT)
+            continue
+        if stream.delete(entry_id):
+            deleted.append(entry_id)
+        results.append(DELETED)
+    if references == "delete":
+        delete_references(stream, deleted)
+
+    if acknowledged:
+        record_removed(context, key, group_name, acknowledged)
+    if deleted:
+        record_deleted(context, key, deleted, references)
+        context.changed(key, "t", "xdel")
+    return results

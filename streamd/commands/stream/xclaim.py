@@ -1,0 +1,123 @@
+"""XCLAIM: give pending entries of a group to another consumer."""
+
+from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.commands.stream.group_effects import (
+    need_consumer,
+    need_group,
+    record_owned,
+    record_position,
+    record_removed,
+    record_seen,
+    shown,
+)
+from streamd.resp.types import Raw, Reply
+from streamd.stream.entry_id import format_id, parse_id
+from streamd.stream.pending import again
+
+
+class _Options:
+    """What stands behind the IDs of an XCLAIM."""
+
+    __slots__ = ("count", "force", "just_id", "last_id", "time_ms")
+
+    def __init__(self, words: Arguments, now_ms: int, trusts_time: bool) -> None:
+        self.time_ms: int | None = None
+        self.count = -1
+        self.force = False
+        self.just_id = False
+        self.last_id = 0
+        while words.left():
+            if words.flag(b"FORCE"):
+                self.force = True
+            elif words.flag(b"JUSTID"):
+                self.just_id = True
+            elif words.flag(b"IDLE", 1):
+                self.time_ms = now_ms - words.integer(CommandError("ERR Invalid IDLE option argument for XCLAIM"))
+            elif words.flag(b"TIME", 1):
+                self.time_ms = words.integer(CommandError("ERR Invalid TIME option argument for XCLAIM"))
+            elif words.flag(b"RETRYCOUNT", 1):
+                self.count = words.integer(CommandError("ERR Invalid RETRYCOUNT option argument for XCLAIM"))
+            elif words.flag(b"LASTID", 1):
+                self.last_id = parse_id(words.word())
+            else:
+                raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(words.word())}'")
+        # A time that cannot be is taken for now: the client's clock may be a little ahead. (In a journal it was right.)
+        if self.time_ms is None or not (trusts_time or 0 <= self.time_ms <= now_ms):
+            self.time_ms = now_ms
+
+
+@command(
+    "XCLAIM",
+    arity=-6,
+    flags="write fast",
+    keys=(1, 1, 1),
+    since="5.0.0",
+    complexity="O(log N) for each entry, N being the number of pending entries of the group.",
+    syntax="key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
+    "[FORCE] [JUSTID] [LASTID lastid]",
+    access="RW update",
+    tips="nondeterministic_output",
+)
+def xclaim(context: Context, args: list[bytes]) -> Reply:
+    """Make a consumer the owner of pending entries and return those that it got.
+
+    Reply: array of entries, or of IDs with JUSTID.
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xclaim/
+    """
+    key, group_name = args[1], args[2]
+    stream, group = need_group(context, key, group_name)
+    try:
+        min_idle_ms = max(0, parse_integer(args[4]))
+    except NotAnInteger:
+        raise CommandError("ERR Invalid min-idle-time argument for XCLAIM")
+    ids: list[int] = []
+    for word in args[5:]:
+        try:
+            ids.append(parse_id(word))
+        except InvalidStreamId:
+            break
+    now_ms = context.now_ms
+    options = _Options(Arguments(args, 5 + len(ids)), now_ms, context.state.is_loading)
+    time_ms = options.time_ms
+    assert time_ms is not None
+
+    position_unsaid = options.last_id > group.last_id
+    if position_unsaid:
+        group.last_id = options.last_id
+    consumer = need_consumer(context, key, group_name, group, args[3])
+    parts: list[bytes] = []
+    for entry_id in ids:
+        entry = group.pending.get(entry_id)
+        if entry_id not in stream.log:
+            if entry is not None:
+                group.pending.remove(entry_id)
+                record_removed(context, key, group_name, [entry_id])
+            continue
+        if entry is None:
+            if not options.force:
+                continue
+            count = 1
+        else:
+            _, owner, delivered_ms, count = entry
+            if owner is not None and min_idle_ms and now_ms - delivered_ms < min_idle_ms:
+                continue
+        if options.count >= 0:
+            count = options.count
+        elif not options.just_id:
+            count = again(count)
+        group.pending.set(entry_id, consumer, time_ms, count)
+        consumer.active_ms = now_ms
+        if options.just_id:
+            id_text = format_id(entry_id)
+            parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
+        else:
+            parts.append(stream.log.encode_range(entry_id, entry_id)[1])
+        record_owned(context, key, group_name, group, consumer, [entry_id], time_ms, count)
+        position_unsaid = False
+    if position_unsaid:
+        record_position(context, key, group_name, group)
+    record_seen(context, key, group_name, consumer)
+    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))

@@ -1,0 +1,246 @@
+"""XGROUP: create, change and destroy consumer groups and their consumers."""
+
+from streamd.base.errors import BusyGroup, CommandError, NoGroup, SubcommandSyntaxError
+from streamd.catalog import Context, command, container
+from streamd.catalog.arguments import parse_integer
+from streamd.commands.stream.group_effects import record_position, record_seen, shown
+from streamd.resp.types import Reply
+from streamd.stream.entry_id import ID_MAX, format_id, parse_id
+from streamd.stream.group import Group
+from streamd.stream.stream import Stream
+
+container(
+    "XGROUP",
+    since="5.0.0",
+    group="stream",
+    help_lines=[
+        "CREATE <key> <groupname> <id|$> [option]",
+        "    Create a new consumer group. Options are:",
+        "    * MKSTREAM",
+        "      Create the empty stream if it does not exist.",
+        "    * ENTRIESREAD entries_read",
+        "      Set the group's entries_read counter (internal use).",
+        "CREATECONSUMER <key> <groupname> <consumer>",
+        "    Create a new consumer in the specified group.",
+        "DELCONSUMER <key> <groupname> <consumer>",
+        "    Remove the specified consumer.",
+        "DESTROY <key> <groupname>",
+        "    Remove the specified group.",
+        "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+        "    Set the current group ID and entries_read counter.",
+    ],
+)
+
+
+def _parse_options(args: list[bytes], mkstream_allowed: bool) -> tuple[bool, int | None]:
+    """Return (MKSTREAM, ENTRIESREAD) from the words behind the ID. Raises: CommandError."""
+    make_stream, entries_read, at = False, -1, 5
+    while at < len(args):
+        option = args[at].upper()
+        if mkstream_allowed and option == b"MKSTREAM":
+            make_stream = True
+            at += 1
+        elif option == b"ENTRIESREAD" and at + 1 < len(args):
+            entries_read = parse_integer(args[at + 1])
+            if entries_read < -1:
+                raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
+            at += 2
+        else:
+            raise SubcommandSyntaxError(args)
+    return make_stream, None if entries_read == -1 else entries_read
+
+
+def _existing(stream: Stream | None) -> Stream:
+    if stream is None:
+        raise CommandError(
+            "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the "
+            "MKSTREAM option to create an empty stream automatically."
+        )
+    return stream
+
+
+def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
+    """Return the stream and the group that a request names. Raises: CommandError, NoGroup, WrongType."""
+    stream = _existing(context.stream(args[2]))
+    group = (stream.groups or {}).get(args[3])
+    if group is None:
+        raise NoGroup(f"No such consumer group '{shown(args[3])}' for key name '{shown(args[2])}'")
+    return stream, group
+
+
+def _capped(context: Context, stream: Stream | None, entries_read: int | None) -> int | None:
+    """Return ENTRIESREAD, at most what was ever added, as Redis does since 8.2.2; a journal's count was right."""
+    if entries_read is None or context.state.is_loading:
+        return entries_read
+    return min(entries_read, 0 if stream is None else stream.entries_added)
+
+
+def _entries_read_words(entries_read: int | None) -> list[bytes]:
+    return [] if entries_read is None else [b"ENTRIESREAD", b"%d" % entries_read]
+
+
+@command(
+    "XGROUP CREATE",
+    arity=-5,
+    flags="write denyoom",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(1)",
+    syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+    access="RW insert",
+)
+def xgroup_create(context: Context, args: list[bytes]) -> Reply:
+    """Create a consumer group that starts behind an ID.
+
+    Raises: CommandError; BusyGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-create/
+    """
+    make_stream, entries_read = _parse_options(args, mkstream_allowed=True)
+    key, name = args[2], args[3]
+    stream = context.stream(key)
+    if not make_stream:
+        stream = _existing(stream)
+    if len(args) > 8:
+        raise SubcommandSyntaxError(args)
+    if args[4] == b"$":
+        last_id = 0 if stream is None else stream.last_id
+    else:
+        last_id = parse_id(args[4])
+    if stream is not None and stream.groups and name in stream.groups:
+        raise BusyGroup()
+    entries_read = _capped(context, stream, entries_read)
+
+    mkstream_words = []
+    if stream is None:
+        stream = context.create_stream(key)
+        context.db.touch(key)
+        mkstream_words = [b"MKSTREAM"]
+    if stream.groups is None:
+        stream.groups = {}
+    stream.groups[name] = Group(last_id, entries_read)
+
+    context.record(
+        b"XGROUP", b"CREATE", key, name, format_id(last_id), *mkstream_words, *_entries_read_words(entries_read)
+    )
+    context.notify(key, "t", "xgroup-create")
+    return "OK"
+
+
+@command(
+    "XGROUP DESTROY",
+    arity=4,
+    flags="write",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(N) where N is the number of entries in the group's pending entries list (PEL).",
+    syntax="key group",
+    access="RW delete",
+)
+def xgroup_destroy(context: Context, args: list[bytes]) -> Reply:
+    """Destroy a consumer group and return 1, or 0 when there is none of that name.
+
+    Raises: CommandError; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-destroy/
+    """
+    key, name = args[2], args[3]
+    stream = _existing(context.stream(key))
+    if not stream.groups or name not in stream.groups:
+        return 0
+
+    del stream.groups[name]
+
+    context.record(b"XGROUP", b"DESTROY", key, name)
+    context.notify(key, "t", "xgroup-destroy")
+    context.db.signal(key)
+    return 1
+
+
+@command(
+    "XGROUP SETID",
+    arity=-5,
+    flags="write",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(1)",
+    syntax="key group <id | $> [ENTRIESREAD entries-read]",
+    access="RW update",
+)
+def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
+    """Set the ID that a consumer group has read up to.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-setid/
+    """
+    _, entries_read = _parse_options(args, mkstream_allowed=False)
+    stream, group = _group(context, args)
+    if args[4] == b"$":
+        last_id = stream.last_id
+    elif args[4] in (b"-", b"+"):
+        last_id = 0 if args[4] == b"-" else ID_MAX
+    else:
+        last_id = parse_id(args[4])
+    entries_read = _capped(context, stream, entries_read)
+
+    group.last_id = last_id
+    group.entries_read = entries_read
+
+    record_position(context, args[2], args[3], group)
+    context.notify(args[2], "t", "xgroup-setid")
+    return "OK"
+
+
+@command(
+    "XGROUP CREATECONSUMER",
+    arity=5,
+    flags="write denyoom",
+    keys=(2, 2, 1),
+    since="6.2.0",
+    complexity="O(1)",
+    syntax="key group consumer",
+    access="RW insert",
+)
+def xgroup_createconsumer(context: Context, args: list[bytes]) -> Reply:
+    """Create a consumer in a group and return 1, or 0 when it is there.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-createconsumer/
+    """
+    key, group_name, name = args[2:]
+    _, group = _group(context, args)
+    if name in group.consumers:
+        return 0
+
+    consumer, _ = group.consumer(name, context.now_ms)
+
+    context.record(b"XGROUP", b"CREATECONSUMER", key, group_name, name)
+    record_seen(context, key, group_name, consumer)
+    context.notify(key, "t", "xgroup-createconsumer")
+    return 1
+
+
+@command(
+    "XGROUP DELCONSUMER",
+    arity=5,
+    flags="write",
+    keys=(2, 2, 1),
+    since="5.0.0",
+    complexity="O(N) with N being the number of the consumer's pending entries.",
+    syntax="key group consumer",
+    access="RW delete",
+)
+def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
+    """Remove a consumer from a group and return how many pending entries went with it.
+
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xgroup-delconsumer/
+    """
+    key, group_name, name = args[2:]
+    _, group = _group(context, args)
+    if name not in group.consumers:
+        return 0
+
+    pending = group.remove_consumer(name)
+
+    context.record(b"XGROUP", b"DELCONSUMER", key, group_name, name)
+    context.notify(key, "t", "xgroup-delconsumer")
+    return pending

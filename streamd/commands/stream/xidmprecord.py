@@ -1,0 +1,45 @@
+"""XIDMPRECORD: tell a stream which idempotent ID made an entry that it has."""
+
+from streamd.base.errors import CommandError, NoSuchKey
+from streamd.catalog import Context, command
+from streamd.resp.types import Reply
+from streamd.stream.entry_id import format_id, parse_id
+
+
+@command(
+    "XIDMPRECORD",
+    arity=5,
+    flags="write denyoom fast",
+    keys=(1, 1, 1),
+    since="8.6.2",
+    complexity="O(1)",
+    syntax="key producer-id idempotent-id id",
+    access="RW update",
+)
+def xidmprecord(context: Context, args: list[bytes]) -> Reply:
+    """Remember an idempotent ID, as its producer's youngest, for an entry of the stream.
+
+    Raises: InvalidStreamId; CommandError; NoSuchKey; WrongType.
+    Source: https://redis.io/docs/latest/commands/xidmprecord/
+    """
+    _, key, pid, iid, id_text = args
+    entry_id = parse_id(id_text)
+    if not pid:
+        raise CommandError("ERR producer ID must be non-empty")
+    if not iid:
+        raise CommandError("ERR idempotent ID must be non-empty")
+    stream = context.stream(key)
+    if stream is None:
+        raise NoSuchKey()
+    if entry_id not in stream.log:
+        raise CommandError("ERR No such message in stream")
+    known_id = stream.idmp.lookup(pid, iid, context.now_ms)
+    if known_id is not None:
+        if known_id != entry_id:
+            raise CommandError("ERR IID already exists for this producer with a different stream ID")
+        return "OK"
+
+    stream.idmp.record(pid, iid, entry_id)
+
+    context.record(b"XIDMPRECORD", key, pid, iid, format_id(entry_id))
+    return "OK"

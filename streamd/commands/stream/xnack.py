@@ -1,0 +1,96 @@
+"""XNACK: give pending entries back to the group."""
+
+from itertools import groupby
+from operator import itemgetter
+
+from streamd.base.errors import CommandError, NotAnInteger
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import parse_integer
+from streamd.commands.stream.group_effects import need_group, shown
+from streamd.commands.stream.options import parse_ids
+from streamd.resp.types import Reply
+from streamd.stream.entry_id import format_id
+from streamd.stream.pending import COUNT_MAX
+
+# What becomes of the delivery count.
+MODES = {
+    b"SILENT": lambda count: max(0, count - 1),
+    b"FAIL": lambda count: count,
+    b"FATAL": lambda count: COUNT_MAX,
+}
+
+
+@command(
+    "XNACK",
+    arity=-7,
+    flags="write fast",
+    keys=(1, 1, 1),
+    since="8.8.0",
+    complexity="O(log(N)) for each entry, N being the number of pending entries of the group.",
+    syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+    access="RW update",
+)
+def xnack(context: Context, args: list[bytes]) -> Reply:
+    """Release pending entries, so that any consumer may claim them at once; return how many.
+
+    SILENT takes the delivery back, FAIL lets it count, FATAL marks the entry as one that cannot be processed.
+
+    Raises: NoGroup; WrongType; CommandError; InvalidStreamId.
+    Source: https://redis.io/docs/latest/commands/xnack/
+    """
+    key, group_name = args[1], args[2]
+    stream, group = need_group(context, key, group_name)
+    mode = MODES.get(args[3].upper())
+    if mode is None:
+        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
+    if args[4].upper() != b"IDS":
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    number = _parse(args[5], "numids must be a positive integer", 1)
+    if number > len(args) - 6:
+        raise CommandError("ERR number of IDs doesn't match numids")
+    retry_count, force = _parse_options(args[6 + number :])
+    ids = parse_ids(args[6 : 6 + number])
+
+    released: list[tuple[int, int]] = []
+    for entry_id in ids:
+        entry = group.pending.get(entry_id)
+        if entry is None and not (force and entry_id in stream.log):
+            continue
+        count = mode(0 if entry is None else entry[3]) if retry_count is None else retry_count
+        group.pending.set(entry_id, None, 0, count)
+        released.append((count, entry_id))
+
+    # A record has one count, and whoever claims gets what was released first: so a record for each run of equal counts.
+    for count, run in groupby(released, key=itemgetter(0)):
+        ids = [entry_id for _, entry_id in run]
+        words = [b"XNACK", key, group_name, b"FAIL", b"IDS", b"%d" % len(ids), *map(format_id, ids)]
+        context.record(*words, b"RETRYCOUNT", b"%d" % count, b"FORCE")
+    if released:
+        context.db.signal(key)
+    return len(released)
+
+
+def _parse(word: bytes, error: str, minimum: int) -> int:
+    try:
+        number = parse_integer(word)
+    except NotAnInteger:
+        number = minimum - 1
+    if number < minimum:
+        raise CommandError(f"ERR {error}")
+    return number
+
+
+def _parse_options(words: list[bytes]) -> tuple[int | None, bool]:
+    """Return (RETRYCOUNT, FORCE). Raises: CommandError."""
+    retry_count, force, at = None, False, 0
+    while at < len(words):
+        option = words[at].upper()
+        if option == b"FORCE":
+            force = True
+        elif option == b"RETRYCOUNT" and at + 1 < len(words):
+            at += 1
+            retry_count = _parse(words[at], "Invalid RETRYCOUNT value, must be >= 0", 0)
+        else:
+            raise CommandError(f"ERR Unrecognized XNACK option '{shown(words[at])}'")
+        at += 1
+    return retry_count, force

@@ -1,0 +1,119 @@
+"""XREAD: new entries of several streams, waiting for them if asked to."""
+
+from streamd.base.errors import CommandError
+from streamd.catalog import Context, command
+from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
+from streamd.resp.encoder import encode
+from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
+from streamd.session.blocking import BLOCKED
+from streamd.stream.entry_id import ID_MAX, parse_id
+from streamd.stream.reading import ReadBudget
+from streamd.stream.stream import Stream
+
+
+@command(
+    "XREAD",
+    arity=-4,
+    flags="readonly blocking movablekeys",
+    since="5.0.0",
+    complexity="O(N) with N being the number of entries returned.",
+    syntax="[COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+    find_keys=stream_keys,
+    access="RO access",
+)
+def xread(context: Context, args: list[bytes]) -> Reply:
+    """Return the entries of several streams that come after an ID of each.
+
+    `$` stands for a stream's last ID as it is now, `+` for the ID before its last entry.
+
+    Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
+    Raises: CommandError; WrongType.
+    Source: https://redis.io/docs/latest/commands/xread/
+    """
+    options = parse_read_options(args, grouped=False)
+    after = [_resolve(context.read_stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]
+    reply = _read(context, options, after)
+    if reply is not None:
+        return reply
+    if options.block_ms is None:
+        return NULL_ARRAY
+    attempt = _Attempt(context, options, after)
+    return context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+
+
+class _Attempt:
+    """Reads again for a client that waits.
+
+    One XADD may wake a thousand who ask the same: what the first of them gets is encoded once, and that is 3 of 7 us
+    that each takes.
+    """
+
+    __slots__ = ("after", "context", "options", "question")
+
+    def __init__(self, context: Context, options: ReadOptions, after: list[int | None]) -> None:
+        self.context = context
+        self.options = options
+        self.after = after
+        # All that the reply depends on beside the database.
+        limits = options.count, options.count_max, options.bytes_max
+        self.question = context.client.protocol, *options.keys, *after, *limits
+
+    def __call__(self) -> Reply:
+        shared = self.context.state.blocked.shared
+        if shared is None:
+            return self.read()
+        question = self.context.db.index, self.question
+        reply = shared.get(question)
+        if reply is None:
+            reply = self.read()
+            if reply is not BLOCKED:
+                reply = Raw(encode(reply, self.context.client.protocol))
+            shared[question] = reply
+        return reply
+
+    def read(self) -> Reply:
+        """Return what there is, or BLOCKED."""
+        # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
+        values = map(self.context.db.peek, self.options.keys)
+        lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
+        if not any(last_id > (at or 0) for last_id, at in zip(lasts, self.after, strict=True)):
+            return BLOCKED
+        reply = _read(self.context, self.options, self.after)
+        return BLOCKED if reply is None else reply
+
+
+def _resolve(stream: Stream | None, word: bytes) -> int | None:
+    """Return the ID to read behind; None for `+`, whose meaning changes while a client waits."""
+    if word == b"$":
+        return 0 if stream is None else stream.last_id
+    if word == b"+":
+        return None
+    if word == b">":
+        raise CommandError(
+            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+        )
+    return parse_id(word)
+
+
+def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Reply:
+    """Return what there is, or None."""
+    budget: ReadBudget | None = None
+    found: list[tuple[Reply, Reply]] = []
+    for key, after_id in zip(options.keys, after, strict=True):
+        stream = context.read_stream(key)
+        last_id = None if stream is None else stream.log.last_id
+        if stream is None or last_id is None:
+            continue
+        start = last_id if after_id is None else after_id + 1
+        if start > last_id:
+            continue
+        if budget is None:
+            budget = ReadBudget(options.count, options.count_max, options.bytes_max)
+        elif budget.exhausted:
+            break
+        else:
+            budget.next_stream()
+        entries, parts = budget.take(stream.log, start, ID_MAX)
+        if entries:
+            found.append((key, Parts([b"*%d\r\n" % entries, *parts])))
+    return Pairs(found) if found else None

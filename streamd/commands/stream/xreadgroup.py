@@ -1,0 +1,278 @@
+"""XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
+
+from collections.abc import Callable
+from itertools import islice
+
+from streamd.base.errors import CommandError
+from streamd.catalog import Context, command
+from streamd.commands.stream.group_effects import (
+    need_consumer,
+    need_group,
+    record_owned,
+    record_position,
+    record_removed,
+    record_seen,
+    record_taken,
+)
+from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
+from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
+from streamd.session.blocking import BLOCKED
+from streamd.stream.entry_id import ID_MAX, format_id, parse_id
+from streamd.stream.group import Group
+from streamd.stream.log import Log
+from streamd.stream.pending import Consumer, again
+from streamd.stream.reading import ReadBudget
+from streamd.stream.stream import Stream
+
+# What CLAIM says of an entry that nobody had before.
+_NEW = b":0\r\n:0\r\n"
+
+
+@command(
+    "XREADGROUP",
+    arity=-7,
+    flags="write blocking movablekeys",
+    since="5.0.0",
+    complexity="O(M) with M being the number of entries returned; O(log(N)) for each one claimed or read again, N "
+    "being the number of pending entries of the group.",
+    syntax="GROUP group consumer [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] "
+    "[CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+    find_keys=stream_keys,
+    access="RO access",
+)
+def xreadgroup(context: Context, args: list[bytes]) -> Reply:
+    """Return entries that no consumer of the group got yet, for the ID `>`, or pending ones of the consumer.
+
+    Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
+    Raises: CommandError; NoGroup; WrongType.
+    Source: https://redis.io/docs/latest/commands/xreadgroup/
+    """
+    options = parse_read_options(args, grouped=True)
+    assert options.group is not None
+    after: list[int] = []
+    for key, word in zip(options.keys, options.ids, strict=True):
+        need_group(context, key, options.group, _WHERE)
+        after.append(_resolve(word))
+    attempt = _Attempt(context, options, after)
+    reply = attempt.read()
+    if reply is not None:
+        return reply
+    if options.block_ms is None:
+        return NULL_ARRAY
+    parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+    if parked is BLOCKED:
+        attempt.come_back()
+    return parked
+
+
+_WHERE = " in XREADGROUP with GROUP option"
+
+
+def _resolve(word: bytes) -> int:
+    """Return the ID to read behind; ID_MAX for `>`, as in Redis."""
+    if word in (b"$", b"+"):
+        raise CommandError(
+            f"ERR The {word.decode()} ID is meaningless in the context of XREADGROUP: you want to read the history of "
+            "this consumer by specifying a proper ID, or use the > ID to get new messages. The "
+            f"{word.decode()} ID would just return an empty result set."
+        )
+    return ID_MAX if word == b">" else parse_id(word)
+
+
+class _Attempt:
+    """Reads, and reads again for a client that waits."""
+
+    __slots__ = ("after", "context", "options")
+
+    def __init__(self, context: Context, options: ReadOptions, after: list[int]) -> None:
+        self.context = context
+        self.options = options
+        self.after = after
+
+    def __call__(self) -> Reply:
+        reply = self.read()
+        if reply is None:
+            self.come_back()
+            return BLOCKED
+        return reply
+
+    def come_back(self) -> None:
+        """Have the attempt repeated when the next pending entry has been idle long enough for CLAIM."""
+        idle_ms, waiter = self.options.claim_idle_ms, self.context.client.waiter
+        if idle_ms is None or waiter is None:
+            return
+        times = []
+        for key in self.options.keys:
+            oldest_ms = need_group(self.context, key, self.options.group or b"", _WHERE)[1].pending.oldest_ms()
+            if oldest_ms is not None:
+                times.append(oldest_ms + idle_ms)
+        self.context.state.blocked.set_retry(waiter, min(times, default=None))
+
+    def read(self) -> Reply:
+        """Return what there is, or None. Raises: NoGroup and WrongType when a stream or its group is gone."""
+        context, options = self.context, self.options
+        assert options.group is not None
+        groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]
+        budget = ReadBudget(options.count, options.count_max, options.bytes_max)
+        found: list[tuple[Reply, Reply]] = []
+        for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
+            records = len(context.state.records or ())
+            consumer = need_consumer(context, key, options.group, group, options.consumer)
+            budget.next_stream()
+            if after_id != ID_MAX:
+                found.append((key, _read_again(context, key, options.group, stream, group, consumer, after_id, budget)))
+            elif not budget.exhausted:
+                reading = _Delivery(context, key, options, stream, group, consumer)
+                reply = reading.read_claiming(budget) if options.claim_idle_ms is not None else reading.read_new(budget)
+                if reply is not None:
+                    found.append((key, reply))
+            record_seen(context, key, options.group, consumer, since=records)
+        return Pairs(found) if found else None
+
+
+def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
+    """Return what finds the fields of the entries `ids`: read in one go, unless many others lie between them."""
+    around = log.ids(ids[0], ids[-1], 4 * len(ids)) if ids else []
+    if around and around[-1] >= ids[-1]:
+        return dict(log.iterate(ids[0], ids[-1])).get
+    return log.get
+
+
+def _read_again(
+    context: Context,
+    key: bytes,
+    group_name: bytes,
+    stream: Stream,
+    group: Group,
+    consumer: Consumer,
+    after_id: int,
+    budget: ReadBudget,
+) -> Reply:
+    """Return pending entries of a consumer, which counts as a delivery; one that was deleted comes without fields."""
+    now_ms = context.now_ms
+    log, pending = stream.log, group.pending
+    rows = list(islice(pending.of_consumer(consumer, after_id + 1), budget.entries_left))
+    ids = [row[0] for row in rows]
+    shown: Reply
+    found: list[int] = []
+    parts: list[bytes] = []
+    if rows and not budget.sizes_count:
+        parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
+    if parts and found == ids:
+        # They are all there and stand in the log one behind the other, as mostly.
+        budget.spend(len(ids))
+        shown = Parts([b"*%d\r\n" % len(ids), *parts])
+    else:
+        shown, there = [], []
+        find = _finder(log, ids)
+        for entry_id in ids:
+            fields = find(entry_id)
+            if not budget.admit(0 if fields is None else sum(map(len, fields))):
+                break
+            shown.append([format_id(entry_id), NULL_ARRAY if fields is None else fields])
+            if fields is not None:
+                there.append(entry_id)
+        ids = there
+    pending.take_over(ids, consumer, now_ms, counts_up=True)
+    record_taken(context, key, group_name, group, consumer, ids, now_ms)
+    return shown
+
+
+class _Delivery:
+    """One stream of an XREADGROUP with the ID `>`."""
+
+    __slots__ = ("consumer", "context", "group", "key", "options", "stream")
+
+    def __init__(
+        self,
+        context: Context,
+        key: bytes,
+        options: ReadOptions,
+        stream: Stream,
+        group: Group,
+        consumer: Consumer,
+    ) -> None:
+        self.context = context
+        self.key = key
+        self.options = options
+        self.stream = stream
+        self.group = group
+        self.consumer = consumer
+
+    def read_new(self, budget: ReadBudget) -> Reply:
+        """Deliver what the group has not read; None when there is nothing."""
+        log, start = self.stream.log, self.group.last_id + 1
+        if start > (log.last_id or 0):
+            return None
+        ids: list[int] = []
+        entries, parts = budget.take(log, start, ID_MAX, ids)
+        if not entries:
+            return None
+        self._deliver(ids)
+        return Parts([b"*%d\r\n" % entries, *parts])
+
+    def _deliver(self, ids: list[int]) -> None:
+        """Note that the entries `ids`, the next ones, were delivered."""
+        context, group, consumer = self.context, self.group, self.consumer
+        now_ms = context.now_ms
+        recorded_ids = ids if context.state.records is None else list(ids)
+        group.advance(self.stream, ids)
+        consumer.active_ms = now_ms
+        assert self.options.group is not None
+        if not self.options.no_ack:
+            group.pending.deliver(ids, consumer, now_ms)
+            record_owned(context, self.key, self.options.group, group, consumer, recorded_ids, now_ms, 1)
+        record_position(context, self.key, self.options.group, group)
+
+    def read_claiming(self, budget: ReadBudget) -> Reply:
+        """Take over pending entries that are idle long enough, then deliver new ones; None when there is nothing.
+
+        Every entry comes with how long it was idle and how often it had been delivered.
+        """
+        parts = self._claim(budget)
+        log, start = self.stream.log, self.group.last_id + 1
+        fresh: list[int] = []
+        if start <= (log.last_id or 0):
+            for entry_id, fields in log.iterate(start):
+                if not budget.admit(sum(map(len, fields))):
+                    break
+                fresh.append(entry_id)
+        for entry_id in fresh:
+            parts.append(_four(log.encode_range(entry_id, entry_id)[1], _NEW))
+        if fresh:
+            self._deliver(fresh)
+        return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))) if parts else None
+
+    def _claim(self, budget: ReadBudget) -> list[bytes]:
+        context, stream, group, consumer = self.context, self.stream, self.group, self.consumer
+        assert self.options.group is not None
+        assert self.options.claim_idle_ms is not None
+        now_ms = context.now_ms
+        parts: list[bytes] = []
+        gone: list[int] = []
+        taken: list[int] = []
+        for entry_id, owner, time_ms, count in group.pending.oldest(
+            now_ms - self.options.claim_idle_ms, budget.entries_left
+        ):
+            fields = stream.log.get(entry_id)
+            if fields is None:
+                gone.append(entry_id)
+                continue
+            if not budget.admit(sum(map(len, fields))):
+                break
+            idle_ms = -1 if owner is None else max(0, now_ms - time_ms)
+            parts.append(_four(stream.log.encode_range(entry_id, entry_id)[1], b":%d\r\n:%d\r\n" % (idle_ms, count)))
+            group.pending.set(entry_id, consumer, now_ms, again(count))
+            taken.append(entry_id)
+        if gone:
+            group.pending.remove_many(gone)
+            record_removed(context, self.key, self.options.group, gone)
+        record_taken(context, self.key, self.options.group, group, consumer, taken, now_ms)
+        if taken:
+            consumer.active_ms = now_ms
+        return parts
+
+
+def _four(entry: bytes, more: bytes) -> bytes:
+    """Return the RESP of an entry with two elements more."""
+    return b"*4" + entry[2:] + more

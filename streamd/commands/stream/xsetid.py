@@ -1,0 +1,60 @@
+"""XSETID: set the last generated ID of a stream."""
+
+from streamd.base.errors import CommandError, NoSuchKey, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments
+from streamd.resp.types import Reply
+from streamd.stream.entry_id import parse_id
+
+
+@command(
+    "XSETID",
+    arity=-3,
+    flags="write denyoom fast",
+    keys=(1, 1, 1),
+    since="5.0.0",
+    complexity="O(1)",
+    syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+    access="RW update",
+)
+def xsetid(context: Context, args: list[bytes]) -> Reply:
+    """Set the last generated ID of a stream, and its counters.
+
+    Raises: CommandError; NoSuchKey; WrongType.
+    Source: https://redis.io/docs/latest/commands/xsetid/
+    """
+    last_id = parse_id(args[2])
+    entries_added: int | None = None
+    max_deleted_id = 0
+    options = Arguments(args, 3)
+    while options.left():
+        if options.flag(b"ENTRIESADDED", 1):
+            entries_added = options.integer()
+            if entries_added < 0:
+                raise CommandError("ERR entries_added must be positive")
+        elif options.flag(b"MAXDELETEDID", 1):
+            max_deleted_id = parse_id(options.word())
+            if last_id < max_deleted_id:
+                raise CommandError("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id")
+        else:
+            raise SyntaxError_()
+    key = args[1]
+    stream = context.stream(key)
+    if stream is None:
+        raise NoSuchKey()
+    if last_id < (stream.log.last_id or 0):
+        raise CommandError("ERR The ID specified in XSETID is smaller than the target stream top item")
+    if len(stream) and entries_added is not None and len(stream) > entries_added:
+        raise CommandError("ERR The entries_added specified in XSETID is smaller than the target stream length")
+    if last_id < stream.max_deleted_id:
+        raise CommandError("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id")
+
+    stream.last_id = last_id
+    if entries_added is not None:
+        stream.entries_added = entries_added
+    if max_deleted_id:
+        stream.max_deleted_id = max_deleted_id
+
+    context.record(*args)
+    context.notify(key, "t", "xsetid")  # which Redis does not count as a change for WATCH
+    return "OK"

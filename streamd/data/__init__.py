@@ -1,0 +1,1 @@
+"""The databases: keys, their values, and the types that these may have."""

@@ -1,0 +1,297 @@
+"""The barrier: what a turn sends leaves when the journal is as durable as the policy demands."""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+
+from streamd.base.errors import CommandError
+from streamd.journal.jobs import Pending, Syncs
+from streamd.journal.journal import Journal
+from streamd.session.client import Client
+from streamd.session.state import State
+
+log = logging.getLogger("streamd")
+
+# Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
+SYNC_EVERY_MS = 1_000
+SYNC_LATE_MS = 2_000
+
+
+class Barrier:
+    """Decides when the output of clients leaves.
+
+    A turn is written with one operation. `no`, `everysec`: then it leaves; a sync a second runs beside. When such a
+    sync is late (2 s), output waits for it: what everysec may lose is bounded. `always`: what the turn has left in
+    the clients' output is held until a sync that began after the write has ended; the next turns run meanwhile, and
+    share the next sync. Clients that only read are held as well: nobody sees what could still be lost.
+
+    A failure under `always` is the end: nothing leaves any more, `on_fatal` is called once. Under the other policies
+    the writers of that turn get an error in place of their replies, and writes are refused until it works again.
+    """
+
+    def __init__(self, state: State, journal: Journal, syncs: Syncs, on_fatal: Callable[[str], None]) -> None:
+        self._state = state
+        self._journal = journal
+        self._syncs = syncs
+        self._on_fatal = on_fatal
+        self._held: deque[tuple[int, Client, list[bytes]]] = deque()
+        self._holds: dict[Client, int] = {}
+        self._pending: Pending | None = None
+        self._sync_started_ms = 0
+        self._looked_ms = 0
+        self._sync_wanted = False
+        self._next_job: tuple[Callable[[], None], Callable[[OSError | None], None]] | None = None
+        self.writers: dict[Client, None] = {}
+        self.on_synced: Callable[[], None] = lambda: None
+        self.on_sync_failed: Callable[[], None] = lambda: None
+        self.is_dead = False
+        self.write_failed: OSError | None = None
+        self.sync_failed: OSError | None = None
+        self.delayed_syncs = 0
+
+    # -- the end of a turn ----------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """Write what this turn has recorded; let its output leave, or hold it."""
+        state, journal = self._state, self._journal
+        clients, state.to_flush = state.to_flush, []
+        if self.is_dead:
+            return
+        assert journal.writer is not None
+        if journal.writer.has_units:
+            try:
+                journal.write()
+                if self.write_failed is not None:
+                    self.write_failed = None
+                    self._refuse_writes()
+            except OSError as error:
+                if self._always:
+                    self._die(f"cannot write to {journal.directory}: {error.strerror}")
+                    return
+                self.write_failed = error
+                self._refuse_writes()
+                self._take_back()
+        self.writers.clear()
+        always = state.config.values["appendfsync"] == "always"
+        if self._pending is None and (
+            self._sync_wanted or (always and not self._held and journal.synced_writes < journal.writes)
+        ):
+            if not (always and self._sync_now()):
+                self._start_sync()
+            if self.is_dead:
+                return
+        if self._held or (
+            (always or self._pending is not None)
+            and journal.synced_writes < journal.writes
+            and (always or self._is_late())
+        ):
+            ticket = journal.writes
+            for client in clients:
+                client.flush_wanted = False
+                self._held.append((ticket, client, client.out[:]))
+                client.out.clear()
+                self._holds[client] = self._holds.get(client, 0) + 1
+            if self._held and self._pending is None:
+                self._start_sync()
+            return
+        for client in clients:
+            client.flush_wanted = False
+            client.flush()
+
+    @property
+    def _always(self) -> bool:
+        return self._state.config.values["appendfsync"] == "always"
+
+    def _is_late(self) -> bool:
+        return self._pending is not None and self._now_ms() - self._sync_started_ms > SYNC_LATE_MS
+
+    def _now_ms(self) -> int:
+        return self._state.clock.monotonic_us() // 1000
+
+    def release_all(self) -> None:
+        """Let leave what is held: the journal ends, and all of it is on the disk."""
+        self._state.refuse_writes(None)
+        self._release()
+
+    def _release(self) -> None:
+        """Let leave what has become durable enough."""
+        always = self._always
+        synced = self._journal.synced_writes
+        while self._held and (not always or self._held[0][0] <= synced):
+            _, client, chunk = self._held.popleft()
+            left = self._holds[client] - 1
+            if left:
+                self._holds[client] = left
+            else:
+                del self._holds[client]
+            if client.closed:
+                continue
+            # `out` may have newer replies already, which have to wait for their own turn's sync.
+            newer = client.out[:]
+            client.out[:] = chunk
+            closing, client.close_soon = client.close_soon, client.close_soon and not (newer or left)
+            client.flush()
+            client.close_soon = closing
+            client.out.extend(newer)
+
+    # -- syncing --------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what time demands: the sync of every second, and another try of what has failed."""
+        if self.is_dead:
+            return
+        journal = self._journal
+        if self.write_failed is not None:
+            try:
+                journal.write()
+                self.write_failed = None
+            except OSError as error:
+                self.write_failed = error
+            self._refuse_writes()
+        if self._now_ms() - self._looked_ms >= SYNC_EVERY_MS:
+            self._look()
+            if self.is_dead:
+                return
+        if self._pending is None and journal.synced_writes < journal.writes:
+            policy = self._state.config.values["appendfsync"]
+            due = self._now_ms() - self._sync_started_ms >= SYNC_EVERY_MS
+            if policy == "always" or self._sync_wanted or (policy == "everysec" and due):
+                self._start_sync()
+        elif self._pending is None and self.write_failed is None and self.sync_failed is None:
+            try:
+                assert journal.writer is not None
+                journal.writer.note_synced()
+            except OSError as error:
+                self.write_failed = error
+                self._refuse_writes()
+
+    def _look(self) -> None:
+        """Look whether the journal's files are still there: the system writes to a removed one without a word."""
+        self._looked_ms = self._now_ms()
+        if self.sync_failed is None:
+            try:
+                self._journal.check_places()
+            except OSError as error:
+                if self._always:
+                    self._die_of_sync(error)
+                else:
+                    self._fail_sync(error)
+
+    def want_sync_soon(self) -> None:
+        """Have what this turn writes synced at its end, whatever the policy (WAITAOF)."""
+        self._sync_wanted = True
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether some output waits."""
+        return bool(self._held) and not self.is_dead
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is under way."""
+        return self._pending is not None
+
+    def run_job(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Run a job in place of the next sync: no two are under way at one time."""
+        assert self._next_job is None
+        self._next_job = (job, done)
+        if self._pending is None:
+            self._start_sync()
+
+    def drain(self) -> None:
+        """Return when no job is under way."""
+        while self._pending is not None:
+            self._pending.wait()
+
+    def _sync_now(self) -> bool:
+        """Sync within the turn, if syncs are quick: then nothing has to be held. Return whether that was done."""
+        try:
+            if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
+                return False
+        except OSError as error:
+            self._die_of_sync(error)
+            return True
+        self._sync_wanted = False
+        self.on_synced()
+        return True
+
+    def _start_sync(self) -> None:
+        is_timed = self._always and self._next_job is None
+        if self._next_job is not None:
+            (job, done), self._next_job = self._next_job, None
+        else:
+            self._sync_wanted = False
+            job, synced = self._journal.start_sync()
+
+            def done(error: OSError | None) -> None:
+                if error is None:
+                    synced()
+                elif self._always:
+                    self._die_of_sync(error)
+                else:
+                    self._fail_sync(error)
+
+        self._sync_started_ms = self._now_ms()
+
+        def ended(error: OSError | None) -> None:
+            if self._now_ms() - self._sync_started_ms > SYNC_LATE_MS:
+                self.delayed_syncs += 1
+            self._pending = None
+            done(error)
+            if self.is_dead:
+                return
+            self._release()
+            self.on_synced()
+            if self._pending is None and (self._next_job is not None or self._held or self._sync_wanted):
+                self._start_sync()
+
+        pending = self._syncs.submit(job, ended, is_timed)
+        if not pending.ended:
+            self._pending = pending
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def _die(self, reason: str) -> None:
+        """Acknowledge nothing any more."""
+        self.is_dead = True
+        self._held.clear()
+        self._on_fatal(f"{reason}; nothing was acknowledged that is not on the disk")
+
+    def _die_of_sync(self, error: OSError) -> None:
+        self._die(f"cannot sync {self._journal.directory}: {error.strerror}")
+
+    def die(self, reason: str) -> None:
+        """Acknowledge nothing any more, because a job of others failed."""
+        self._die(reason)
+
+    def _fail_sync(self, error: OSError) -> None:
+        """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
+        if self.sync_failed is None:
+            log.warning(
+                "cannot sync %s: %s; writes are refused until it is rewritten", self._journal.directory, error.strerror
+            )
+        self.sync_failed = error
+        self._refuse_writes()
+        self.on_sync_failed()
+
+    def heal(self) -> None:
+        """A rewrite has made the journal whole."""
+        self.sync_failed = self.write_failed = None
+        self._refuse_writes()
+
+    def _refuse_writes(self) -> None:
+        error = self.write_failed or self.sync_failed
+        if error is None:
+            self._state.refuse_writes(None)
+        else:
+            text = os.strerror(error.errno) if error.errno else str(error)
+            self._state.refuse_writes(CommandError(f"MISCONF Errors writing to the AOF file: {text}"))
+
+    def _take_back(self) -> None:
+        """Put an error in the place of the replies of those who wrote in this turn: it is applied, but may not
+        last.
+        """
+        assert self._state.write_error is not None
+        for client in self.writers:
+            client.take_back(self._state.write_error)

@@ -1,0 +1,471 @@
+"""Persistence: one engine's journal from start to stop: loading, the barrier, rewriting, and what INFO says of
+them.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+
+from streamd.base.errors import CommandError
+from streamd.base.limits import SLICE_US
+from streamd.durability.barrier import Barrier
+from streamd.durability.replay import Replay
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.jobs import Submit, Syncs
+from streamd.journal.journal import Journal
+from streamd.journal.loader import Loader, LoadError
+from streamd.journal.manifest import Part
+from streamd.journal.notes import DEFAULTS
+from streamd.journal.recovery import Cut, DamagedError
+from streamd.journal.rewrite import Rewrite
+from streamd.session.blocking import Waiter
+from streamd.session.client import Client
+from streamd.session.state import State
+
+log = logging.getLogger("streamd")
+
+# After a rewrite that failed, before the next one begins by itself.
+_RETRY_MS = 1_000
+# How often a rewrite in the foreground tries to sync the directory.
+_TRIES_MAX = 3
+
+
+class Persistence:
+    """What stands between an engine and its journal.
+
+    open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
+    begin_anew() in place of the first three.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        files: FileSystem,
+        directory: str,
+        syncs: Syncs,
+        submit_beside: Submit,
+        on_fatal: Callable[[str], None],
+        serve: Callable[[list[Waiter[Client]]], None],
+    ) -> None:
+        """Jobs that output may wait for go to `syncs`, others to `submit_beside`; after one of these, tick() is wanted.
+        `serve` tries the commands of blocked clients again.
+        """
+        self._state = state
+        self._serve = serve
+        config = state.config
+        self.journal = Journal(files, directory, config.text("appenddirname"), config.text("appendfilename"))
+        self.barrier = Barrier(state, self.journal, syncs, on_fatal)
+        self._submit_beside = submit_beside
+        self.barrier.on_synced = self._serve_waiters
+        self.barrier.on_sync_failed = lambda: self._begin_or_plan()
+        self.writers = self.barrier.writers
+        # Take the effects of one command or one transaction; write the turn's units and let its output leave, or hold
+        # it. (On the hot path: no call between.)
+        self.append_unit = self.journal.append_unit
+        self.end_turn = self.barrier.end_turn
+        self.cut: Cut | None = None
+        self._loader: Loader | None = None
+        self._load_started_ms = 0
+        self._waiters: list[Waiter[Client]] = []
+        self._is_planned = False
+        self._is_syncing = False
+        self._started_ms = 0
+        self._next_try_ms = 0
+        self._last_took_s = -1
+        self._last_failed = False
+        self._rewrites = 0
+        self._saved_ms = state.started_ms
+        self._saved_dirty = 0
+        self._saved_dirty_next = 0
+        for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
+            config.on_change(name, self._note_defaults)
+
+    # -- start and stop -------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the directory. Raises: LockedError, DamagedError, OSError."""
+        self.journal.open()
+        self._state.set_loading(True)
+        self._state.persistence = self.fields
+        self._load_started_ms = self._state.clock.now_ms()
+
+    def load(self) -> Iterator[None]:
+        """Bring the state back, a few milliseconds of work each time it is asked. Raises: DamagedError, LoadError,
+        OSError.
+        """
+        replay = Replay(self._state)
+        self._loader = Loader(self._state.keyspace, replay)
+        yield from self._steps(self._loader, replay)
+
+    def _steps(self, loader: Loader, replay: Replay) -> Iterator[None]:
+        steps = self.journal.load(loader)
+        while True:
+            replay.borrow()
+            try:
+                ended = next(steps, True) is True
+            finally:
+                replay.finish()
+            if ended:
+                return
+            yield
+
+    def begin(self) -> None:
+        """Journal from here on. Raises: OSError."""
+        self.cut = self.journal.start()
+        if self.cut is not None:
+            log.warning("%s", self.cut)
+        self._log_moved()
+        self._state.records = []
+        self._state.journal = self
+        self._state.persistence = self.fields
+        self._state.set_loading(False)
+        self._note_defaults()
+        self._hand_over()
+        self.journal.write()
+        job, done = self.journal.start_sync()
+        job()
+        done()
+
+    def begin_anew(self) -> None:
+        """Journal from here on: a rewrite begins, and puts the present state in the place of what the directory holds.
+
+        Raises: LockedError, DamagedError, OSError.
+        """
+        try:
+            self.journal.open()
+            self.journal.start_anew()
+            self._log_moved()
+            self.start_rewrite()
+        except BaseException:
+            self.journal.close()
+            raise
+        self._state.records = []
+        self._state.journal = self
+        self._state.persistence = self.fields
+
+    def _log_moved(self) -> None:
+        for path in self.journal.moved_aside:
+            log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
+
+    def close(self) -> str | None:
+        """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
+        None.
+        """
+        failure: str | None = None
+        if self.journal.writer is not None and not self.barrier.is_dead:
+            self._hand_over()
+            self.barrier.drain()
+            try:
+                self._write_end()
+                self.barrier.release_all()
+                self._serve_waiters()
+            except (OSError, CommandError) as error:
+                failure = f"the journal could not be written at the end: {error}"
+                log.warning("%s", failure)
+        self.journal.close()
+        self._state.journal = None
+        self._state.records = None
+        self._state.persistence = dict
+        return failure
+
+    def _write_end(self) -> None:
+        """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
+        journal = self.journal
+        assert journal.writer is not None
+        if journal.is_unsaved or self.barrier.sync_failed is not None:
+            self.save()
+        try:
+            journal.write()
+            journal.sync()
+        except OSError:
+            if self._state.config.values["appendfsync"] == "always":
+                raise
+            self.save()
+            journal.write()
+            journal.sync()
+        journal.writer.note_synced()
+
+    # -- turns ----------------------------------------------------------------------------------------------------
+
+    def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
+        """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
+        self.journal.append_encoded(db_index, key, commands)
+        self.writers[client] = None
+
+    def _hand_over(self) -> None:
+        """Take what the running unit has done so far as a unit of its own."""
+        records = self._state.records
+        if records:
+            self._state.records = []
+            self.journal.append_unit(records)
+
+    def tick(self) -> bool:
+        """Do what time demands, and a slice of a rewrite; return whether more is to be done at once."""
+        self.barrier.tick()
+        if self.barrier.is_dead:
+            return False
+        now_ms = self._state.clock.now_ms()
+        if self.journal.rewrite is None:
+            failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
+            wanted = failed or self._is_planned or self._has_grown()
+            if wanted and now_ms >= self._next_try_ms:
+                self._begin_or_plan()
+        rewrite = self.journal.rewrite
+        if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
+            return self._step()
+        return False
+
+    # -- rewriting ------------------------------------------------------------------------------------------------
+
+    def _has_grown(self) -> bool:
+        values = self._state.config.values
+        percentage, minimum = values["auto-aof-rewrite-percentage"], values["auto-aof-rewrite-min-size"]
+        assert isinstance(percentage, int)
+        assert isinstance(minimum, int)
+        size = self.journal.size
+        base = self.journal.base_bytes or 1
+        return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
+
+    def start_rewrite(self) -> None:
+        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
+        OSError.
+        """
+        if self.journal.rewrite is not None:
+            raise CommandError("ERR Background append only file rewriting already in progress")
+        state = self._state
+        if state.records:
+            # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
+            self._is_planned = True
+            return
+        defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
+
+        def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
+            return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
+
+        self._is_planned = False
+        self._started_ms = state.clock.now_ms()
+        self._saved_dirty_next = state.dirty
+        self.journal.begin_rewrite(make)
+
+    def _begin_or_plan(self) -> None:
+        if self.journal.rewrite is not None:
+            self._is_planned = True
+            return
+        try:
+            self.start_rewrite()
+        except OSError as error:
+            self._fail(error)
+
+    def _step(self) -> bool:
+        """Work on the rewrite for a slice; return whether to go on at once."""
+        rewrite = self.journal.rewrite
+        assert rewrite is not None
+        clock = self._state.clock
+        deadline_us = clock.monotonic_us() + SLICE_US
+        try:
+            rewrite.step(lambda: clock.monotonic_us() >= deadline_us)
+            if rewrite.must_restart:
+                self.journal.abandon_rewrite()
+                self._is_planned = True
+                return True
+            if not rewrite.is_complete:
+                return not rewrite.must_wait
+            job, synced = rewrite.start_sync()
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._is_syncing = True
+
+        def done(error: OSError | None) -> None:
+            self._is_syncing = False
+            if error is None:
+                synced()
+                self._switch()
+            else:
+                self._fail(error)
+
+        self.barrier.run_job(job, done)
+        return False
+
+    def _switch(self) -> None:
+        try:
+            job, done = self.journal.start_switch()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._is_syncing = True
+
+        def ended(error: OSError | None) -> None:
+            self._is_syncing = False
+            if error is None:
+                self._finish(done())
+                return
+            rewrite = self.journal.rewrite
+            assert rewrite is not None
+            if not rewrite.is_named:
+                self._fail(error)
+            elif self._state.config.values["appendfsync"] == "always":
+                self.barrier.die(f"cannot sync {self.journal.directory}: {error.strerror}")
+            else:
+                self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS  # the job is repeated by the next step
+
+        self.barrier.run_job(job, ended)
+
+    def _finish(self, remove: Callable[[], None]) -> None:
+        clock = self._state.clock
+        self._last_took_s = (clock.now_ms() - self._started_ms) // 1000
+        self._last_failed = False
+        self._rewrites += 1
+        self._saved_ms = clock.now_ms()
+        self._saved_dirty = self._saved_dirty_next
+        self.barrier.heal()
+        log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
+        # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
+        self._submit_beside(remove, lambda error: None)
+
+    def _fail(self, error: OSError) -> None:
+        log.warning("rewriting the journal failed: %s", error)
+        self._last_failed = True
+        self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
+        rewrite = self.journal.rewrite
+        if rewrite is not None and not rewrite.is_named:
+            self.journal.abandon_rewrite()
+
+    def save(self) -> None:
+        """Rewrite in the foreground (SAVE). Raises: CommandError if that fails."""
+        self.barrier.drain()
+        before = self._rewrites
+        if self.journal.rewrite is None:
+            self._begin_or_plan()
+        tries = 0
+        while self.journal.rewrite is not None and not self.barrier.is_dead and tries < _TRIES_MAX:
+            tries += self.journal.rewrite.is_named  # by then all is done but a sync that does not succeed
+            if not self._is_syncing:
+                self._step()
+            if self.journal.rewrite is not None:
+                self.journal.rewrite.wait()
+            self.barrier.drain()
+        if self._rewrites == before:
+            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+
+    def reload(self, rewrite: bool) -> None:
+        """Empty the keyspace and load the journal, after a rewrite if wanted (DEBUG RELOAD, DEBUG LOADAOF).
+
+        If it cannot be loaded that is the end, as in Redis: the next rewrite would put the part that was loaded in the
+        place of a journal that has all. Raises: CommandError.
+        """
+        state = self._state
+        self._hand_over()
+        if rewrite:
+            self.save()
+        self.barrier.drain()
+        if self.journal.is_unsaved or (self.journal.rewrite is not None and self.journal.rewrite.is_named):
+            raise CommandError("ERR Error trying to load the AOF files: they do not have all yet, try again later")
+        try:
+            self.journal.write()
+        except OSError as error:
+            raise CommandError(f"ERR Error trying to load the AOF files: {error.strerror}")
+        try:
+            if self.journal.rewrite is not None:
+                self.journal.abandon_rewrite()
+            state.records = None
+            state.set_loading(True)
+            for db in state.keyspace:
+                db.clear()
+            replay = Replay(state)
+            for _ in self._steps(Loader(state.keyspace, replay), replay):
+                pass
+            self._saved_dirty = state.dirty
+        except (OSError, DamagedError, LoadError) as error:
+            self.barrier.die(f"Error trying to load the AOF files: {error}")
+            raise CommandError(f"ERR Error trying to load the AOF files: {error}")
+        finally:
+            state.set_loading(False)
+            state.records = []
+
+    # -- what commands ask ----------------------------------------------------------------------------------------
+
+    def sync_goal(self) -> int:
+        """Return what is_synced() is to be asked for all that is recorded so far."""
+        assert self.journal.writer is not None
+        return self.journal.writes + self.journal.writer.has_units
+
+    def is_synced(self, goal: int) -> bool:
+        """Return whether what was recorded up to a goal is synced."""
+        return self.journal.synced_writes >= goal and not self.journal.is_unsaved
+
+    def serve_when_synced(self, waiter: Waiter[Client]) -> None:
+        """Have a waiter try again after each sync; the next one begins at the end of this turn."""
+        self._waiters.append(waiter)
+        self.barrier.want_sync_soon()
+
+    def _serve_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        if waiters:
+            self._serve(waiters)
+            self._waiters += [waiter for waiter in waiters if waiter.client.waiter is waiter]
+
+    def _note_defaults(self) -> None:
+        """Record the settings of new streams: a stream's first record does not say them."""
+        if self._state.records is not None and self._state.journal is self:
+            config = self._state.config
+            settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
+            self._state.records.append((0, [DEFAULTS, *(b"%d" % number for number in settings)]))
+
+    @property
+    def loading_ms(self) -> int:
+        """How long ago loading began."""
+        return self._state.clock.now_ms() - self._load_started_ms
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether a rewrite is running."""
+        return self.journal.rewrite is not None
+
+    @property
+    def saved_s(self) -> int:
+        """The Unix time of the last successful rewrite, or of the start, in seconds."""
+        return self._saved_ms // 1000
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields of INFO's section Persistence that a journal has."""
+        journal, barrier = self.journal, self.barrier
+        rewriting = journal.rewrite is not None
+        took_s = (self._state.clock.now_ms() - self._started_ms) // 1000 if rewriting else -1
+        status = "err" if self._last_failed else "ok"
+        fields: dict[str, object] = {
+            "loading": int(self._state.is_loading),
+            "rdb_changes_since_last_save": self._state.dirty - self._saved_dirty,
+            "rdb_bgsave_in_progress": 0,
+            "rdb_last_save_time": self.saved_s,
+            "rdb_last_bgsave_status": status,
+            "rdb_saves": self._rewrites,
+            "aof_enabled": 1,
+            "aof_rewrite_in_progress": int(rewriting),
+            "aof_rewrite_scheduled": int(self._is_planned),
+            "aof_last_rewrite_time_sec": self._last_took_s,
+            "aof_current_rewrite_time_sec": took_s,
+            "aof_last_bgrewrite_status": status,
+            "aof_rewrites": self._rewrites,
+            "aof_last_write_status": "err" if barrier.write_failed or barrier.sync_failed else "ok",
+            "aof_current_size": journal.size,
+            "aof_base_size": journal.base_bytes,
+            "aof_pending_rewrite": 0,
+            "aof_buffer_length": 0,
+            "aof_pending_bio_fsync": int(barrier.is_busy),
+            "aof_delayed_fsync": barrier.delayed_syncs,
+        }
+        if self._state.is_loading:
+            loading = journal.loading
+            total, done = loading.bytes_total, loading.bytes_done
+            fields |= {
+                "loading_start_time": self._load_started_ms // 1000,
+                "loading_total_bytes": total,
+                "loading_loaded_bytes": done,
+                "loading_loaded_perc": f"{100 * done / total if total else 0:.2f}",
+                "loading_eta_seconds": self._eta_s(done, total),
+            }
+        return fields
+
+    def _eta_s(self, done: int, total: int) -> int:
+        took_ms = self.loading_ms
+        return took_ms * (total - done) // done // 1000 if done else 1

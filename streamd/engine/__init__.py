@@ -1,0 +1,1 @@
+"""A request to its reply: turns, admission, batches, memory."""

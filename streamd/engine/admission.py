@@ -1,0 +1,100 @@
+"""Which command a request names, and whether its client may have it executed now."""
+
+from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, shown
+from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
+from streamd.resp.types import NO_REPLY
+from streamd.session.blocking import BLOCKED
+
+# What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
+BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
+NOT_QUEUED = frozenset({"exec", "discard", "multi", "watch", "quit", "reset"})
+WHILE_SUBSCRIBED = frozenset(
+    {"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"}
+)
+
+
+# What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
+_HTTP = frozenset({b"post", b"host:"})
+
+
+def find_command(commands: CommandTable, request: list[bytes]) -> Command:
+    """Return the command or subcommand that a request names. Raises: CommandError."""
+    command = commands.get(request[0].lower())
+    if command is None:
+        raise _unknown_command(request)
+    return _subcommand(command, request) if command.subcommands else command
+
+
+def is_http(request: list[bytes]) -> bool:
+    """Return whether a request is the beginning of a browser's, whose connection must be closed without a reply."""
+    return request[0].lower() in _HTTP
+
+
+def check_allowed(command: Command, client: Context, words: int) -> None:
+    """Check whether a client may say this command now, in so many words. Raises: CommandError."""
+    if not command.accepts(words):
+        raise WrongArity(command.name)
+    if not client.authenticated and command.name not in BEFORE_AUTH:
+        raise CommandError("NOAUTH Authentication required.")
+    if client.protocol == 2 and client.subscription_count() and command.name not in WHILE_SUBSCRIBED:
+        raise CommandError(
+            f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+            "are allowed in this context"
+        )
+    client.state.check_restrictions(command.flags)
+    if client.transaction is not None and "no_multi" in command.flags:
+        raise CommandError("ERR Command not allowed inside a transaction")
+
+
+def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
+    """Park a paused client with its request, which runs again when the pause is over; return whether it was."""
+    state = client.state
+    if state.pause_until_ms <= state.time.ms or client.in_unit:
+        return False
+    if state.pause_writes_only and not _may_write(command, client):
+        return False
+    client.backlog.appendleft(request)
+    state.blocked.add(client, client.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
+    state.paused.append(client)
+    return True
+
+
+def _unknown_command(request: list[bytes]) -> CommandError:
+    """Return Redis's error for a command that does not exist."""
+    words = ""
+    for word in request[1:]:
+        if len(words) >= 128:
+            break
+        words += f"'{shown(word, 128 - len(words))}' "
+    return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
+
+
+def _may_write(command: Command, client: Context) -> bool:
+    """Return whether a command must wait while writes are paused: it writes, publishes, or ends such a transaction."""
+    if command.name == "exec":
+        named = (COMMANDS.get(request[0].lower()) for request in client.transaction or ())
+        return any(one is not None and ("write" in one.flags or one.subcommands) for one in named)
+    return "write" in command.flags or command.name == "publish"
+
+
+def _subcommand(container: Command, request: list[bytes]) -> Command:
+    if len(request) < 2:
+        if container.accepts(1):
+            return container
+        raise WrongArity(container.name)
+    found = container.subcommands.get(request[1].lower())
+    if found is None:
+        raise UnknownSubcommand(container.name, shown(request[1]))
+    return found
+
+
+def quick_commands(commands: CommandTable) -> QuickTable:
+    """Return what ordinary clients may run without a further look, by its name in lower and in upper case, as clients
+    send it: what has no subcommands and leaves its client as it is, which is also what scripts may call.
+    """
+    return {
+        name: command
+        for key, command in commands.items()
+        if not command.subcommands and "noscript" not in command.flags
+        for name in (key, key.upper())
+    }

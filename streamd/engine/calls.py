@@ -1,0 +1,106 @@
+"""What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from streamd.base.errors import CommandError
+from streamd.catalog import Command, CommandTable, Context
+from streamd.resp.encoder import encode
+from streamd.resp.types import Reply
+from streamd.session.blocking import Waiter
+from streamd.session.client import Client
+from streamd.session.state import State
+
+log = logging.getLogger("streamd")
+
+
+class Calls:
+    """Calls batch functions and the attempts of blocked commands, and says what becomes of an exception, there as in a
+    handler.
+
+    stopwatch: returns nanoseconds. now_ns: when the last batch ended.
+    """
+
+    def __init__(self, state: State, commands: CommandTable) -> None:
+        self._state = state
+        self._commands = commands
+        self.stopwatch: Callable[[], int] = time.perf_counter_ns
+        self.now_ns = 0
+
+    def call_batch(
+        self,
+        command: Command,
+        client: Context,
+        requests: list[list[bytes]],
+        at: int,
+        end: int,
+        owner_of: Callable[[int], Client] | None = None,
+    ) -> int:
+        """Have a run of requests, from requests[at] on and before requests[end], executed as one; return how many were,
+        0 for none.
+
+        owner_of: whose a request is, by its position; None: all are the client's. Nobody knows what a batch has done
+        that ends with a bug: all requests that it may have taken are answered with that, and none is executed again.
+        """
+        assert command.batch is not None
+        if end < len(requests):
+            requests = requests[:end]
+        started_ns, before = self.stopwatch(), len(client.out)
+        try:
+            taken = command.batch(client, requests, at)
+        except Exception as error:
+            reply = self.failure(command, requests[at][0], error)
+            like = requests[at][:2]
+            taken = 0
+            while at + taken < len(requests) and requests[at + taken][:2] == like:
+                taken += 1
+            client.out[before:] = [encode(reply, client.protocol)] * taken
+        if not taken:
+            return 0
+        client.last_command = command.name
+        command.calls += taken
+        now_ns = self.now_ns = self.stopwatch()
+        took_ns = now_ns - started_ns
+        command.nanoseconds += took_ns
+        slow_ns = self._state.slow_ns
+        if took_ns >= slow_ns and took_ns // taken >= slow_ns:
+            for number in range(at, at + taken):
+                owner = client if owner_of is None else owner_of(number)
+                self.note_slow(command, took_ns // taken, owner, requests[number])
+        return taken
+
+    def attempt(self, waiter: Waiter[Client]) -> Reply:
+        """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on
+        waiting.
+        """
+        try:
+            return waiter.attempt()
+        except Exception as error:
+            return self.failure(self._commands.find(waiter.command.encode()), b"blocked", error)
+
+    def count_error(self, error: CommandError) -> CommandError:
+        """Count an error by its code and return it."""
+        errors = self._state.stats.errors
+        code = str(error).partition(" ")[0]
+        errors[code] = errors.get(code, 0) + 1
+        return error
+
+    def bug(self, where: str) -> CommandError:
+        """Log and count the exception that is being handled, which nobody expected; return what a client is told."""
+        log.exception("a bug in %s", where)
+        self._state.stats.internal_errors += 1
+        return self.count_error(CommandError("ERR internal error"))
+
+    def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
+        """Count an exception that a command ended with, and return what its client is answered."""
+        if isinstance(error, CommandError):
+            if command is not None:
+                command.failed += 1
+            return self.count_error(error)
+        return self.bug(f"the handler of {name[:64]!r}")
+
+    def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
+        """Put a command into the slow log, if it is one that is logged."""
+        if "skip_slowlog" not in command.flags:
+            self._state.note_slow(client, took_ns // 1000, request)

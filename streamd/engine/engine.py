@@ -1,0 +1,499 @@
+"""The engine: a client's requests in, replies into its output, one command at a time, from start to end."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import streamd.commands  # noqa: F401  (declares the commands)
+from streamd.base.clock import Clock
+from streamd.base.config import Config
+from streamd.base.errors import CommandError
+from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
+from streamd.base.process import ProcessFacts, read_process_facts
+from streamd.catalog import COMMANDS, Command, Context, QuickTable
+from streamd.data.keyspace import Database
+from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
+from streamd.engine.calls import Calls
+from streamd.engine.memory import MemoryLimit
+from streamd.engine.runs import NOBODY, Gathering
+from streamd.resp.encoder import ENCODERS, encode
+from streamd.resp.plain import plain
+from streamd.resp.types import NO_REPLY, Parts, Reply
+from streamd.session.blocking import BLOCKED, Waiter
+from streamd.session.client import Client
+from streamd.session.monitor import monitor_line
+from streamd.session.state import Record, State
+
+log = logging.getLogger("streamd")
+
+
+class Journal(Protocol):
+    """Where the effects of a unit go; see streamd.durability.persistence."""
+
+    writers: dict[Client, None]  # who has written something in this turn
+
+    def append_unit(self, records: list[Record]) -> None:
+        """Take the effects of one command or one transaction, which stand or fall together."""
+
+    def end_turn(self) -> None:
+        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+
+    def tick(self) -> bool:
+        """Do what time demands; return whether more is to be done at once."""
+
+
+# So many requests of a pipeline are executed between two looks at the time they took.
+_REQUESTS_PER_LOOK = 64
+
+# A run of fewer like requests gains nothing by being executed as one.
+BATCH_MIN = 3
+
+
+class Engine:
+    """Executes requests.
+
+    A turn is: `run` for each client that sent something, then `end_turn`, which lets replies leave.
+    `tick` does what time demands: blocked clients whose time is up, expired keys, expired iids.
+
+    Another front end than a connection: `connect()`, then `call(client, words)` for a value instead of bytes. What it
+    puts into `client.out` leaves as a connection's output does: `client.flush` is called once all that it may tell of
+    is as durable as it has to be.
+
+    want_turn: called when output waits though no turn is running; whoever has a loop then calls `tick` soon.
+    """
+
+    def __init__(self, clock: Clock | None = None, config: Config | None = None) -> None:
+        self.state = State(clock or Clock(), config or Config())
+        self.clock = self.state.clock
+        self.journal: Journal | None = None
+        self.on_shutdown: Callable[[bool | None], None] = lambda save: None
+        self.want_turn: Callable[[], None] = lambda: None
+        self.sleep: Callable[[float], None] = time.sleep
+        self.process_facts: Callable[[], ProcessFacts] = read_process_facts
+        self._resumed: list[Client] = []
+        self._running_backlogs = False
+        self._untouched: Database | None = None
+        self.commands = COMMANDS.copy_for_server()
+        self._all_quick = quick_commands(self.commands)
+        self.quick: QuickTable = {}
+        self.state.on_restricted = self._fill_quick
+        self.state.restrict()
+        self.calls = Calls(self.state, self.commands)
+        self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
+        self.memory_limit = MemoryLimit(self.state)
+        self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)
+
+    # -- clients --------------------------------------------------------------------------------------------------
+
+    def connect(self, address: str = "", local_address: str = "") -> Context:
+        """Return a new client."""
+        state = self.state
+        state.last_client_id += 1
+        self._read_clock()
+        client = Context(state, self, state.last_client_id, address, local_address, state.time.ms)
+        client.authenticated = not state.config.text("requirepass")
+        client.update_quick()
+        state.clients[client.id] = client
+        state.stats.connections += 1
+        return client
+
+    def disconnect(self, client: Client) -> None:
+        """Forget a client and all that it waits for; what it sent and is not executed yet never is."""
+        self.gathering.run()
+        state = self.state
+        client.closed = client.close_soon = True
+        client.backlog.clear()
+        if client.waiter is not None:
+            state.blocked.remove(client.waiter)
+        if isinstance(client, Context):
+            client.unwatch()
+        state.pubsub.leave(client)
+        state.clients.pop(client.id, None)
+        if state.monitors.pop(client.id, None) is not None:
+            state.restrict()
+
+    def _fill_quick(self, is_restricted: bool) -> None:
+        """Have all commands looked at one by one, or no more. (In place: the table is in every client's hands.)"""
+        if is_restricted:
+            self.quick.clear()
+        elif not self.quick:
+            self.quick.update(self._all_quick)
+
+    # -- a turn ---------------------------------------------------------------------------------------------------
+
+    def run(self, client: Context, requests: list[list[bytes]], replies: list[Reply] | None = None) -> None:
+        """Execute requests in order; replies go to `client.out`. What comes behind a blocking request waits.
+
+        replies: given for requests that are part of a unit, which takes them as values.
+
+        Hot path, which is why look-up, arity and encoding stand here and not in functions of their own. This is the one
+        place where a handler is called: timed, counted, logged when slow, and answered whatever happens in it. A
+        pipeline is mostly a run of like requests: it goes to the command's batch function where it has one.
+        """
+        state, calls = self.state, self.calls
+        at, total = 0, len(requests)
+        if replies is None:
+            if self.gathering.size:
+                self.gathering.run()
+            if client.waiter is not None or client.backlog:
+                client.backlog.extend(requests)
+                return
+            if client.close_soon:
+                return  # what comes behind QUIT, or from a client that was killed
+            state.time.ms = client.last_ms = self.clock.now_ms()
+            if not client.flush_wanted:
+                client.flush_wanted = True
+                state.to_flush.append(client)
+        look = _REQUESTS_PER_LOOK if client.resume is not None else total
+        may_batch = total >= BATCH_MIN and replies is None
+        encoders, quick, stopwatch = ENCODERS[client.protocol], client.quick, calls.stopwatch
+        timed: Command | None = None
+        started_ns = began_ns = then_ns = stopwatch()
+        while at < total:
+            request = requests[at]
+            command = quick.get(request[0])
+            is_quick = command is not None and (
+                len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity
+            )
+            if not is_quick:
+                mode = client.reply_mode
+                command, reply = self._admit(client, request)
+            if command is not timed:
+                if timed is not None:
+                    timed.nanoseconds += then_ns - began_ns
+                    began_ns = then_ns
+                if command is not None:
+                    client.last_command = command.name
+                timed = command
+            if command is not None:
+                if may_batch and command.batch is not None and is_quick:
+                    taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
+                    may_batch = taken >= BATCH_MIN
+                    if taken:
+                        at += taken
+                        began_ns = then_ns = calls.now_ns
+                        if state.records:
+                            self._end_units((client,))
+                        if at >= look and then_ns - started_ns >= TURN_US * 1000:
+                            break
+                        continue
+                command.calls += 1
+                try:
+                    reply = command.handler(client, request)
+                except Exception as error:
+                    reply = calls.failure(command, request[0], error)
+                now_ns = stopwatch()
+                if now_ns - then_ns >= state.slow_ns:
+                    calls.note_slow(command, now_ns - then_ns, client, request)
+                then_ns = now_ns
+            at += 1
+            if not is_quick:
+                reply = self._finish_careful(client, command, request, reply, mode)
+                encoders, quick = ENCODERS[client.protocol], client.quick
+            if replies is not None:
+                if reply is not NO_REPLY:
+                    replies.append(reply)
+                continue
+            if state.records:
+                self._end_unit(client)
+            if type(reply) is Parts:
+                client.out += reply.pieces
+                size = reply.size_bytes
+            elif reply is BLOCKED:
+                if state.blocked.ready:
+                    self._serve_ready()
+                if client.waiter is not None:
+                    break
+                continue
+            else:
+                # (Nothing is appended for NO_REPLY, whose encoding is empty.)
+                try:
+                    data = encoders[type(reply)](reply)
+                except TypeError:
+                    data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+                client.out.append(data)
+                size = len(data)
+            if state.blocked.ready:
+                self._serve_ready()
+            if size > LARGE_REPLY_BYTES:
+                client.out_bytes += size
+                if client.out_bytes > OUTPUT_TURN_BYTES:
+                    break
+            if at >= look:
+                if then_ns - started_ns >= TURN_US * 1000 or at >= TURN_REQUESTS_MAX:
+                    break
+                look = at + _REQUESTS_PER_LOOK
+            if not is_quick and client.close_soon:
+                return
+        if timed is not None:
+            timed.nanoseconds += then_ns - began_ns
+        if at < total:
+            client.backlog.extend(requests[at:])
+        if self._resumed and not self._running_backlogs:
+            self._run_backlogs()
+
+    def end_turn(self) -> None:
+        """Let the replies of this turn leave."""
+        gathering = self.gathering
+        if gathering.size:
+            gathering.run()
+        gathering.note_turn(len(self.state.to_flush))
+        if self.journal is not None:
+            self.journal.end_turn()
+            return
+        state = self.state
+        clients, state.to_flush = state.to_flush, []
+        for client in clients:
+            client.flush_wanted = False
+            client.flush()
+
+    def call(self, client: Context, request: list[bytes]) -> Reply:
+        """Execute one request of a front end that wants values, and return its reply: an error is a CommandError, and
+        BLOCKED says that the reply comes later, through `client.reply`.
+        """
+        self.gathering.run()
+        self._read_clock()
+        replies = self.execute(client, [request])
+        self._end_unit(client)
+        self.state.wants_flush(client)
+        if self.state.blocked.ready:
+            self._serve_ready()
+        if self._resumed and not self._running_backlogs:
+            self._run_backlogs()
+        return plain(replies[0]) if replies else NO_REPLY
+
+    def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
+        """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
+        replies: list[Reply] = []
+        self.run(client, requests, replies)
+        return replies
+
+    def _admit(self, client: Context, request: list[bytes]) -> tuple[Command | None, Reply]:
+        """Find the command of a request that must be looked at, and whether its client may have it executed now.
+
+        Returns: the command to be called, or None and the reply that the client gets instead.
+        """
+        state = self.state
+        if client.reply_mode == "skip":
+            client.reply_mode = "skipping"
+        command: Command | None = None
+        try:
+            command = self.commands.get(request[0].lower())
+            command = find_command(self.commands, request)
+            check_allowed(command, client, len(request))
+        except CommandError as error:
+            if command is None and is_http(request):
+                log.warning("client %s closed: it speaks HTTP", client.address)
+                client.out.clear()
+                client.close_soon = True
+                return None, NO_REPLY
+            return None, self._reject(client, command, error)
+        if state.pause_until_ms and postpone(command, client, request):
+            return None, BLOCKED
+        if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
+            client.transaction.append(request)
+            return None, "QUEUED"
+        if client.no_touch and command.name != "touch":
+            self._untouched = client.db
+            client.db.touched = {}  # for this command, no access counts
+        return command, None
+
+    def _finish_careful(
+        self, client: Context, command: Command | None, request: list[bytes], reply: Reply, mode: str
+    ) -> Reply:
+        """Show monitors what was executed, and return what of the reply is to be sent, going by CLIENT REPLY, whose
+        mode was `mode`.
+        """
+        state = self.state
+        if self._untouched is not None:
+            self._untouched.touched = self._untouched.used_s
+            self._untouched = None
+        if command is not None and state.monitors and "admin" not in command.flags:
+            state.show_monitors(monitor_line(self.clock.now_us(), client.db.index, client.address, request))
+        if reply is BLOCKED:
+            if command is None:
+                client.reply_mode = mode  # it was postponed, and comes again
+            return reply
+        return reply if mode == "on" or self._wants_reply(client) else NO_REPLY
+
+    def _wants_reply(self, client: Context) -> bool:
+        """Return whether the reply that is ready is to be sent, going by CLIENT REPLY; a SKIP is used up."""
+        if client.reply_mode == "skipping":
+            client.reply_mode = "on"
+            client.update_quick()
+            return False
+        return client.reply_mode == "on"
+
+    def _reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
+        if command is not None:
+            command.rejected += 1
+        if client.transaction is not None:
+            client.transaction_broken = True
+        if command is not None and command.name == "exec":
+            client.discard_transaction()
+            error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+        return self.calls.count_error(error)
+
+    def _end_unit(self, client: Client | None = None) -> None:
+        """Hand over what `client`, or the passing of time, has changed."""
+        records = self.state.records
+        if records:
+            self.state.records = []
+            assert self.journal is not None
+            self.journal.append_unit(records)
+            if client is not None:
+                self.journal.writers[client] = None
+
+    def _end_units(self, clients: Iterable[Client]) -> None:
+        """Hand over what a batch of these clients' requests has changed: each record is a unit."""
+        records, self.state.records = self.state.records, []
+        assert records is not None
+        assert self.journal is not None
+        append_unit = self.journal.append_unit
+        for record in records:
+            append_unit([record])
+        self.journal.writers.update(dict.fromkeys(clients))
+
+    # -- blocked clients ------------------------------------------------------------------------------------------
+
+    def _serve_ready(self) -> None:
+        """Try the waiters of every key that became ready, first come first served."""
+        blocked = self.state.blocked
+        while blocked.ready:
+            ready = blocked.ready
+            blocked.ready = {}
+            blocked.shared = {}
+            for (_, key), db in ready.items():
+                for waiter in blocked.waiters(db, key):
+                    if waiter.client.waiter is waiter:
+                        self._attempt(waiter)
+        blocked.shared = None
+
+    def serve(self, waiters: list[Waiter[Client]]) -> None:
+        """Try the commands of blocked clients again, because of something that is no request."""
+        for waiter in waiters:
+            if waiter.client.waiter is waiter:
+                self._attempt(waiter)
+        if self._resumed:
+            self.want_turn()
+
+    def _attempt(self, waiter: Waiter[Client]) -> None:
+        reply = self.calls.attempt(waiter)
+        if self.state.records:
+            self._end_unit(waiter.client)
+        if reply is not BLOCKED:
+            self.unblock(waiter, reply)
+
+    def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
+        """End a client's wait with `reply`; its backlog runs when the running commands have ended."""
+        client = waiter.client
+        assert isinstance(client, Context)
+        self.state.blocked.remove(waiter)
+        if reply is not NO_REPLY and (client.reply_mode == "on" or self._wants_reply(client)):
+            client.reply(reply)
+        self.state.wants_flush(client)
+        self._resumed.append(client)
+
+    def end_pause(self) -> None:
+        """Let paused clients go on."""
+        state = self.state
+        state.pause_until_ms = 0
+        paused, state.paused = state.paused, []
+        for client in paused:
+            if client.waiter is not None:
+                self.unblock(client.waiter, NO_REPLY)
+        state.restrict()
+
+    def _run_backlogs(self) -> None:
+        """Go on with clients whose wait has ended; what they wake in turn joins this loop, not the stack."""
+        self._running_backlogs = True
+        try:
+            while self._resumed:
+                resumed, self._resumed = self._resumed, []
+                for client in resumed:
+                    if client.closed:
+                        continue
+                    if client.resume is not None:
+                        client.resume()
+                    elif client.backlog and client.waiter is None:
+                        assert isinstance(client, Context)
+                        requests = list(client.backlog)
+                        client.backlog.clear()
+                        self.run(client, requests)
+        finally:
+            self._running_backlogs = False
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def _read_clock(self) -> None:
+        self.state.time.set(self.clock.now_ms())
+
+    def tick(self) -> None:
+        """Do what is due now: time-outs of blocked clients, the end of a pause. Ends the turn."""
+        self.gathering.run()
+        self._read_clock()
+        self._end_pause_in_time()
+        for waiter in self.state.blocked.due_retries(self.state.time.ms):
+            self._attempt(waiter)
+        for waiter in self.state.blocked.due(self.state.time.ms):
+            if waiter.client.waiter is waiter:
+                self.unblock(waiter, waiter.on_timeout)
+        if self._resumed:
+            self._run_backlogs()
+        self.end_turn()
+
+    def _end_pause_in_time(self) -> None:
+        if 0 < self.state.pause_until_ms <= self.state.time.ms:
+            self.end_pause()
+
+    def cron(self) -> bool:
+        """Do what is done ten times a second: free what has expired, for at most a slice, and what the journal has to
+        do; return whether more is due at once. A bug in one of them keeps none of the others from being done.
+        """
+        self.gathering.run()
+        self._read_clock()
+        deadline_us = self.clock.monotonic_us() + SLICE_US
+
+        def stop() -> bool:
+            return self.clock.monotonic_us() >= deadline_us
+
+        more = False
+        for chore in self._chores:
+            try:
+                more = chore(stop) or more
+            except Exception:
+                self.calls.bug("the cron")
+        if self._resumed:
+            self._run_backlogs()
+        self.end_turn()
+        return more
+
+    def _look_at_memory(self, stop: Callable[[], bool]) -> bool:
+        self._end_pause_in_time()
+        self.memory_limit.check()
+        return False
+
+    def _sweep(self, stop: Callable[[], bool]) -> bool:
+        return self.state.sweeper.run(self.state.time.ms, stop)
+
+    def _expire(self, stop: Callable[[], bool]) -> bool:
+        if not self.state.active_expire or self.state.is_loading:
+            return False
+        more = False
+        for db in self.state.keyspace:
+            if db.deadlines and db.expire_due(stop):
+                more = True
+        self._end_unit()
+        if self.state.blocked.ready:
+            self._serve_ready()
+        return more
+
+    def _keep_journal(self, stop: Callable[[], bool]) -> bool:
+        return self.journal is not None and self.journal.tick()
+
+    # -- services for commands ------------------------------------------------------------------------------------
+
+    def shut_down(self, save: bool | None) -> None:
+        """Stop the server once the replies of this turn are sent."""
+        self.on_shutdown(save)

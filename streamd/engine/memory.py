@@ -1,0 +1,55 @@
+"""The memory limit: above `maxmemory`, commands that make data grow are refused."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+from streamd.base.process import resident_bytes
+from streamd.session.state import State
+
+# The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
+_GIVE_BACK_MS: Final = 1_000
+
+
+def give_back_memory() -> None:
+    """Have the C allocator return its free pages to the system, where it can (glibc)."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError, TypeError):
+        pass
+
+
+class MemoryLimit:
+    """Compares the process's resident memory with `maxmemory`, ten times a second and when the option is set.
+
+    What is resident is what the machine's memory must hold, free lists of the allocator included: when it is above the
+    limit, the allocator is first asked to give back what it does not use. Between two looks data may grow beyond the
+    limit by what arrives in a tenth of a second.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        measure: Callable[[], int] = resident_bytes,
+        give_back: Callable[[], None] = give_back_memory,
+    ) -> None:
+        self._state = state
+        self._measure = measure
+        self._give_back = give_back
+        self._next_give_back_ms = 0
+        state.config.on_change("maxmemory", self.check)
+
+    def check(self) -> None:
+        """Measure, and refuse or allow growth."""
+        state = self._state
+        limit_bytes = state.config.values["maxmemory"]
+        assert isinstance(limit_bytes, int)
+        if not limit_bytes:
+            state.refuse_growth(False)
+            return
+        exceeded = self._measure() > limit_bytes
+        if exceeded and state.time.ms >= self._next_give_back_ms:
+            self._next_give_back_ms = state.time.ms + _GIVE_BACK_MS
+            self._give_back()
+            exceeded = self._measure() > limit_bytes
+        state.refuse_growth(exceeded)

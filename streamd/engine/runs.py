@@ -1,0 +1,148 @@
+"""Requests of many clients within one turn: those that are alike are executed as one."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Final
+
+from streamd.catalog import Context
+from streamd.engine.calls import Calls
+from streamd.resp.replies import deal_replies
+from streamd.session.client import Client
+
+# Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
+# replies is what six cost.
+RUN_MIN: Final = 6
+
+# A longer pipeline gains nothing either, and when so many requests have come together they are executed.
+PIPELINE_MAX: Final = 128
+GATHERED_MAX: Final = 1_024
+
+# After so many turns in a row that had the output of one client, the next one is taken for such a turn as well; but for
+# one in so many, which shows whether it is.
+ALONE_TURNS_MIN: Final = 8
+ALONE_LOOK_EVERY: Final = 64
+
+# The ID of the client that a batch is executed for. It is none: its replies are dealt out, and nobody can see it.
+NOBODY: Final = -1
+
+
+class Gathering:
+    """What the clients of a turn sent, in the order in which it came.
+
+    The turn of all clients ends at once, and no reply leaves before. So until then requests can wait for each other: of
+    50 clients that append to one stream each takes 3 us of CPU less, of 11 to 14. Nobody sees a difference: whatever
+    else happens in the engine, these requests are executed before.
+
+    size: how many requests wait. is_shared: the turn that runs may be one of several clients, going by those before.
+    """
+
+    def __init__(
+        self,
+        collector: Context,
+        calls: Calls,
+        run: Callable[[Context, list[list[bytes]]], None],
+        end_units: Callable[[Iterable[Client]], None],
+    ) -> None:
+        """collector: takes the replies of a batch. run: executes requests as if they had not been gathered. end_units:
+        hands over to the journal what a batch of some clients' requests has changed.
+        """
+        self._state = collector.state
+        self._quick = collector.quick
+        self._calls = calls
+        self._run = run
+        self._end_units = end_units
+        self._clients: list[Context] = []
+        self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
+        self.size = 0
+        self.is_shared = True
+        self._turns_alone = 0
+        self._collector = collector
+
+    def note_turn(self, clients: int) -> None:
+        """Note that a turn ends, and for how many clients it has replies."""
+        if clients == 1:
+            alone = self._turns_alone = self._turns_alone + 1
+            self.is_shared = alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
+        elif clients:
+            self._turns_alone = 0
+            self.is_shared = True
+
+    def take(self, client: Context, requests: list[list[bytes]]) -> bool:
+        """Take what a client sent, if that of others may be like it; return whether that is so."""
+        first = requests[0]
+        command = client.quick.get(first[0])
+        if command is None or command.batch is None or len(requests) > PIPELINE_MAX or len(first) < 3:
+            return False
+        self._clients.append(client)
+        self._parts.append(requests)
+        self.size += len(requests)
+        if self.size >= GATHERED_MAX:
+            self.run()
+        return True
+
+    def run(self) -> None:
+        """Execute what was gathered."""
+        clients, parts = self._clients, self._parts
+        if not parts:
+            return
+        self._clients, self._parts, self.size = [], [], 0
+        self._state.time.ms = self._state.clock.now_ms()
+        may_batch = True
+        at, total = 0, len(parts)
+        while at < total:
+            end, taken = at + 1, 0
+            if may_batch:
+                like = parts[at][0][:3]
+                while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
+                    end += 1
+                if end > at + 1 and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
+                    taken = self._run_batch(clients[at:end], parts[at:end])
+                    may_batch = taken == size  # else it would look at the same requests again and again
+            while at < end and taken >= len(parts[at]):
+                taken -= len(parts[at])
+                at += 1
+            if at < end:
+                # What is left of a part is that client's own pipeline.
+                self._run(clients[at], parts[at][taken:])
+                at += 1
+
+    def _run_batch(self, clients: list[Context], parts: list[list[list[bytes]]]) -> int:
+        """Execute the first requests as one, if they can be; return how many were executed."""
+        state, collector, calls, quick = self._state, self._collector, self._calls, self._quick
+        db = collector.db = clients[0].db
+        for client in clients:
+            if client.db is not db or client.quick is not quick:
+                return 0
+            if client.waiter is not None or client.backlog or client.close_soon:
+                return 0  # by an earlier part of its own, or of one that killed it
+        requests = [*chain.from_iterable(parts)]
+        command = quick.get(requests[0][0])
+        if command is None or not command.accepts(len(requests[0])):
+            return 0
+
+        def owner_of(number: int) -> Client:
+            return [client for client, part in zip(clients, parts, strict=True) for _ in part][number]
+
+        taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
+        if not taken:
+            return 0
+        counts: list[int] = []
+        left = taken
+        for part in parts:
+            counts.append(min(left, len(part)))
+            left -= counts[-1]
+            if not left:
+                break
+        clients = clients[: len(counts)]
+        pieces = deal_replies(b"".join(collector.out), counts)
+        collector.out.clear()
+        for client, piece in zip(clients, pieces, strict=True):
+            client.out.append(piece)
+            client.last_ms = state.time.ms
+            client.last_command = command.name
+            if not client.flush_wanted:
+                client.flush_wanted = True
+                state.to_flush.append(client)
+        if state.records is not None:
+            self._end_units(clients)
+        return taken

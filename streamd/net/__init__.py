@@ -1,0 +1,1 @@
+"""Sockets, timers, signals and threads around one engine."""

@@ -1,0 +1,321 @@
+"""The server: sockets, timers and signals around one engine."""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from streamd.base.clock import Clock, ManualClock
+from streamd.base.config import Config, ConfigError
+from streamd.base.heap import IdleTrim
+from streamd.base.limits import SLICE_US, STOP_S
+from streamd.durability.persistence import Persistence
+from streamd.engine.engine import Engine
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.recovery import DamagedError
+from streamd.net.connection import Connection
+from streamd.net.threads import JournalThread
+
+
+class AddressError(OSError):
+    """An address that cannot be listened on; the message is one line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A way into the server: where it listens, `(host, port, whether it may fail)`, and what serves a connection."""
+
+    places: Callable[[Config], list[tuple[str, int, bool]]]
+    serve: "Callable[[Server], asyncio.Protocol]"
+
+
+def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
+    """Return the addresses of the option bind; a leading `-` marks one that may fail."""
+    hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
+    return [("0.0.0.0" if host == "*" else host, config.integer("port"), may_fail) for host, may_fail in hosts]
+
+
+# All ways in. (A server of another protocol is a row here, and a class beside Connection.)
+LISTENERS: Final = (Listener(_bound_places, Connection),)
+
+
+class Server:
+    """Listens, and runs the engine's turns and timers on the running loop.
+
+    start() -> serving at `addresses`; stop() -> every accepted request answered, every socket closed.
+    `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server. journal_failure: why the journal
+    could not be written, which has ended it.
+    """
+
+    def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
+        self.config = config or Config()
+        self.clock = clock or Clock()
+        self.engine = Engine(self.clock, self.config)
+        self.engine.on_shutdown = self._shutdown_requested
+        self.log = logging.getLogger("streamd")
+        self.connections: set[Connection] = set()
+        self.addresses: list[tuple[str, int]] = []
+        self._listeners: list[asyncio.Server] = []
+        self._turn_ending = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._cron: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._checked_s = 0
+        self._trim = IdleTrim()
+        self.persistence: Persistence | None = None
+        self.journal_failure: str | None = None
+
+    async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
+        """Listen on the configured addresses, and load the journal if there is one.
+
+        on_progress: called after each slice of loading. Raises: AddressError; LockedError, DamagedError, LoadError,
+        OSError of the journal.
+        """
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Event = asyncio.Event()
+        self.engine.want_turn = self._tick_soon
+        if self.config["appendonly"]:
+            self._open_journal()
+        try:
+            await self._listen()
+            self.engine.state.port = self.addresses[0][1]
+            if self.persistence is not None:
+                await self._load_journal(self.persistence, on_progress or (lambda persistence: None))
+        except BaseException:
+            await self._close_listeners()
+            self._close_journal()
+            raise
+        self.config.on_change("appendonly", self._appendonly_changed)
+        if isinstance(self.clock, ManualClock):
+            self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
+        self._run_cron()
+
+    def _open_journal(self, anew: bool = False) -> Persistence:
+        self._journal_thread = JournalThread(self._loop, self.end_turn)
+        self._rewrite_thread = JournalThread(self._loop, self._run_cron_now, "streamd-rewrite")
+        persistence = self.persistence = Persistence(
+            self.engine.state,
+            FileSystem(),
+            self.config.text("dir"),
+            self._journal_thread,
+            self._rewrite_thread.submit,
+            self._journal_failed,
+            self.engine.serve,
+        )
+        try:
+            if anew:
+                persistence.begin_anew()
+            else:
+                persistence.open()
+        except BaseException:
+            self._close_journal()
+            raise
+        return persistence
+
+    def _appendonly_changed(self) -> None:
+        """Begin or end the journal. Raises: ConfigError with Redis's text."""
+        if not self.config["appendonly"]:
+            self._close_journal()
+        elif self.persistence is None:
+            try:
+                self.engine.journal = self._open_journal(anew=True)
+            except (DamagedError, OSError) as error:
+                self.log.warning("the journal could not be begun: %s", error)
+                raise ConfigError("Unable to turn on AOF. Check server logs.")
+
+    async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
+        """Load in slices; clients get -LOADING meanwhile."""
+        until_us = self.clock.monotonic_us() + 10 * SLICE_US
+        for _ in persistence.load():
+            if self.clock.monotonic_us() >= until_us:
+                on_progress(persistence)
+                await asyncio.sleep(0)
+                until_us = self.clock.monotonic_us() + 10 * SLICE_US
+        persistence.begin()
+        self.engine.journal = persistence
+
+    def _journal_failed(self, reason: str) -> None:
+        """Stop without another word to anybody: what was not acknowledged must not be."""
+        self.log.critical("%s", reason)
+        self.journal_failure = reason
+        for connection in list(self.connections):
+            connection.abort()
+        self._loop.call_soon(self.request_stop)
+
+    def _close_journal(self) -> None:
+        if self.persistence is not None:
+            failure = self.persistence.close()
+            if self._stopping:
+                self.journal_failure = self.journal_failure or failure
+            self._journal_thread.close()
+            self._rewrite_thread.close()
+            self.engine.journal = self.persistence = None
+
+    async def _listen(self) -> None:
+        for listener in LISTENERS:
+            free_port = 0  # where the configuration says 0, all places of a listener share the one that is found
+            for host, port, may_fail in listener.places(self.config):
+                try:
+                    made = await self._loop.create_server(
+                        partial(listener.serve, self),
+                        host,
+                        port or free_port,
+                        backlog=self.config.integer("tcp-backlog"),
+                    )
+                except (OSError, socket.gaierror) as error:
+                    if may_fail:
+                        continue
+                    await self._close_listeners()
+                    raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
+                self._listeners.append(made)
+                for sock in made.sockets:
+                    _keep_alive(sock, self.config.integer("tcp-keepalive"))
+                    free_port = sock.getsockname()[1]
+                    self.addresses.append((sock.getsockname()[0], free_port))
+        if not self.addresses:
+            raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
+
+    # -- turns and timers -----------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """End the running turn: once for all sockets that this loop iteration has read.
+
+        That costs an iteration more: a client that was alone for a while does not wait, but for a turn now and then,
+        which shows whether it still is.
+        """
+        if not self._turn_ending:
+            if self.engine.gathering.is_shared:
+                self._turn_ending = True
+                self._loop.call_soon(self._end_shared_turn)
+            else:
+                self._end_shared_turn()
+
+    def _end_shared_turn(self) -> None:
+        self._turn_ending = False
+        self.engine.end_turn()
+        if self.engine.state.blocked.count:
+            self._arm_timer()
+
+    def resume_soon(self, connection: Connection) -> None:
+        """Go on with a connection's waiting requests in a turn of their own, after others had theirs."""
+
+        def resume() -> None:
+            if connection.client is not None and not connection.client.closed:
+                connection.resume()
+                self.end_turn()
+
+        self._loop.call_soon(resume)
+
+    def _arm_timer(self) -> None:
+        """Wake up when the next blocked client's time is up."""
+        due_ms = self.engine.state.blocked.next_deadline_ms()
+        if due_ms is None or (self._timer_ms is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._loop.call_later(max(0, due_ms - self.clock.now_ms()) / 1000, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = self._timer_ms = None
+        self.engine.tick()
+        if self.engine.state.blocked.count and not isinstance(self.clock, ManualClock):
+            self._arm_timer()
+
+    def _tick_soon(self) -> None:
+        self._loop.call_soon(self.engine.tick)
+
+    def _run_cron(self) -> None:
+        more = False
+        try:
+            more = self.engine.cron()
+            now_ms = self.engine.state.time.ms
+            if now_ms // 1000 != self._checked_s:
+                self._checked_s = now_ms // 1000
+                for connection in list(self.connections):
+                    connection.close_if_left(now_ms)
+            if not more:
+                self._trim.look(self.engine.state.dirty)
+        except Exception:
+            self.engine.calls.bug("the cron")
+        delay = 0.0 if more else 1 / self.config.integer("hz")
+        self._cron = self._loop.call_later(delay, self._run_cron)
+
+    def _run_cron_now(self) -> None:
+        if self._cron is not None and not self._stopping:
+            self._cron.cancel()
+            self._run_cron()
+
+    def _clock_moved(self) -> None:
+        self.engine.tick()
+        while self.engine.cron():
+            pass
+
+    def _from_any_thread(self, action: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            pass  # the loop has ended, and with it everything that a new time could change
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _shutdown_requested(self, save: bool | None) -> None:
+        self.log.warning("User requested shutdown...")
+        if save and self.persistence is not None:
+            self.persistence.save()
+        self._loop.call_soon(self.request_stop)
+
+    def request_stop(self) -> None:
+        """Stop from a signal handler or a command; `stopped` is set when it is done."""
+        if not self._stopping:
+            self._stop_task = self._loop.create_task(self.stop())
+
+    async def stop(self) -> None:
+        """Stop: no new connections, what was received is answered, replies leave, sockets close."""
+        if self._stopping:
+            await self.stopped.wait()
+            return
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if self._cron is not None:
+            self._cron.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in list(self.connections):
+            # What comes from now on is read by nobody: otherwise clients that go on writing keep the barrier busy.
+            connection.pause_writing()
+        self.engine.end_turn()
+        deadline = self._loop.time() + STOP_S
+        while self.persistence is not None and self.persistence.barrier.is_holding and self._loop.time() < deadline:
+            await asyncio.sleep(0.001)
+        for connection in list(self.connections):
+            connection.close()
+        while self.connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            connection.abort()
+        await self._close_listeners()
+        self._close_journal()
+        self.stopped.set()
+
+    async def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+
+def _keep_alive(listener: socket.socket, seconds: int) -> None:
+    """Have the system probe the connections that a socket accepts, as Redis does: a dead host does not say good-bye."""
+    if not seconds:
+        return
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, min(seconds, 32_767))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(max(1, seconds // 3), 32_767))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -1,0 +1,159 @@
+"""Blocked clients: who waits for which keys, in the order they came, and until when."""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from sortedcontainers import SortedList
+
+from streamd.data.keyspace import Database
+from streamd.resp.types import Reply
+
+
+class _Blocked:
+    def __repr__(self) -> str:
+        return "BLOCKED"
+
+
+# What a handler returns after `Context.block`: the reply comes later.
+BLOCKED: Final = _Blocked()
+
+
+class Owner(Protocol):
+    """Who waits."""
+
+    waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
+
+    @property
+    def last_command(self) -> str:
+        """The name of the command that it waits in."""
+
+
+Who = TypeVar("Who", bound=Owner)
+
+
+class Waiter(Generic[Who]):
+    """One blocked client.
+
+    attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
+    command: the name of what the client waits in; failures are counted there.
+    on_timeout: the reply when `deadline_ms` passes (None: it never does).
+    retry_ms: when to attempt again though no key became ready; None for never.
+    """
+
+    __slots__ = ("attempt", "client", "command", "db", "deadline_ms", "keys", "number", "on_timeout", "retry_ms")
+
+    def __init__(
+        self,
+        number: int,
+        client: Who,
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+    ) -> None:
+        self.number = number
+        self.client = client
+        self.command = client.last_command
+        self.db = db
+        self.keys = keys
+        self.deadline_ms = deadline_ms
+        self.attempt = attempt
+        self.on_timeout = on_timeout
+        self.retry_ms: int | None = None
+
+
+class BlockedClients(Generic[Who]):
+    """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
+
+    shared: while the waiters of ready keys are served, what has been read for one of them, for others who ask the same;
+    None at other times.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[int, bytes], dict[Waiter[Who], None]] = {}
+        self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._numbers = 0
+        self.count = 0
+        self.ready: dict[tuple[int, bytes], Database] = {}
+        self.shared: dict[tuple[object, ...], Reply] | None = None
+
+    def add(
+        self,
+        client: Who,
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+    ) -> None:
+        """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes."""
+        self._numbers += 1
+        waiter = Waiter(self._numbers, client, db, tuple(dict.fromkeys(keys)), deadline_ms, attempt, on_timeout)
+        client.waiter = waiter
+        self.count += 1
+        for key in waiter.keys:
+            self._by_key.setdefault((db.index, key), {})[waiter] = None
+            db.waiting[key] = db.waiting.get(key, 0) + 1
+        if deadline_ms is not None:
+            self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def set_deadline(self, waiter: Waiter[Who], deadline_ms: int | None) -> None:
+        """Move a waiter's deadline (CLIENT PAUSE)."""
+        if waiter.deadline_ms is not None:
+            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+        waiter.deadline_ms = deadline_ms
+        if deadline_ms is not None:
+            self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
+        """Have a waiter attempt again at a Unix time, without a key becoming ready (XREADGROUP CLAIM)."""
+        if waiter.retry_ms is not None:
+            self._retries.discard((waiter.retry_ms, waiter.number, waiter))
+        waiter.retry_ms = retry_ms
+        if retry_ms is not None:
+            self._retries.add((retry_ms, waiter.number, waiter))
+
+    def remove(self, waiter: Waiter[Who]) -> None:
+        """Forget a waiter: it was served, timed out or its client went."""
+        waiter.client.waiter = None
+        self.count -= 1
+        for key in waiter.keys:
+            place = (waiter.db.index, key)
+            waiters = self._by_key[place]
+            del waiters[waiter]
+            if not waiters:
+                del self._by_key[place]
+            waiter.db.waiting[key] -= 1
+            if not waiter.db.waiting[key]:
+                del waiter.db.waiting[key]
+        if waiter.deadline_ms is not None:
+            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+        if waiter.retry_ms is not None:
+            self.set_retry(waiter, None)
+
+    def mark_ready(self, db: Database, key: bytes) -> None:
+        """Note that `key` may serve its waiters; they are served when the running command has ended."""
+        self.ready[(db.index, key)] = db
+
+    def waiters(self, db: Database, key: bytes) -> list[Waiter[Who]]:
+        """Return who waits for a key, first come first."""
+        return list(self._by_key.get((db.index, key), ()))
+
+    def with_deadline(self) -> int:
+        """Return how many of the clients wait until a deadline."""
+        return len(self._deadlines)
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline or time of a further attempt, or None."""
+        heads = [rows[0][0] for rows in (self._deadlines, self._retries) if rows]
+        return min(heads) if heads else None
+
+    def due_retries(self, now_ms: int) -> list[Waiter[Who]]:
+        """Return the waiters who are to attempt again, earliest first."""
+        return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
+
+    def due(self, now_ms: int) -> list[Waiter[Who]]:
+        """Return the waiters whose deadline has come, earliest first."""
+        return [row[2] for row in self._deadlines.irange_key(None, (now_ms, 2**63))]

@@ -1,0 +1,169 @@
+"""One client as others see it: identity, protocol, transaction, and the replies that wait to be sent."""
+
+from collections import deque
+from collections.abc import Callable
+
+from streamd.base.errors import CommandError
+from streamd.data.keyspace import Database, Watcher
+from streamd.resp.encoder import encode
+from streamd.resp.replies import split_replies
+from streamd.resp.types import NO_REPLY, Reply
+from streamd.session.blocking import Waiter
+
+
+def _no_flush() -> None:
+    pass
+
+
+class Client(Watcher):
+    """The state of one connection, without the connection.
+
+    db: the database it has selected.
+    in_unit: what it does is part of EXEC (or a script): nothing may block.
+    out: encoded replies that the end of the turn sends.
+    transaction: the requests queued since MULTI, or None outside of a transaction.
+    reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
+    waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
+    out_bytes: size of the large replies among them.
+    flush: sends `out`; resume: goes on with the backlog and what else was received; both given by the connection.
+    close_soon: close the connection once `out` is sent.
+    """
+
+    __slots__ = (
+        "address",
+        "authenticated",
+        "backlog",
+        "bytes_in",
+        "bytes_out",
+        "close_soon",
+        "closed",
+        "created_ms",
+        "db",
+        "flush",
+        "flush_wanted",
+        "id",
+        "in_unit",
+        "kill",
+        "last_command",
+        "last_ms",
+        "lib_name",
+        "lib_version",
+        "local_address",
+        "monitoring",
+        "name",
+        "no_evict",
+        "no_touch",
+        "out",
+        "out_bytes",
+        "patterns",
+        "protocol",
+        "reply_mode",
+        "resume",
+        "subscriptions",
+        "transaction",
+        "transaction_broken",
+        "waiter",
+        "watched",
+    )
+
+    def __init__(self, id: int, db: Database, address: str = "", local_address: str = "", created_ms: int = 0) -> None:
+        super().__init__()
+        self.id = id
+        self.db = db
+        self.in_unit = False
+        self.address = address
+        self.local_address = local_address
+        self.created_ms = created_ms
+        self.last_ms = created_ms
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.last_command = "NULL"
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.protocol = 2
+        self.authenticated = True
+        self.no_evict = False
+        self.no_touch = False
+        self.monitoring = False
+        self.reply_mode = "on"
+        self.subscriptions: dict[bytes, None] | None = None
+        self.patterns: dict[bytes, None] | None = None
+        self.transaction: list[list[bytes]] | None = None
+        self.transaction_broken = False
+        self.watched: set[tuple[int, bytes]] = set()
+        self.waiter: Waiter[Client] | None = None
+        self.backlog: deque[list[bytes]] = deque()
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.flush: Callable[[], None] = _no_flush
+        self.kill: Callable[[], None] = _no_flush
+        self.resume: Callable[[], None] | None = None
+        self.flush_wanted = False
+        self.close_soon = False
+        self.closed = False
+
+    def reply(self, reply: Reply) -> None:
+        """Put a reply or a push behind those that wait."""
+        if reply is not NO_REPLY:
+            self.out.append(encode(reply, self.protocol))
+
+    def take_back(self, error: CommandError) -> None:
+        """Put an error in the place of each reply that has not left; pushes stay."""
+        # An element of the output may be several replies, or a part of one.
+        replies = split_replies(b"".join(self.out))
+        self.out[:] = [part if part.startswith(b">") else encode(error, self.protocol) for part in replies]
+
+    def describe(self, now_ms: int) -> bytes:
+        """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
+        flags = [
+            ("O", self.monitoring),
+            ("P", self.subscription_count() > 0),
+            ("x", self.transaction is not None),
+            ("b", self.waiter is not None),
+            ("d", self.touched),
+            ("c", self.close_soon),
+            ("e", self.no_evict),
+            ("T", self.no_touch),
+        ]
+        unsent = sum(map(len, self.out))
+        fields: list[tuple[str, object]] = [
+            ("id", self.id),
+            ("addr", self.address),
+            ("laddr", self.local_address),
+            ("fd", 0),
+            ("name", self.name.decode()),
+            ("age", (now_ms - self.created_ms) // 1000),
+            ("idle", (now_ms - self.last_ms) // 1000),
+            ("flags", "".join(letter for letter, is_set in flags if is_set) or "N"),
+            ("db", self.db.index),
+            ("sub", len(self.subscriptions or ())),
+            ("psub", len(self.patterns or ())),
+            ("ssub", 0),
+            ("multi", -1 if self.transaction is None else len(self.transaction)),
+            ("qbuf", 0),
+            ("qbuf-free", 0),
+            ("argv-mem", 0),
+            ("multi-mem", 0),
+            ("rbs", 0),
+            ("rbp", 0),
+            ("obl", 0),
+            ("oll", len(self.out)),
+            ("omem", unsent),
+            ("tot-mem", unsent),
+            ("events", "r"),
+            ("cmd", self.last_command),
+            ("user", "default"),
+            ("redir", -1),
+            ("resp", self.protocol),
+            ("lib-name", self.lib_name.decode()),
+            ("lib-ver", self.lib_version.decode()),
+            ("io-thread", 0),
+            ("tot-net-in", self.bytes_in),
+            ("tot-net-out", self.bytes_out),
+        ]
+        return " ".join(f"{name}={value}" for name, value in fields).encode()
+
+    def subscription_count(self) -> int:
+        """Return how many channels and patterns the client is subscribed to."""
+        return len(self.subscriptions or ()) + len(self.patterns or ())

@@ -1,0 +1,90 @@
+"""Channels and patterns, and the clients that are subscribed to them."""
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from streamd.base.glob import compile_glob
+from streamd.resp.types import Push, Reply
+
+
+class Subscriber(Protocol):
+    """Who is subscribed: the names of channels and of patterns, each None until there is one."""
+
+    subscriptions: dict[bytes, None] | None
+    patterns: dict[bytes, None] | None
+
+    def reply(self, reply: Reply) -> None:
+        """Take a push."""
+
+
+Who = TypeVar("Who", bound=Subscriber)
+
+
+class PubSub(Generic[Who]):
+    """Who is subscribed to what, in the order they came.
+
+    Shape: channels and patterns map a name to its clients (a dict used as an ordered set); a client carries its
+    own sets of both. wants_flush(client): have a client's output sent at the end of the turn.
+    """
+
+    def __init__(self, wants_flush: Callable[[Who], None]) -> None:
+        self.channels: dict[bytes, dict[Who, None]] = {}
+        self.patterns: dict[bytes, dict[Who, None]] = {}
+        self._wants_flush = wants_flush
+
+    def subscribe(self, client: Who, channel: bytes) -> None:
+        """Let a client get what is published on a channel."""
+        if client.subscriptions is None:
+            client.subscriptions = {}
+        client.subscriptions[channel] = None
+        self.channels.setdefault(channel, {})[client] = None
+
+    def subscribe_pattern(self, client: Who, pattern: bytes) -> None:
+        """Let a client get what is published on the channels that match a pattern."""
+        if client.patterns is None:
+            client.patterns = {}
+        client.patterns[pattern] = None
+        self.patterns.setdefault(pattern, {})[client] = None
+
+    def unsubscribe(self, client: Who, channel: bytes) -> None:
+        """End a subscription, if there is one."""
+        if client.subscriptions is not None:
+            client.subscriptions.pop(channel, None)
+        _drop(self.channels, channel, client)
+
+    def unsubscribe_pattern(self, client: Who, pattern: bytes) -> None:
+        """End a subscription to a pattern, if there is one."""
+        if client.patterns is not None:
+            client.patterns.pop(pattern, None)
+        _drop(self.patterns, pattern, client)
+
+    def leave(self, client: Who) -> None:
+        """End all subscriptions of a client."""
+        for channel in client.subscriptions or ():
+            _drop(self.channels, channel, client)
+        for pattern in client.patterns or ():
+            _drop(self.patterns, pattern, client)
+        client.subscriptions = client.patterns = None
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Send a message to all who are subscribed; return how many times it was sent."""
+        receivers = list(self.channels.get(channel, ()))
+        for client in receivers:
+            client.reply(Push([b"message", channel, message]))
+            self._wants_flush(client)
+        sent = len(receivers)
+        for pattern, clients in list(self.patterns.items()):
+            if compile_glob(pattern)(channel):
+                for client in list(clients):
+                    client.reply(Push([b"pmessage", pattern, channel, message]))
+                    self._wants_flush(client)
+                    sent += 1
+        return sent
+
+
+def _drop(subscribers: dict[bytes, dict[Who, None]], name: bytes, client: Who) -> None:
+    clients = subscribers.get(name)
+    if clients is not None and client in clients:
+        del clients[client]
+        if not clients:
+            del subscribers[name]
