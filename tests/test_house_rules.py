@@ -146,3 +146,15 @@ def test_the_files_that_the_documents_name_exist():
     }
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_where_a_command_is_documented_follows_from_its_name_alone():
+    import streamd.commands  # noqa: F401  (declares the commands)
+    from streamd.catalog import COMMANDS
+
+    assert COMMANDS[b"xadd"].source == "https://redis.io/docs/latest/commands/xadd/"
+    group_create = COMMANDS.find(b"xgroup|create")
+    assert group_create is not None
+    assert group_create.source == "https://redis.io/docs/latest/commands/xgroup-create/"
+    handlers = [name for name in modules() if name.startswith("streamd/commands/")]
+    assert [name for name in handlers if "Source: https://redis.io/docs/latest/commands/" in text_of(name)] == []

@@ -7,8 +7,9 @@ from typing import Final
 from streamd.base.errors import NotAFloat, NotFinite
 
 _MANTISSA_BITS: Final = 64
-# Redis's numbers end at 10**4932; a longer text is none that anybody counts with.
-_EXPONENT_MAX: Final = 4_900
+# Redis's numbers end at 10**4932, Python writes integers of up to 4,300 digits: nobody counts with longer ones.
+_EXPONENT_MAX: Final = 4_200
+_LENGTH_MAX: Final = 4_200
 _NUMBER: Final = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,9}))?")
 _HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+(?:[pP][+-]?\d{1,3})?")
 _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -17,6 +18,8 @@ _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 def add_fractions(number: bytes, increment: bytes) -> bytes:
     """Return the text of the sum of two numbers. Raises: NotAFloat, NotFinite."""
     texts = (number, increment)
+    if max(map(len, texts)) > _LENGTH_MAX:
+        raise NotAFloat()
     if not all(_NUMBER.fullmatch(text) or _HEXADECIMAL.fullmatch(text) or _INFINITE.fullmatch(text) for text in texts):
         raise NotAFloat()
     if any(_INFINITE.fullmatch(text) for text in texts):
@@ -45,6 +48,8 @@ def _rounded(number: Fraction) -> Fraction:
 
 
 def _format(number: Fraction) -> bytes:
+    if abs(number) >= 10**_EXPONENT_MAX:
+        raise NotFinite()
     digits = f"{abs(round(number * 10**17)):018d}"
     text = f"{digits[:-17]}.{digits[-17:]}".rstrip("0").rstrip(".")
     return (f"-{text}" if number < 0 and text != "0" else text).encode()

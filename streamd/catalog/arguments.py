@@ -38,6 +38,17 @@ def parse_database(word: bytes, databases: int) -> int:
     return number
 
 
+def parse_timeout_ms(word: bytes) -> int:
+    """Return how long to wait at most, in milliseconds; 0 mostly means for ever. Raises: CommandError."""
+    try:
+        timeout_ms = parse_integer(word)
+    except NotAnInteger:
+        raise CommandError("ERR timeout is not an integer or out of range")
+    if timeout_ms < 0:
+        raise CommandError("ERR timeout is negative")
+    return timeout_ms
+
+
 class Arguments:
     """The words of a request from position `at` on.
 

@@ -109,10 +109,10 @@ class Context(Client):
         self.db.put(key, stream)
         return stream
 
-    def record(self, *words: bytes) -> None:
-        """Note what was decided, as the command that repeats it, for the journal."""
+    def record(self, *words: bytes, changes: int = 1) -> None:
+        """Note what was decided, as the command that repeats it, for the journal; as Redis it counts as `changes`."""
         state = self.state
-        state.dirty += 1
+        state.dirty += changes
         if state.records is not None:
             state.records.append((self.db.index, list(words)))
 
@@ -213,6 +213,11 @@ class Command:
     nanoseconds: int = 0
     rejected: int = 0
     failed: int = 0
+
+    @property
+    def source(self) -> str:
+        """Where what the command does is documented."""
+        return f"https://redis.io/docs/latest/commands/{self.name.replace('|', '-')}/"
 
     def accepts(self, words: int) -> bool:
         """Return whether a request of so many words fits the arity."""

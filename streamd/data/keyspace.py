@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from streamd.base.clock import TurnTime
 from streamd.base.errors import WrongType
+from streamd.base.heap import packed
 from streamd.data.scan_order import ScanOrder
 from streamd.data.types import STREAM, KeyValue, T, ValueType
 
@@ -32,6 +33,7 @@ class Database:
 
     values: key -> value, also of keys whose time has passed and which nobody has met since.
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
+    expires_sum_ms: the sum of expires_ms.
     deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
@@ -46,6 +48,7 @@ class Database:
     __slots__ = (
         "deadlines",
         "expires_ms",
+        "expires_sum_ms",
         "hits",
         "index",
         "misses",
@@ -67,6 +70,7 @@ class Database:
         self.time = time
         self.values: dict[bytes, KeyValue] = {}
         self.expires_ms: dict[bytes, int] = {}
+        self.expires_sum_ms = 0
         self.deadlines: list[tuple[int, bytes]] = []
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
@@ -99,7 +103,7 @@ class Database:
 
     def get_as(self, key: bytes, kind: ValueType[T]) -> T | None:
         """Return the value of a live key for a command that may change it, or None. Raises: WrongType."""
-        return _checked(self.get(key), kind)
+        return self._as(key, self.get(key), kind)
 
     def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:
         """Return the value of a live key for a command that says something about it, or None: no access to it."""
@@ -127,11 +131,20 @@ class Database:
             self.hits += 1
             self.touched[key] = self.time.s
             return value
-        return _checked(self.read(key), kind)
+        return self._as(key, self.read(key), kind)
 
     def stream(self, key: bytes) -> "Stream | None":
         """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
-        return _checked(self.get(key), STREAM)
+        return self._as(key, self.get(key), STREAM)
+
+    def _as(self, key: bytes, value: KeyValue | None, kind: ValueType[T]) -> T | None:
+        if value is None or type(value) is kind.holds:
+            return value
+        if kind.plain is None or type(value) not in kind.also:
+            raise WrongType()
+        plain = kind.plain(value)
+        self.values[key] = plain  # type: ignore[assignment]
+        return plain
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
@@ -146,7 +159,8 @@ class Database:
         """Take a key out with its expiry and return its value."""
         value = self.values.pop(key, None)
         if value is not None:
-            self.expires_ms.pop(key, None)
+            if self.expires_ms:
+                self.clear_expiry(key)
             self.used_s.pop(key, None)
             if self.scan_order is not None:
                 self.scan_order.remove(key)
@@ -166,6 +180,7 @@ class Database:
 
     def set_expiry(self, key: bytes, expires_ms: int) -> None:
         """Let a key that is there end at a Unix time in milliseconds."""
+        self.expires_sum_ms += expires_ms - self.expires_ms.get(key, 0)
         self.expires_ms[key] = expires_ms
         deadlines = self.deadlines
         heappush(deadlines, (expires_ms, key))
@@ -176,7 +191,15 @@ class Database:
 
     def clear_expiry(self, key: bytes) -> bool:
         """Let a key live for ever; return whether it had an expiry."""
-        return self.expires_ms.pop(key, None) is not None
+        expires_ms = self.expires_ms.pop(key, None)
+        if expires_ms is None:
+            return False
+        self.expires_sum_ms -= expires_ms
+        return True
+
+    def mean_left_ms(self) -> int:
+        """Return how many milliseconds the keys that expire have left on average, 0 without such keys."""
+        return max(0, self.expires_sum_ms // len(self.expires_ms) - self.time.ms) if self.expires_ms else 0
 
     def expire_due(self, stop: Callable[[], bool]) -> bool:
         """Remove the keys whose time has passed until `stop` says so; return whether there are more."""
@@ -212,12 +235,19 @@ class Database:
         values, self.values = self.values, {}
         self.used_s = self.touched = {}
         self.expires_ms = {}
+        self.expires_sum_ms = 0
         self.deadlines = []
         self.scan_order = None
         for key in list(self.waiting):
             if key in values:
                 self.on_ready(self, key)
         return count
+
+    def pack(self) -> None:
+        """Take no more memory for the keys' rows than those that are there need."""
+        self.values = packed(self.values)
+        self.expires_ms = packed(self.expires_ms)
+        self.used_s = self.touched = packed(self.used_s)
 
     def touch(self, key: bytes) -> None:
         """Mark the watchers of a changed key."""
@@ -236,12 +266,6 @@ class Database:
         for key in self.values:
             if key not in expires_ms or expires_ms[key] > now_ms:
                 yield key
-
-
-def _checked(value: KeyValue | None, kind: ValueType[T]) -> T | None:
-    if value is None or type(value) is kind.holds:
-        return value
-    raise WrongType()
 
 
 def _ignore(db: Database, key: bytes) -> None:
@@ -270,6 +294,7 @@ class Keyspace:
                     db.touch(key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
+        one.expires_sum_ms, two.expires_sum_ms = two.expires_sum_ms, one.expires_sum_ms
         one.used_s, two.used_s = two.used_s, one.used_s
         one.touched, two.touched = one.used_s, two.used_s
         one.deadlines, two.deadlines = two.deadlines, one.deadlines

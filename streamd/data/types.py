@@ -1,12 +1,28 @@
-"""The types that the value of a key may have."""
+"""The types that the value of a key may have: a record of each says all that the rest of the server asks of it."""
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
+from streamd.data.growing import GrowingString
+from streamd.data.hash import Hash
 from streamd.stream.stream import Stream
 
 T = TypeVar("T")
+E = TypeVar("E")
+
+KeyValue = bytes | GrowingString | Hash | deque[bytes] | set[bytes] | Stream
+
+# Redis keeps strings up to so many bytes inside the object.
+_EMBEDDED_BYTES_MAX: Final = 44
+# What a Python bytes object, a container, and a row of one take beside their contents.
+BYTES_OVERHEAD: Final = 33
+_CONTAINER_OVERHEAD: Final = 64
+ROW_OVERHEAD: Final = 100
+# So many elements are said in one command: that takes a few ten microseconds.
+_ELEMENTS_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -14,18 +30,132 @@ class ValueType(Generic[T]):
     """What the server knows of a type.
 
     name: as TYPE says it. holds: the class of the values.
+    encoding: the name that Redis gives to how it would keep the value. memory_bytes: about how many bytes it takes.
+    elements: how many elements are to be written when the value is; what has few is written at once.
+    commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
+        type that takes more than commands, which the journal then knows.
+    also: classes of values in another form; plain: turns such a value into one of the class that it holds.
+    copy: an independent value. snapshot: one for reading only, which may share what does not change; None: a copy.
     """
 
     name: str
     holds: type[T]
+    encoding: Callable[[T], bytes]
+    memory_bytes: Callable[[T], int]
+    elements: Callable[[T], int]
+    commands: Callable[[bytes, T], Iterator[list[bytes]]] | None
+    copy: Callable[[T], T]
+    snapshot: Callable[[T], T] | None = None
+    also: tuple[type, ...] = ()
+    plain: Callable[[Any], T] | None = None
 
 
-STRING: Final[ValueType[bytes]] = ValueType("string", bytes)
-HASH: Final[ValueType[dict[bytes, bytes]]] = ValueType("hash", dict)
-LIST: Final[ValueType[deque[bytes]]] = ValueType("list", deque)
-SET: Final[ValueType[set[bytes]]] = ValueType("set", set)
-STREAM: Final[ValueType[Stream]] = ValueType("stream", Stream)
+def _plain_string(value: bytes | GrowingString) -> bytes:
+    return value if isinstance(value, bytes) else value.whole()
 
-KeyValue = bytes | dict[bytes, bytes] | deque[bytes] | set[bytes] | Stream
 
-TYPES: Final[dict[type, ValueType[Any]]] = {one.holds: one for one in (STRING, HASH, LIST, SET, STREAM)}
+def _string_encoding(value: bytes | GrowingString) -> bytes:
+    if isinstance(value, bytes) and len(value) <= 20:
+        try:
+            number = int(value)
+        except ValueError:
+            number = 2**63
+        if -(2**63) <= number < 2**63 and b"%d" % number == value:
+            return b"int"
+    return b"embstr" if len(value) <= _EMBEDDED_BYTES_MAX else b"raw"
+
+
+def _set_string(key: bytes, value: bytes | GrowingString) -> Iterator[list[bytes]]:
+    yield [b"SET", key, _plain_string(value)]
+
+
+STRING: Final[ValueType[bytes]] = ValueType(
+    "string",
+    bytes,
+    encoding=_string_encoding,
+    memory_bytes=lambda value: BYTES_OVERHEAD + getattr(value, "memory_bytes", len(value)),
+    elements=lambda value: 1,
+    commands=_set_string,
+    copy=_plain_string,
+    also=(GrowingString,),
+    plain=_plain_string,
+)
+
+
+def _parts(elements: Iterable[E]) -> Iterator[list[E]]:
+    left = iter(elements)
+    while part := list(islice(left, _ELEMENTS_AT_ONCE)):
+        yield part
+
+
+def _hash_memory_bytes(value: Hash) -> int:
+    words = sum(len(field) + len(text) for field, text in value.items())
+    return _CONTAINER_OVERHEAD + words + len(value) * (ROW_OVERHEAD + 2 * BYTES_OVERHEAD)
+
+
+HASH: Final = ValueType(
+    "hash",
+    Hash,
+    encoding=lambda value: b"listpack" if value.is_listed else b"hashtable",
+    memory_bytes=_hash_memory_bytes,
+    elements=len,
+    commands=lambda key, value: (
+        [b"HSET", key, *(word for pair in pairs for word in pair)] for pairs in _parts(value.items())
+    ),
+    copy=Hash.copy,
+)
+
+
+def _elements_memory_bytes(value: deque[bytes] | set[bytes]) -> int:
+    return _CONTAINER_OVERHEAD + sum(map(len, value)) + len(value) * (ROW_OVERHEAD + BYTES_OVERHEAD)
+
+
+LIST: Final[ValueType[deque[bytes]]] = ValueType(
+    "list",
+    deque,
+    encoding=lambda value: b"quicklist",
+    memory_bytes=_elements_memory_bytes,
+    elements=len,
+    commands=lambda key, value: ([b"RPUSH", key, *part] for part in _parts(value)),
+    copy=deque.copy,
+)
+
+SET: Final[ValueType[set[bytes]]] = ValueType(
+    "set",
+    set,
+    encoding=lambda value: b"hashtable",
+    memory_bytes=_elements_memory_bytes,
+    elements=len,
+    commands=lambda key, value: ([b"SADD", key, *part] for part in _parts(value)),
+    copy=set.copy,
+)
+
+
+def _stream_memory_bytes(value: Stream) -> int:
+    return value.log.memory_bytes + value.idmp.iids_tracked * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
+
+
+def _stream_elements(value: Stream) -> int:
+    groups = (value.groups or {}).values()
+    return len(value) + value.idmp.iids_tracked + sum(len(group.pending) + len(group.consumers) for group in groups)
+
+
+STREAM: Final = ValueType(
+    "stream",
+    Stream,
+    encoding=lambda value: b"stream",
+    memory_bytes=_stream_memory_bytes,
+    elements=_stream_elements,
+    commands=None,
+    copy=Stream.copy,
+    snapshot=Stream.snapshot,
+)
+
+TYPES: Final[dict[type, ValueType[Any]]] = {
+    holds: one for one in (STRING, HASH, LIST, SET, STREAM) for holds in (one.holds, *one.also)
+}
+
+
+def type_of(value: object) -> ValueType[Any]:
+    """Return the type of a key's value."""
+    return TYPES[type(value)]

@@ -1,22 +1,14 @@
 """The memory limit: above `maxmemory`, commands that make data grow are refused."""
 
-import ctypes
 from collections.abc import Callable
 from typing import Final
 
+from streamd.base.heap import give_back
 from streamd.base.process import resident_bytes
 from streamd.session.state import State
 
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000
-
-
-def give_back_memory() -> None:
-    """Have the C allocator return its free pages to the system, where it can (glibc)."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError, TypeError):
-        pass
 
 
 class MemoryLimit:
@@ -31,7 +23,7 @@ class MemoryLimit:
         self,
         state: State,
         measure: Callable[[], int] = resident_bytes,
-        give_back: Callable[[], None] = give_back_memory,
+        give_back: Callable[[], None] = give_back,
     ) -> None:
         self._state = state
         self._measure = measure

@@ -7,6 +7,7 @@ from weakref import ref
 
 from sortedcontainers import SortedList
 
+from streamd.base.heap import packed
 from streamd.idmp.table import IdmpTable
 
 
@@ -78,6 +79,10 @@ class Sweeper:
             if should_stop():
                 break
         return bool(order) and order[0][0] <= now_ms
+
+    def pack(self) -> None:
+        """Take no more memory than the tables that are there need."""
+        self._places = packed(self._places)
 
     def _remove(self, place: _Place) -> None:
         if self._places.pop(place.serial, None) is not None:

@@ -4,12 +4,10 @@ All of it comes in pieces `(notes, bytes)`: with notes the bytes are `#streamd` 
 piece takes well below a millisecond to make.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Final
 
-from streamd.data.keyspace import KeyValue
+from streamd.data.types import KeyValue, type_of
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
 from streamd.journal.record import encode_columns, encode_command, encode_note
 from streamd.stream.entry_id import format_id, format_ids
@@ -19,7 +17,7 @@ from streamd.stream.stream import Stream
 
 Piece = tuple[bool, bytes]
 
-# Pairs of a hash, or iids, in one piece: a few ten microseconds.
+# Iids in one piece: a few ten microseconds.
 _PIECE_ITEMS: Final = 64
 
 
@@ -28,20 +26,13 @@ def dump_key(db_index: int, key: bytes, value: KeyValue, expires_ms: int | None)
 
     expires_ms: when the key expires, Unix milliseconds, or None.
     """
-    if type(value) is Stream:
-        yield from _dump_stream(db_index, key, value)
-    elif type(value) is dict:
-        items = iter(value.items())
-        while some := list(islice(items, _PIECE_ITEMS)):
-            yield False, encode_command([b"HSET", key, *(text for pair in some for text in pair)])
-    elif type(value) is deque or type(value) is set:
-        name = b"RPUSH" if type(value) is deque else b"SADD"
-        members = iter(value)
-        while batch := list(islice(members, _PIECE_ITEMS)):
-            yield False, encode_command([name, key, *batch])
+    commands = type_of(value).commands
+    if commands is not None:
+        for words in commands(key, value):
+            yield False, encode_command(words)
     else:
-        assert type(value) is bytes
-        yield False, encode_command((b"SET", key, value))
+        assert isinstance(value, Stream), "only streams take more than commands"
+        yield from _dump_stream(db_index, key, value)
     if expires_ms is not None:
         yield False, encode_command((b"PEXPIREAT", key, b"%d" % expires_ms))
 

@@ -28,7 +28,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from streamd.data.keyspace import Keyspace, KeyValue
+from streamd.data.keyspace import Keyspace
+from streamd.data.types import KeyValue, type_of
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
 from streamd.journal.filesystem import FileSystem
@@ -38,10 +39,9 @@ from streamd.journal.notes import DEFAULTS
 from streamd.journal.record import FIRST_LINE_BYTES, Record, encode_select, encode_unit
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Encoded, Writer
-from streamd.stream.stream import Stream
 
-# A stream of fewer entries is written at its cut, a larger one is copied and written in slices: 1,000 take a
-# millisecond.
+# A value of fewer entries (fields, elements) is written at its cut, a larger one is copied and written in slices: 1,000
+# take a millisecond.
 _AT_ONCE_ENTRIES_MAX: Final = 1_000
 
 # Keys are put on the list so many at once: half a millisecond.
@@ -348,18 +348,10 @@ def _places(index: int, words: Sequence[bytes]) -> list[tuple[int, bytes]]:
 
 def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
     """Return the pieces that say what `value` is now, whatever happens to it before they are asked for."""
-    if type(value) is Stream:
-        if _is_large(value):
-            return dump_key(index, key, value.snapshot(), expires_ms)
-    elif not isinstance(value, bytes) and len(value) > _AT_ONCE_ENTRIES_MAX:
-        return dump_key(index, key, value.copy(), expires_ms)
-    return iter(list(dump_key(index, key, value, expires_ms)))
-
-
-def _is_large(stream: Stream) -> bool:
-    """Return whether writing a stream takes longer than copying it is worth."""
-    pending = sum(len(group.pending) + len(group.consumers) for group in (stream.groups or {}).values())
-    return len(stream) + stream.idmp.iids_tracked + pending > _AT_ONCE_ENTRIES_MAX
+    kind = type_of(value)
+    if kind.elements(value) <= _AT_ONCE_ENTRIES_MAX:
+        return iter(list(dump_key(index, key, value, expires_ms)))
+    return dump_key(index, key, (kind.snapshot or kind.copy)(value), expires_ms)
 
 
 def _with_first(first: tuple[bool, bytes], rest: _Pieces) -> _Pieces:

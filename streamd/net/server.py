@@ -66,7 +66,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._checked_s = 0
-        self._trim = IdleTrim()
+        self._trim = IdleTrim(self.engine.state.pack)
         self.persistence: Persistence | None = None
         self.journal_failure: str | None = None
 

@@ -1,5 +1,6 @@
 """The slow log: the last commands that took longer than a configured time."""
 
+import pickle
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +36,10 @@ class SlowLog:
         self.entries.appendleft(entry)
         while len(self.entries) > length_max:
             self.entries.pop()
+
+    def pack(self) -> None:
+        """Make the entries anew: they may be all that is left of a time when there was much more; see heap."""
+        self.entries = pickle.loads(pickle.dumps(self.entries))
 
 
 def _shortened(request: list[bytes]) -> list[bytes]:

@@ -218,6 +218,13 @@ class State:
         if self.records is not None:
             self.records.append((db_index, list(words)))
 
+    def pack(self) -> None:
+        """Take no more memory for what there is than it needs, whatever there was."""
+        for db in self.keyspace:
+            db.pack()
+        self.sweeper.pack()
+        self.slowlog.pack()
+
     def _expired(self, db: Database, key: bytes) -> None:
         self.stats.expired_keys += 1
         self.record(db.index, b"DEL", key)

@@ -1,12 +1,8 @@
 """The stream: a log with its counters, consumer groups and idempotence table."""
 
-from typing import TYPE_CHECKING
-
 from streamd.idmp.table import IdmpTable
+from streamd.stream.group import Group
 from streamd.stream.log import Log
-
-if TYPE_CHECKING:
-    from streamd.stream.group import Group
 
 
 class Stream:
@@ -68,6 +64,49 @@ class Stream:
                 return self.entries_added - len(self) + 1
         return None
 
+    def advance(self, group: Group, ids: list[int]) -> None:
+        """Note that the entries `ids`, ascending, the next ones, were delivered to a group.
+
+        Source: `entries-read` of Redis 7.4: counted up while no entry behind the group was deleted, else estimated.
+        """
+        if ids[-1] <= group.last_id:
+            return
+        first_id = self.log.first_id or 0
+        simple = not self.max_deleted_id or self.max_deleted_id < first_id
+        if simple and group.last_id < ids[0]:
+            if group.entries_read is None or group.last_id < first_id:
+                read = self.entries_up_to(ids[0])
+                if read is not None:
+                    group.entries_read = read + len(ids) - 1
+                    group.last_id = ids[-1]
+                    return
+            else:
+                group.entries_read += len(ids)
+                group.last_id = ids[-1]
+                return
+        for entry_id in ids:
+            if entry_id > group.last_id:
+                if group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
+                    group.entries_read += 1
+                elif self.entries_added:
+                    group.entries_read = self.entries_up_to(entry_id)
+                group.last_id = entry_id
+
+    def lag(self, group: Group) -> int | None:
+        """Return how many entries a group has not read; None when deletions make that unknown.
+
+        Source: XINFO GROUPS of Redis 7.4 (7.0 counts trimmed entries as unread).
+        """
+        if not self.entries_added or not len(self):
+            return 0
+        first_id = self.log.first_id or 0
+        if group.last_id < first_id and self.max_deleted_id < first_id:
+            return len(self)
+        if group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
+            return self.entries_added - group.entries_read
+        read = self.entries_up_to(group.last_id)
+        return None if read is None else self.entries_added - read
+
     def copy(self) -> "Stream":
         """Return an independent copy, windows, counters and groups included."""
         groups = None if self.groups is None else {name: group.copy() for name, group in self.groups.items()}
@@ -78,7 +117,7 @@ class Stream:
         groups = None if self.groups is None else {name: group.snapshot() for name, group in self.groups.items()}
         return self._with(groups, self.idmp.snapshot())
 
-    def _with(self, groups: "dict[bytes, Group] | None", idmp: IdmpTable) -> "Stream":
+    def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":
         other = Stream.__new__(Stream)
         other.log = self.log.copy()
         other.groups = groups

@@ -143,3 +143,44 @@ def test_expiries_that_were_moved_or_cleared_leave_nothing_behind():
     time.ms = 99_999
     db.expire_due(lambda: False)
     assert list(db.values) == [b"cleared"]
+
+
+def keyspace_line(engine):
+    return engine.do("INFO keyspace").decode().split("db0:")[1].splitlines()[0]
+
+
+def test_info_counts_keys_that_expire_and_their_mean_time_left_without_looking_at_each(engine, clock):
+    class Watched(dict):
+        def values(self):
+            raise AssertionError("every key was looked at")
+
+        items = keys = __iter__ = values
+
+    for number in range(1, 5):
+        engine.execute(["SET", f"k{number}", "v", "PX", 1_000 * number])
+    engine.do("SET forever v")
+    db = engine.state.keyspace[0]
+    db.expires_ms = Watched(db.expires_ms)
+
+    assert keyspace_line(engine) == "keys=5,expires=4,avg_ttl=2500"
+    engine.do("PERSIST k1")
+    engine.do("PEXPIRE k2 7000")
+    engine.do("DEL k3")
+    engine.do("RENAME k4 k5")
+    clock.advance(1_000)
+    assert keyspace_line(engine) == "keys=4,expires=2,avg_ttl=4500"
+    engine.do("SET k2 v")
+    engine.do("SWAPDB 0 1")
+    engine.do("SET only v PX 10")
+    assert "db1:keys=4,expires=1,avg_ttl=3000" in engine.do("INFO keyspace").decode()
+    engine.do("SWAPDB 0 1")
+    engine.do("FLUSHDB")
+    engine.do("SET again v PX 600")
+    assert keyspace_line(engine) == "keys=1,expires=1,avg_ttl=600"
+
+
+def test_the_mean_time_left_is_never_negative(engine, clock):
+    engine.do("DEBUG SET-ACTIVE-EXPIRE 0")
+    engine.do("SET k v PX 10")
+    clock.advance(1_000)
+    assert keyspace_line(engine) == "keys=1,expires=1,avg_ttl=0"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from streamd.base import heap
-from streamd.base.heap import CHANGES_MIN, UNASKED_BYTES_MAX, IdleTrim
+from streamd.base.heap import CHANGES_MIN, UNASKED_BYTES_MAX, IdleTrim, packed
 from streamd.base.process import resident_bytes
 
 
@@ -19,7 +19,7 @@ def unused(monkeypatch):
 
 
 def test_an_idle_server_gives_back_once_behind_many_changes(unused):
-    trim = IdleTrim()
+    trim = IdleTrim(lambda: None)
     looks = [0, CHANGES_MIN - 1, CHANGES_MIN - 1, CHANGES_MIN, CHANGES_MIN + 5, CHANGES_MIN + 5, CHANGES_MIN + 5]
     assert [trim.look(changes) for changes in looks] == [False] * 5 + [True, False]
     assert not any(trim.look(2 * CHANGES_MIN) for _ in range(3))
@@ -29,7 +29,7 @@ def test_an_idle_server_gives_back_once_behind_many_changes(unused):
 
 def test_what_would_take_long_is_left_to_memory_purge(unused):
     unused["bytes"] = UNASKED_BYTES_MAX + 1
-    trim = IdleTrim()
+    trim = IdleTrim(lambda: None)
     assert not any(trim.look(CHANGES_MIN) for _ in range(3))
     assert unused["given"] == 0
 
@@ -44,3 +44,40 @@ def test_memory_purge_gives_holes_back(engine):
     assert engine.execute([b"MEMORY", b"PURGE"]) == "OK"
     assert before - resident_bytes() > 20_000_000
     assert len(kept) == 300
+
+
+def test_a_dict_that_had_many_rows_is_packed():
+    rows = {number: number for number in range(100_000)}
+    assert packed(rows) is rows
+    for number in range(99_990):
+        del rows[number]
+
+    small = packed(rows)
+
+    assert small == rows
+    assert list(small) == list(rows)
+    assert sys.getsizeof(small) < sys.getsizeof(rows) / 1_000
+    assert packed(small) is small
+
+
+def test_what_is_packed_is_still_what_it_was(engine, clock):
+    engine.do("CONFIG SET slowlog-log-slower-than 0")
+    for number in range(5_000):
+        engine.execute(["XADD", f"s{number}", "IDMP", "p", "i", "*", "f", "v"])
+        engine.execute(["PEXPIRE", f"s{number}", "1000000"])
+    engine.execute(["DEL", *(f"s{number}" for number in range(4_990))])
+    clock.advance(3_000)
+    slow = engine.do("SLOWLOG GET 128")
+
+    assert engine.do("MEMORY PURGE") == "OK"
+
+    assert engine.do("SLOWLOG GET 128")[2:] == slow[:-2]
+    assert sorted(engine.do("KEYS *")) == [b"s%d" % number for number in range(4_990, 5_000)]
+    assert engine.do("OBJECT IDLETIME s4995") == 3
+    assert engine.do("PTTL s4995") == 997_000
+    clock.advance(97_000)
+    engine.sweep()
+    assert len(engine.state.sweeper) == 0
+    clock.advance(900_000)
+    engine.sweep()
+    assert engine.do("DBSIZE") == 0

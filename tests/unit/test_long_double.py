@@ -36,3 +36,11 @@ def test_what_is_no_number_is_refused(text):
 def test_a_sum_must_be_finite(text):
     with pytest.raises(NotFinite):
         add_fractions(b"1", text)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(b"1" * 5_000, NotAFloat), (b"1e4300", NotAFloat), (b"99e4199", NotFinite)]
+)
+def test_a_number_of_thousands_of_digits_is_refused(number, error):
+    with pytest.raises(error):
+        add_fractions(number, b"1")

@@ -1,6 +1,6 @@
 """maxmemory: growth is refused above it, everything else goes on."""
 
-from streamd.engine.memory import MemoryLimit, give_back_memory
+from streamd.engine.memory import MemoryLimit
 from tests.session import Error, Session
 
 OOM = Error("OOM command not allowed when used memory > 'maxmemory'.")
@@ -66,7 +66,3 @@ def test_a_duplicate_is_refused_as_well(engine: Session):
     engine.do("XADD s IDMP p i * f v")
     engine.do("CONFIG SET maxmemory 1")
     assert engine.do("XADD s IDMP p i * f v") == OOM
-
-
-def test_memory_can_be_given_back_on_this_system():
-    give_back_memory()

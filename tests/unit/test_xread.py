@@ -63,7 +63,11 @@ SYNTAX = "ERR syntax error"
         ("XREAD STREAMS s", "ERR wrong number of arguments for 'xread' command"),
         (
             "XREAD STREAMS s t 0",
-            "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.",
+        ),
+        (
+            "XREADGROUP GROUP g c STREAMS s t >",
+            "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
         ),
         ("XREAD COUNT 1 BLOCK 1", SYNTAX),
         ("XREAD COUNT 1 STREAMS", SYNTAX),

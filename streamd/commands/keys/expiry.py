@@ -60,10 +60,7 @@ def _allowed(conditions: set[bytes], old_ms: int | None, due_ms: int) -> bool:
     access="RW update",
 )  # fmt: skip
 def expire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire in so many seconds; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/expire/
-    """
+    """Let a key expire in so many seconds; return whether it was set."""
     return _expire(context, args, 1000, relative=True)
 
 
@@ -73,10 +70,7 @@ def expire(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def pexpire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire in so many milliseconds; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/pexpire/
-    """
+    """Let a key expire in so many milliseconds; return whether it was set."""
     return _expire(context, args, 1, relative=True)
 
 
@@ -86,10 +80,7 @@ def pexpire(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def expireat(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire at a Unix time in seconds; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/expireat/
-    """
+    """Let a key expire at a Unix time in seconds; return whether it was set."""
     return _expire(context, args, 1000, relative=False)
 
 
@@ -99,10 +90,7 @@ def expireat(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def pexpireat(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire at a Unix time in milliseconds; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/pexpireat/
-    """
+    """Let a key expire at a Unix time in milliseconds; return whether it was set."""
     return _expire(context, args, 1, relative=False)
 
 
@@ -116,10 +104,7 @@ def _due_ms(context: Context, key: bytes) -> int | None:
     syntax="key", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def ttl(context: Context, args: list[bytes]) -> Reply:
-    """Return how many seconds a key has left, rounded; -1 when it does not expire, -2 without a key.
-
-    Source: https://redis.io/docs/latest/commands/ttl/
-    """
+    """Return how many seconds a key has left, rounded; -1 when it does not expire, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     if due_ms is None:
         return -2
@@ -131,10 +116,7 @@ def ttl(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def pttl(context: Context, args: list[bytes]) -> Reply:
-    """Return how many milliseconds a key has left; -1 when it does not expire, -2 without a key.
-
-    Source: https://redis.io/docs/latest/commands/pttl/
-    """
+    """Return how many milliseconds a key has left; -1 when it does not expire, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     if due_ms is None:
         return -2
@@ -146,10 +128,7 @@ def pttl(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO access",
 )  # fmt: skip
 def expiretime(context: Context, args: list[bytes]) -> Reply:
-    """Return the Unix time in seconds at which a key expires; -1 when it does not, -2 without a key.
-
-    Source: https://redis.io/docs/latest/commands/expiretime/
-    """
+    """Return the Unix time in seconds at which a key expires; -1 when it does not, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     if due_ms is None:
         return -2
@@ -161,10 +140,7 @@ def expiretime(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO access",
 )  # fmt: skip
 def pexpiretime(context: Context, args: list[bytes]) -> Reply:
-    """Return the Unix time in milliseconds at which a key expires; -1 when it does not, -2 without a key.
-
-    Source: https://redis.io/docs/latest/commands/pexpiretime/
-    """
+    """Return the Unix time in milliseconds at which a key expires; -1 when it does not, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     return -2 if due_ms is None else due_ms
 
@@ -174,10 +150,7 @@ def pexpiretime(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RW update",
 )  # fmt: skip
 def persist(context: Context, args: list[bytes]) -> Reply:
-    """Let a key live for ever; return whether it would have expired.
-
-    Source: https://redis.io/docs/latest/commands/persist/
-    """
+    """Let a key live for ever; return whether it would have expired."""
     key = args[1]
     if context.db.get(key) is None or not context.db.clear_expiry(key):
         return 0

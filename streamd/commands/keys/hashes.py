@@ -4,24 +4,25 @@ from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WouldO
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer
+from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
 
 _WRITE = "write denyoom fast"
 _O1 = "O(1)"
 _ON = "O(N), N the fields"
+_NONE = Hash()
 
 
 def _store(context: Context, key: bytes, pairs: list[bytes], event: str = "hset") -> int:
     """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
     fields = context.db.get_as(key, HASH)
     if fields is None:
-        context.db.put(key, fields := {})
-    before = len(fields)
-    fields.update(zip(pairs[::2], pairs[1::2], strict=True))
-    context.record(b"HSET", key, *pairs)
+        context.db.put(key, fields := Hash())
+    added = fields.set_fields(pairs)
+    context.record(b"HSET", key, *pairs, changes=len(pairs) // 2)
     context.changed(key, "h", event)
-    return len(fields) - before
+    return added
 
 
 @command(
@@ -29,10 +30,7 @@ def _store(context: Context, key: bytes, pairs: list[bytes], event: str = "hset"
     syntax="key field value [field value ...]", access="RW update",
 )  # fmt: skip
 def hset(context: Context, args: list[bytes]) -> Reply:
-    """Set fields of a hash; return how many of them are new.
-
-    Source: https://redis.io/docs/latest/commands/hset/
-    """
+    """Set fields of a hash; return how many of them are new."""
     if len(args) % 2:
         raise WrongArity("hset")
     return _store(context, args[1], args[2:])
@@ -43,10 +41,7 @@ def hset(context: Context, args: list[bytes]) -> Reply:
     syntax="key field value [field value ...]", access="RW update",
 )  # fmt: skip
 def hmset(context: Context, args: list[bytes]) -> Reply:
-    """Set fields of a hash.
-
-    Source: https://redis.io/docs/latest/commands/hmset/
-    """
+    """Set fields of a hash."""
     if len(args) % 2:
         raise WrongArity("hmset")
     _store(context, args[1], args[2:])
@@ -58,10 +53,7 @@ def hmset(context: Context, args: list[bytes]) -> Reply:
     syntax="key field value", access="RW insert",
 )  # fmt: skip
 def hsetnx(context: Context, args: list[bytes]) -> Reply:
-    """Set a field of a hash if it is not there; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/hsetnx/
-    """
+    """Set a field of a hash if it is not there; return whether it was set."""
     if args[2] in (context.db.get_as(args[1], HASH) or ()):
         return 0
     return _store(context, args[1], args[2:])
@@ -72,11 +64,8 @@ def hsetnx(context: Context, args: list[bytes]) -> Reply:
     syntax="key field", access="RO access",
 )  # fmt: skip
 def hget(context: Context, args: list[bytes]) -> Reply:
-    """Return the value of a field, or nil.
-
-    Source: https://redis.io/docs/latest/commands/hget/
-    """
-    return (context.db.read_as(args[1], HASH) or {}).get(args[2])
+    """Return the value of a field, or nil."""
+    return (context.db.read_as(args[1], HASH) or _NONE).get(args[2])
 
 
 @command(
@@ -84,11 +73,8 @@ def hget(context: Context, args: list[bytes]) -> Reply:
     syntax="key field [field ...]", access="RO access",
 )  # fmt: skip
 def hmget(context: Context, args: list[bytes]) -> Reply:
-    """Return the values of fields; nil for those that are not there.
-
-    Source: https://redis.io/docs/latest/commands/hmget/
-    """
-    fields = context.db.read_as(args[1], HASH) or {}
+    """Return the values of fields; nil for those that are not there."""
+    fields = context.db.read_as(args[1], HASH) or _NONE
     return [fields.get(field) for field in args[2:]]
 
 
@@ -100,7 +86,6 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
     """Return all fields with their values.
 
     Reply: map.
-    Source: https://redis.io/docs/latest/commands/hgetall/
     """
     fields = context.db.read_as(args[1], HASH)
     return {} if fields is None else dict(fields)
@@ -111,10 +96,7 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
     access="RO access", tips="nondeterministic_output_order",
 )  # fmt: skip
 def hkeys(context: Context, args: list[bytes]) -> Reply:
-    """Return all fields.
-
-    Source: https://redis.io/docs/latest/commands/hkeys/
-    """
+    """Return all fields."""
     return list(context.db.read_as(args[1], HASH) or ())
 
 
@@ -123,11 +105,8 @@ def hkeys(context: Context, args: list[bytes]) -> Reply:
     access="RO access", tips="nondeterministic_output_order",
 )  # fmt: skip
 def hvals(context: Context, args: list[bytes]) -> Reply:
-    """Return all values.
-
-    Source: https://redis.io/docs/latest/commands/hvals/
-    """
-    return list((context.db.read_as(args[1], HASH) or {}).values())
+    """Return all values."""
+    return list((context.db.read_as(args[1], HASH) or _NONE).values())
 
 
 @command(
@@ -135,17 +114,14 @@ def hvals(context: Context, args: list[bytes]) -> Reply:
     syntax="key field [field ...]", access="RW delete",
 )  # fmt: skip
 def hdel(context: Context, args: list[bytes]) -> Reply:
-    """Remove fields; return how many were there. A hash without fields is removed.
-
-    Source: https://redis.io/docs/latest/commands/hdel/
-    """
+    """Remove fields; return how many were there. A hash without fields is removed."""
     key = args[1]
     fields = context.db.get_as(key, HASH)
     if fields is None:
         return 0
-    removed = [field for field in args[2:] if fields.pop(field, None) is not None]
+    removed = [field for field in args[2:] if fields.drop(field)]
     if removed:
-        context.record(b"HDEL", key, *removed)
+        context.record(b"HDEL", key, *removed, changes=len(removed))
         context.changed(key, "h", "hdel")
         if not fields:
             context.db.delete(key)
@@ -158,10 +134,7 @@ def hdel(context: Context, args: list[bytes]) -> Reply:
     access="RO",
 )  # fmt: skip
 def hlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many fields a hash has.
-
-    Source: https://redis.io/docs/latest/commands/hlen/
-    """
+    """Return how many fields a hash has."""
     value = context.db.read_as(args[1], HASH)
     return 0 if value is None else len(value)
 
@@ -171,11 +144,8 @@ def hlen(context: Context, args: list[bytes]) -> Reply:
     syntax="key field", access="RO",
 )  # fmt: skip
 def hstrlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many bytes the value of a field has.
-
-    Source: https://redis.io/docs/latest/commands/hstrlen/
-    """
-    return len((context.db.read_as(args[1], HASH) or {}).get(args[2], b""))
+    """Return how many bytes the value of a field has."""
+    return len((context.db.read_as(args[1], HASH) or _NONE).get(args[2], b""))
 
 
 @command(
@@ -183,10 +153,7 @@ def hstrlen(context: Context, args: list[bytes]) -> Reply:
     syntax="key field", access="RO",
 )  # fmt: skip
 def hexists(context: Context, args: list[bytes]) -> Reply:
-    """Return whether a field is there.
-
-    Source: https://redis.io/docs/latest/commands/hexists/
-    """
+    """Return whether a field is there."""
     return int(args[2] in (context.db.read_as(args[1], HASH) or ()))
 
 
@@ -195,13 +162,10 @@ def hexists(context: Context, args: list[bytes]) -> Reply:
     syntax="key field increment", access="RW access update",
 )  # fmt: skip
 def hincrby(context: Context, args: list[bytes]) -> Reply:
-    """Add to a number in a field and return it; no field counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/hincrby/
-    """
+    """Add to a number in a field and return it; no field counts as 0."""
     increment = parse_integer(args[3])
     try:
-        number = parse_integer((context.db.get_as(args[1], HASH) or {}).get(args[2], b"0"))
+        number = parse_integer((context.db.get_as(args[1], HASH) or _NONE).get(args[2], b"0"))
     except NotAnInteger:
         raise CommandError("ERR hash value is not an integer")
     if not INT64_MIN <= number + increment <= INT64_MAX:
@@ -211,17 +175,19 @@ def hincrby(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "HSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0", complexity=_ON, group="hash",
+    "HSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
+    complexity="O(COUNT); the first call also O(N), N the fields", group="hash",
     syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def hscan(context: Context, args: list[bytes]) -> Reply:
-    """Return all fields with their values on one page, whatever COUNT says: as Redis does for small hashes.
+    """Return a page of the fields with their values, and the cursor of the next page; a small hash is one page.
 
-    Reply: array of the next cursor, always 0, and an array of fields and values.
-    Source: https://redis.io/docs/latest/commands/hscan/
+    A field that is there during the whole iteration is returned exactly once.
+
+    Reply: array of the next cursor, 0 at the end, and an array of fields and values.
     """
-    parse_cursor(args[2])
-    matches = compile_glob(b"*")
+    cursor = parse_cursor(args[2])
+    count, matches = 10, None
     fields = context.db.read_as(args[1], HASH)
     if fields is None:
         return [b"0", []]
@@ -230,8 +196,11 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
         if words.flag(b"MATCH", followed_by=1):
             matches = compile_glob(words.word())
         elif words.flag(b"COUNT", followed_by=1):
-            if words.integer() < 1:
+            count = words.integer()
+            if count < 1:
                 raise SyntaxError_()
         else:
             raise SyntaxError_()
-    return [b"0", [word for pair in fields.items() if matches(pair[0]) for word in pair]]
+    cursor, page = fields.page(cursor, count)
+    found = page if matches is None else filter(matches, page)
+    return [b"%d" % cursor, [word for field in found for word in (field, fields[field])]]

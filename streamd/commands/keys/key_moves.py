@@ -3,7 +3,8 @@
 from streamd.base.errors import CommandError, NoSuchDatabase, NoSuchKey, NotAnInteger, SameObject, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_database, parse_integer
-from streamd.data.keyspace import Database, KeyValue
+from streamd.data.keyspace import Database
+from streamd.data.types import KeyValue, type_of
 from streamd.resp.types import Reply
 
 
@@ -39,10 +40,7 @@ def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
     syntax="key newkey", access="RW access delete; OW update",
 )  # fmt: skip
 def rename(context: Context, args: list[bytes]) -> Reply:
-    """Give a key another name, over what that name held.
-
-    Source: https://redis.io/docs/latest/commands/rename/
-    """
+    """Give a key another name, over what that name held."""
     _rename(context, args, overwrite=True)
     return "OK"
 
@@ -52,10 +50,7 @@ def rename(context: Context, args: list[bytes]) -> Reply:
     syntax="key newkey", access="RW access delete; OW insert",
 )  # fmt: skip
 def renamenx(context: Context, args: list[bytes]) -> Reply:
-    """Give a key another name if that is free; return whether it was.
-
-    Source: https://redis.io/docs/latest/commands/renamenx/
-    """
+    """Give a key another name if that is free; return whether it was."""
     return int(_rename(context, args, overwrite=False))
 
 
@@ -64,10 +59,7 @@ def renamenx(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="source destination [DB destination-db] [REPLACE]", access="RO access; OW update",
 )  # fmt: skip
 def copy(context: Context, args: list[bytes]) -> Reply:
-    """Copy a value to another key; return whether it was copied.
-
-    Source: https://redis.io/docs/latest/commands/copy/
-    """
+    """Copy a value to another key; return whether it was copied."""
     source, target, db = args[1], args[2], context.db
     databases = context.state.keyspace.databases
     target_db, replace = db, False
@@ -88,7 +80,7 @@ def copy(context: Context, args: list[bytes]) -> Reply:
         if not replace:
             return 0
         target_db.delete(target)
-    _put(target_db, target, value if isinstance(value, bytes) else value.copy(), db.expires_ms.get(source))
+    _put(target_db, target, type_of(value).copy(value), db.expires_ms.get(source))
     context.record(b"COPY", source, target, b"DB", b"%d" % target_db.index, b"REPLACE")
     target_db.touch(target)
     if context.state.notify_flags:
@@ -101,10 +93,7 @@ def copy(context: Context, args: list[bytes]) -> Reply:
     syntax="key db", access="RW access update",
 )  # fmt: skip
 def move(context: Context, args: list[bytes]) -> Reply:
-    """Move a key to another database if it is free there; return whether it was moved.
-
-    Source: https://redis.io/docs/latest/commands/move/
-    """
+    """Move a key to another database if it is free there; return whether it was moved."""
     key, db = args[1], context.db
     databases = context.state.keyspace.databases
     target_db = databases[parse_database(args[2], len(databases))]
@@ -131,10 +120,7 @@ def move(context: Context, args: list[bytes]) -> Reply:
     syntax="index1:integer index2:integer",
 )  # fmt: skip
 def swapdb(context: Context, args: list[bytes]) -> Reply:
-    """Exchange the contents of two databases.
-
-    Source: https://redis.io/docs/latest/commands/swapdb/
-    """
+    """Exchange the contents of two databases."""
     keyspace = context.state.keyspace
     numbers = []
     for word, which in zip(args[1:], ("first", "second"), strict=True):

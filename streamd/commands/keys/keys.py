@@ -4,7 +4,7 @@ from streamd.base.errors import SyntaxError_
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor
-from streamd.data.types import TYPES
+from streamd.data.types import type_of
 from streamd.resp.types import Reply
 
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
@@ -25,10 +25,7 @@ def _delete(context: Context, keys: list[bytes]) -> int:
     syntax="key [key ...]", access="RM delete", tips=_SHARDS,
 )  # fmt: skip
 def del_(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return how many there were.
-
-    Source: https://redis.io/docs/latest/commands/del/
-    """
+    """Remove keys; return how many there were."""
     return _delete(context, args[1:])
 
 
@@ -37,10 +34,7 @@ def del_(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
 )  # fmt: skip
 def unlink(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return how many there were.
-
-    Source: https://redis.io/docs/latest/commands/unlink/
-    """
+    """Remove keys; return how many there were."""
     return _delete(context, args[1:])
 
 
@@ -49,10 +43,7 @@ def unlink(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
 )  # fmt: skip
 def exists(context: Context, args: list[bytes]) -> Reply:
-    """Return how many of the keys are there; a key named twice counts twice.
-
-    Source: https://redis.io/docs/latest/commands/exists/
-    """
+    """Return how many of the keys are there; a key named twice counts twice."""
     return sum(context.db.inspect(key) is not None for key in args[1:])
 
 
@@ -61,10 +52,7 @@ def exists(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
 )  # fmt: skip
 def touch(context: Context, args: list[bytes]) -> Reply:
-    """Return how many of the keys are there.
-
-    Source: https://redis.io/docs/latest/commands/touch/
-    """
+    """Return how many of the keys are there."""
     return sum(context.db.read(key) is not None for key in args[1:])
 
 
@@ -73,12 +61,9 @@ def touch(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO",
 )  # fmt: skip
 def type_(context: Context, args: list[bytes]) -> Reply:
-    """Return the type of the value at a key, or none.
-
-    Source: https://redis.io/docs/latest/commands/type/
-    """
+    """Return the type of the value at a key, or none."""
     value = context.db.inspect(args[1])
-    return "none" if value is None else TYPES[type(value)].name
+    return "none" if value is None else type_of(value).name
 
 
 @command(
@@ -86,10 +71,7 @@ def type_(context: Context, args: list[bytes]) -> Reply:
     syntax="pattern", acl="keyspace dangerous", tips="request_policy:all_shards nondeterministic_output_order",
 )  # fmt: skip
 def keys(context: Context, args: list[bytes]) -> Reply:
-    """Return all keys that match a pattern.
-
-    Source: https://redis.io/docs/latest/commands/keys/
-    """
+    """Return all keys that match a pattern."""
     matches = compile_glob(args[1])
     return [key for key in context.db.keys() if matches(key)]  # noqa: SIM118
 
@@ -105,7 +87,6 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     A key that is there during the whole iteration is returned exactly once.
 
     Reply: array of the next cursor, 0 at the end, and an array of keys.
-    Source: https://redis.io/docs/latest/commands/scan/
     """
     cursor = parse_cursor(args[1])
     words = Arguments(args, 2)
@@ -128,7 +109,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
         if matches is not None and not matches(key):
             continue
         value = db.peek(key) if type_name is None else db.inspect(key)
-        if value is not None and (type_name is None or TYPES[type(value)].name == type_name):
+        if value is not None and (type_name is None or type_of(value).name == type_name):
             found.append(key)
     return [b"%d" % cursor, found]
 
@@ -139,10 +120,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards nondeterministic_output",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
-    """Return some key, or nil when there is none.
-
-    Source: https://redis.io/docs/latest/commands/randomkey/
-    """
+    """Return some key, or nil when there is none."""
     db = context.db
     while len(db):
         key = db.in_scan_order().some_key(context.state.random.random())

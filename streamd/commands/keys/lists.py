@@ -21,7 +21,7 @@ def _push(context: Context, args: list[bytes], left: bool) -> int:
         value.extendleft(items)
     else:
         value.extend(items)
-    context.record(b"LPUSH" if left else b"RPUSH", key, *items)
+    context.record(b"LPUSH" if left else b"RPUSH", key, *items, changes=len(items))
     context.changed(key, "l", "lpush" if left else "rpush")
     return len(value)
 
@@ -43,7 +43,7 @@ def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
         return None if len(args) == 2 else NULL_ARRAY
     taken = [value.popleft() if left else value.pop() for _ in range(min(count, len(value)))]
     if taken:
-        context.record(b"LPOP" if left else b"RPOP", key, b"%d" % len(taken))
+        context.record(b"LPOP" if left else b"RPOP", key, b"%d" % len(taken), changes=len(taken))
         context.changed(key, "l", "lpop" if left else "rpop")
         if not value:
             context.db.remove(key)
@@ -56,10 +56,7 @@ def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
     syntax="key element [element ...]", access="RW insert",
 )  # fmt: skip
 def lpush(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the head of a list; return its length.
-
-    Source: https://redis.io/docs/latest/commands/lpush/
-    """
+    """Put elements at the head of a list; return its length."""
     return _push(context, args, left=True)
 
 
@@ -68,10 +65,7 @@ def lpush(context: Context, args: list[bytes]) -> Reply:
     syntax="key element [element ...]", access="RW insert",
 )  # fmt: skip
 def rpush(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the end of a list; return its length.
-
-    Source: https://redis.io/docs/latest/commands/rpush/
-    """
+    """Put elements at the end of a list; return its length."""
     return _push(context, args, left=False)
 
 
@@ -80,10 +74,7 @@ def rpush(context: Context, args: list[bytes]) -> Reply:
     group="list", syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def lpop(context: Context, args: list[bytes]) -> Reply:
-    """Take elements from the head of a list.
-
-    Source: https://redis.io/docs/latest/commands/lpop/
-    """
+    """Take elements from the head of a list."""
     return _pop(context, args, left=True)
 
 
@@ -92,10 +83,7 @@ def lpop(context: Context, args: list[bytes]) -> Reply:
     group="list", syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def rpop(context: Context, args: list[bytes]) -> Reply:
-    """Take elements from the end of a list.
-
-    Source: https://redis.io/docs/latest/commands/rpop/
-    """
+    """Take elements from the end of a list."""
     return _pop(context, args, left=False)
 
 
@@ -104,10 +92,7 @@ def rpop(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO",
 )  # fmt: skip
 def llen(context: Context, args: list[bytes]) -> Reply:
-    """Return the length of a list.
-
-    Source: https://redis.io/docs/latest/commands/llen/
-    """
+    """Return the length of a list."""
     value = context.db.read_as(args[1], LIST)
     return 0 if value is None else len(value)
 
@@ -117,10 +102,7 @@ def llen(context: Context, args: list[bytes]) -> Reply:
     group="list", syntax="key start stop", access="RO access",
 )  # fmt: skip
 def lrange(context: Context, args: list[bytes]) -> Reply:
-    """Return the elements between two places of a list, negative ones counted from its end.
-
-    Source: https://redis.io/docs/latest/commands/lrange/
-    """
+    """Return the elements between two places of a list, negative ones counted from its end."""
     start, stop = parse_integer(args[2]), parse_integer(args[3])
     value = context.db.read_as(args[1], LIST)
     if value is None:

@@ -1,23 +1,11 @@
 """OBJECT and MEMORY: how a key's value is kept."""
 
-from collections import deque
-from typing import Final
-
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.heap import give_back
 from streamd.catalog import Context, command, container
-from streamd.catalog.arguments import Arguments, parse_integer
-from streamd.data.keyspace import KeyValue
+from streamd.catalog.arguments import Arguments
+from streamd.data.types import BYTES_OVERHEAD, ROW_OVERHEAD, type_of
 from streamd.resp.types import Reply, Verbatim
-
-# Redis keeps strings up to so many bytes inside the object, and hashes up to so many fields, none longer, in a list.
-_EMBEDDED_BYTES_MAX: Final = 44
-_LISTPACK_FIELDS_MAX: Final = 128
-_LISTPACK_BYTES_MAX: Final = 64
-# What a Python bytes object, a dict and its row take beside their contents.
-_BYTES_OVERHEAD: Final = 33
-_DICT_OVERHEAD: Final = 64
-_ROW_OVERHEAD: Final = 100
 
 container(
     "OBJECT",
@@ -36,37 +24,15 @@ container(
 )
 
 
-def _encoding(value: KeyValue) -> bytes:
-    if isinstance(value, dict):
-        small = len(value) <= _LISTPACK_FIELDS_MAX and all(
-            len(word) <= _LISTPACK_BYTES_MAX for pair in value.items() for word in pair
-        )
-        return b"listpack" if small else b"hashtable"
-    if isinstance(value, deque):
-        return b"quicklist"
-    if isinstance(value, set):
-        return b"hashtable"
-    if not isinstance(value, bytes):
-        return b"stream"
-    try:
-        parse_integer(value)
-    except NotAnInteger:
-        return b"embstr" if len(value) <= _EMBEDDED_BYTES_MAX else b"raw"
-    return b"int"
-
-
 @command(
     "OBJECT ENCODING", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3",
     complexity="O(1); O(N) for a small hash, N its fields", group="generic", syntax="key", access="RO",
     tips="nondeterministic_output",
 )  # fmt: skip
 def object_encoding(context: Context, args: list[bytes]) -> Reply:
-    """Return the name that Redis gives to how it would keep the value, or nil.
-
-    Source: https://redis.io/docs/latest/commands/object-encoding/
-    """
+    """Return the name that Redis gives to how it would keep the value, or nil."""
     value = context.db.inspect(args[2], says_miss=False)
-    return None if value is None else _encoding(value)
+    return None if value is None else type_of(value).encoding(value)
 
 
 @command(
@@ -74,15 +40,12 @@ def object_encoding(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_refcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many share the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000.
-
-    Source: https://redis.io/docs/latest/commands/object-refcount/
-    """
+    """Return how many share the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000."""
     value = context.db.inspect(args[2], says_miss=False)
     if value is None:
         return None
-    is_shared = isinstance(value, bytes) and value.isdigit() and len(value) <= 4 and _encoding(value) == b"int"
-    return 2**31 - 1 if is_shared else 1
+    is_small = isinstance(value, bytes) and value.isdigit() and len(value) <= 4
+    return 2**31 - 1 if is_small and type_of(value).encoding(value) == b"int" else 1
 
 
 @command(
@@ -90,10 +53,7 @@ def object_refcount(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_idletime(context: Context, args: list[bytes]) -> Reply:
-    """Return how many seconds ago the key was accessed, or nil.
-
-    Source: https://redis.io/docs/latest/commands/object-idletime/
-    """
+    """Return how many seconds ago the key was accessed, or nil."""
     key, db = args[2], context.db
     if db.inspect(key, says_miss=False) is None:
         return None
@@ -105,10 +65,7 @@ def object_idletime(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_freq(context: Context, args: list[bytes]) -> Reply:
-    """Fail: how often keys are accessed is counted under an LFU policy alone, and there is none; nil without a key.
-
-    Source: https://redis.io/docs/latest/commands/object-freq/
-    """
+    """Fail: how often keys are accessed is counted under an LFU policy alone, and there is none; nil without a key."""
     if context.db.inspect(args[2], says_miss=False) is None:
         return None
     raise CommandError(
@@ -134,33 +91,21 @@ container(
 )
 
 
-def _memory_bytes(value: KeyValue) -> int:
-    if isinstance(value, bytes):
-        return _BYTES_OVERHEAD + len(value)
-    if isinstance(value, dict):
-        words = (len(word) for pair in value.items() for word in pair)
-        return _DICT_OVERHEAD + sum(words) + len(value) * (_ROW_OVERHEAD + 2 * _BYTES_OVERHEAD)
-    if isinstance(value, deque | set):
-        return _DICT_OVERHEAD + sum(map(len, value)) + len(value) * (_ROW_OVERHEAD + _BYTES_OVERHEAD)
-    return value.log.memory_bytes + value.idmp.iids_tracked * (2 * _ROW_OVERHEAD + _BYTES_OVERHEAD)
-
-
 @command(
     "MEMORY USAGE", arity=-3, flags="readonly", keys=(2, 2, 1), since="4.0.0",
     complexity="O(N), N the fields of a hash, the segments of a stream", group="server", acl="",
     syntax="key [SAMPLES count]", access="RO",
 )  # fmt: skip
 def memory_usage(context: Context, args: list[bytes]) -> Reply:
-    """Return about how many bytes a key and its value take, or nil.
-
-    Source: https://redis.io/docs/latest/commands/memory-usage/
-    """
+    """Return about how many bytes a key and its value take, or nil."""
     words = Arguments(args, 3)
     while words.left():
         if not words.flag(b"SAMPLES", followed_by=1) or words.integer() < 0:
             raise SyntaxError_()
     value = context.db.peek(args[2])
-    return None if value is None else _memory_bytes(value) + _BYTES_OVERHEAD + len(args[2]) + _ROW_OVERHEAD
+    if value is None:
+        return None
+    return type_of(value).memory_bytes(value) + BYTES_OVERHEAD + len(args[2]) + ROW_OVERHEAD
 
 
 @command(
@@ -168,10 +113,7 @@ def memory_usage(context: Context, args: list[bytes]) -> Reply:
     tips="nondeterministic_output request_policy:all_shards response_policy:special",
 )  # fmt: skip
 def memory_doctor(context: Context, args: list[bytes]) -> Reply:
-    """Return advice on memory: there is none.
-
-    Source: https://redis.io/docs/latest/commands/memory-doctor/
-    """
+    """Return advice on memory: there is none."""
     return Verbatim(b"No advice: memory is managed by Python.\n")
 
 
@@ -180,10 +122,7 @@ def memory_doctor(context: Context, args: list[bytes]) -> Reply:
     tips="nondeterministic_output request_policy:all_shards response_policy:special",
 )  # fmt: skip
 def memory_malloc_stats(context: Context, args: list[bytes]) -> Reply:
-    """Return statistics of the allocator: there are none.
-
-    Source: https://redis.io/docs/latest/commands/memory-malloc-stats/
-    """
+    """Return statistics of the allocator: there are none."""
     return Verbatim(b"Stats not supported for the current allocator")
 
 
@@ -192,9 +131,7 @@ def memory_malloc_stats(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def memory_purge(context: Context, args: list[bytes]) -> Reply:
-    """Give memory that nothing uses back to the system. (A millisecond for 6 MB; an idle server does it by itself.)
-
-    Source: https://redis.io/docs/latest/commands/memory-purge/
-    """
+    """Give memory that nothing uses back to the system. (A millisecond for 6 MB; an idle server does it by itself.)"""
+    context.state.pack()
     give_back()
     return "OK"

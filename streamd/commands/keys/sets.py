@@ -10,17 +10,14 @@ from streamd.resp.types import Reply, SetReply
     group="set", syntax="key member [member ...]", access="RW insert",
 )  # fmt: skip
 def sadd(context: Context, args: list[bytes]) -> Reply:
-    """Add members to a set; return how many are new.
-
-    Source: https://redis.io/docs/latest/commands/sadd/
-    """
+    """Add members to a set; return how many are new."""
     value = context.db.get_as(args[1], SET)
     if value is None:
         context.db.put(args[1], value := set())
     before = len(value)
     value.update(args[2:])
     if len(value) > before:
-        context.record(*args)
+        context.record(*args, changes=len(value) - before)
         context.changed(args[1], "s", "sadd")
     return len(value) - before
 
@@ -30,10 +27,7 @@ def sadd(context: Context, args: list[bytes]) -> Reply:
     group="set", syntax="key member [member ...]", access="RW delete",
 )  # fmt: skip
 def srem(context: Context, args: list[bytes]) -> Reply:
-    """Remove members of a set; return how many were there.
-
-    Source: https://redis.io/docs/latest/commands/srem/
-    """
+    """Remove members of a set; return how many were there."""
     value = context.db.get_as(args[1], SET)
     if value is None:
         return 0
@@ -41,7 +35,7 @@ def srem(context: Context, args: list[bytes]) -> Reply:
     value.difference_update(args[2:])
     removed = before - len(value)
     if removed:
-        context.record(*args)
+        context.record(*args, changes=removed)
         context.changed(args[1], "s", "srem")
         if not value:
             context.db.remove(args[1])
@@ -54,10 +48,7 @@ def srem(context: Context, args: list[bytes]) -> Reply:
     group="set", syntax="key", access="RO access", tips="nondeterministic_output_order",
 )  # fmt: skip
 def smembers(context: Context, args: list[bytes]) -> Reply:
-    """Return the members of a set.
-
-    Source: https://redis.io/docs/latest/commands/smembers/
-    """
+    """Return the members of a set."""
     return SetReply(list(context.db.read_as(args[1], SET) or ()))
 
 
@@ -66,10 +57,7 @@ def smembers(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO",
 )  # fmt: skip
 def scard(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members of a set.
-
-    Source: https://redis.io/docs/latest/commands/scard/
-    """
+    """Return the number of members of a set."""
     value = context.db.read_as(args[1], SET)
     return 0 if value is None else len(value)
 
@@ -79,8 +67,5 @@ def scard(context: Context, args: list[bytes]) -> Reply:
     syntax="key member", access="RO",
 )  # fmt: skip
 def sismember(context: Context, args: list[bytes]) -> Reply:
-    """Return whether a set has a member.
-
-    Source: https://redis.io/docs/latest/commands/sismember/
-    """
+    """Return whether a set has a member."""
     return int(args[2] in (context.db.read_as(args[1], SET) or ()))

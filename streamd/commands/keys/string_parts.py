@@ -1,10 +1,11 @@
 """Commands on a part of a string: counting with it, its length, appending to it, ranges of it."""
 
-from streamd.base.errors import CommandError, StringTooLong, WouldOverflow
+from streamd.base.errors import CommandError, StringTooLong, WouldOverflow, WrongType
 from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
-from streamd.data.types import STRING
+from streamd.data.growing import GROWING_BYTES_MIN, GrowingString
+from streamd.data.types import STRING, KeyValue
 from streamd.resp.types import Reply
 
 
@@ -26,10 +27,7 @@ def _add(context: Context, key: bytes, increment: int) -> int:
     syntax="key", access="RW access update",
 )  # fmt: skip
 def incr(context: Context, args: list[bytes]) -> Reply:
-    """Add one to a number and return it; no key counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/incr/
-    """
+    """Add one to a number and return it; no key counts as 0."""
     return _add(context, args[1], 1)
 
 
@@ -38,10 +36,7 @@ def incr(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RW access update",
 )  # fmt: skip
 def decr(context: Context, args: list[bytes]) -> Reply:
-    """Take one from a number and return it; no key counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/decr/
-    """
+    """Take one from a number and return it; no key counts as 0."""
     return _add(context, args[1], -1)
 
 
@@ -50,10 +45,7 @@ def decr(context: Context, args: list[bytes]) -> Reply:
     syntax="key increment", access="RW access update",
 )  # fmt: skip
 def incrby(context: Context, args: list[bytes]) -> Reply:
-    """Add to a number and return it; no key counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/incrby/
-    """
+    """Add to a number and return it; no key counts as 0."""
     return _add(context, args[1], parse_integer(args[2]))
 
 
@@ -62,10 +54,7 @@ def incrby(context: Context, args: list[bytes]) -> Reply:
     syntax="key decrement", access="RW access update",
 )  # fmt: skip
 def decrby(context: Context, args: list[bytes]) -> Reply:
-    """Take from a number and return it; no key counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/decrby/
-    """
+    """Take from a number and return it; no key counts as 0."""
     decrement = parse_integer(args[2])
     if decrement == INT64_MIN:
         raise CommandError("ERR decrement would overflow")
@@ -77,10 +66,7 @@ def decrby(context: Context, args: list[bytes]) -> Reply:
     group="string", syntax="key increment:double", access="RW access update",
 )  # fmt: skip
 def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
-    """Add a fraction to a number and return it; no key counts as 0.
-
-    Source: https://redis.io/docs/latest/commands/incrbyfloat/
-    """
+    """Add a fraction to a number and return it; no key counts as 0."""
     key, db = args[1], context.db
     old = db.get_as(key, STRING)
     value = add_fractions(b"0" if old is None else old, args[2])
@@ -90,32 +76,44 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
     return value
 
 
+def _text(value: KeyValue | None) -> bytes | GrowingString:
+    """Return a string in whatever form it is kept; an empty one where there is none. Raises: WrongType."""
+    if value is None:
+        return b""
+    if not isinstance(value, bytes | GrowingString):
+        raise WrongType()
+    return value
+
+
+def _growing(value: bytes | GrowingString) -> GrowingString:
+    return GrowingString(value) if isinstance(value, bytes) else value
+
+
 @command(
     "STRLEN", arity=2, flags="readonly fast", keys=(1, 1, 1), since="2.2.0", complexity="O(1)", group="string",
     syntax="key", access="RO",
 )  # fmt: skip
 def strlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many bytes a string has.
-
-    Source: https://redis.io/docs/latest/commands/strlen/
-    """
-    value = context.db.read_as(args[1], STRING)
-    return 0 if value is None else len(value)
+    """Return how many bytes a string has."""
+    return len(_text(context.db.read(args[1])))
 
 
 @command(
     "APPEND", arity=3, flags="write denyoom fast", keys=(1, 1, 1), since="2.0.0",
-    complexity="O(N), N the length of the result", group="string", syntax="key value", access="RW insert",
+    complexity="O(N), N the length of what is appended", group="string", syntax="key value", access="RW insert",
 )  # fmt: skip
 def append(context: Context, args: list[bytes]) -> Reply:
-    """Append to a string and return its length.
-
-    Source: https://redis.io/docs/latest/commands/append/
-    """
+    """Append to a string and return its length."""
     key = args[1]
-    value = (context.db.get_as(key, STRING) or b"") + args[2]
-    if len(value) > context.state.config.integer("proto-max-bulk-len"):
+    value = _text(context.db.get(key))
+    length = len(value) + len(args[2])
+    if length > context.state.config.integer("proto-max-bulk-len"):
         raise StringTooLong()
+    if isinstance(value, bytes) and length < GROWING_BYTES_MIN:
+        value += args[2]
+    else:
+        value = _growing(value)
+        value.append(args[2])
     context.db.put(key, value)
     context.record(b"APPEND", key, args[2])
     context.changed(key, "$", "append")
@@ -127,39 +125,40 @@ def append(context: Context, args: list[bytes]) -> Reply:
     group="string", syntax="key start:integer end:integer", access="RO access",
 )  # fmt: skip
 def getrange(context: Context, args: list[bytes]) -> Reply:
-    """Return a part of a string, both ends included, counted from its end when negative.
-
-    Source: https://redis.io/docs/latest/commands/getrange/
-    """
+    """Return a part of a string, both ends included, counted from its end when negative."""
     start, end = parse_integer(args[2]), parse_integer(args[3])
-    value = context.db.read_as(args[1], STRING)
-    if value is None or (start < 0 and end < 0 and start > end):
+    value = _text(context.db.read(args[1]))
+    if start < 0 and end < 0 and start > end:
         return b""
     length = len(value)
     start = max(0, start + length) if start < 0 else start
     end = max(0, end + length) if end < 0 else end
-    return value[start : end + 1]
+    if isinstance(value, bytes):
+        return value[start : end + 1]
+    end = min(end + 1, length)
+    return value.part(start, end) if start < end else b""
 
 
 @command(
     "SETRANGE", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.2.0",
-    complexity="O(N), N the length of the result", group="string", syntax="key offset:integer value",
+    complexity="O(N), N the length of what is written", group="string", syntax="key offset:integer value",
     access="RW update",
 )  # fmt: skip
 def setrange(context: Context, args: list[bytes]) -> Reply:
-    """Overwrite a part of a string, filling up with zero bytes, and return its length.
-
-    Source: https://redis.io/docs/latest/commands/setrange/
-    """
+    """Overwrite a part of a string, filling up with zero bytes, and return its length."""
     key, offset, part = args[1], parse_integer(args[2]), args[3]
     if offset < 0:
         raise CommandError("ERR offset is out of range")
-    value = context.db.get_as(key, STRING) or b""
+    value = _text(context.db.get(key))
     if not part:
         return len(value)
     if offset + len(part) > context.state.config.integer("proto-max-bulk-len"):
         raise StringTooLong()
-    value = value[:offset].ljust(offset, b"\0") + part + value[offset + len(part) :]
+    if isinstance(value, bytes) and max(len(value), offset + len(part)) < GROWING_BYTES_MIN:
+        value = value[:offset].ljust(offset, b"\0") + part + value[offset + len(part) :]
+    else:
+        value = _growing(value)
+        value.overwrite(offset, part)
     context.db.put(key, value)
     context.record(b"SETRANGE", key, b"%d" % offset, part)
     context.changed(key, "$", "setrange")

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity
+from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
+from streamd.data.keyspace import Database
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
@@ -71,7 +72,6 @@ def set_(context: Context, args: list[bytes]) -> Reply:
 
     Reply: OK; nil when NX or XX kept it from being set. With GET: the string that was there before, or nil.
     Raises: SyntaxError_, NotAnInteger, InvalidExpire, WrongType (with GET).
-    Source: https://redis.io/docs/latest/commands/set/
     """
     key, value = args[1], args[2]
     if len(args) == 3:
@@ -110,10 +110,7 @@ def set_(context: Context, args: list[bytes]) -> Reply:
     syntax="key value", access="OW insert",
 )  # fmt: skip
 def setnx(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string if it holds nothing; return whether it was set.
-
-    Source: https://redis.io/docs/latest/commands/setnx/
-    """
+    """Set a key to a string if it holds nothing; return whether it was set."""
     if context.db.get(args[1]) is not None:
         return 0
     _store(context, args[1], args[2])
@@ -125,10 +122,7 @@ def setnx(context: Context, args: list[bytes]) -> Reply:
     syntax="key seconds value", access="OW update",
 )  # fmt: skip
 def setex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that lives for so many seconds.
-
-    Source: https://redis.io/docs/latest/commands/setex/
-    """
+    """Set a key to a string that lives for so many seconds."""
     _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"EX", args[2]), "setex"))
     return "OK"
 
@@ -138,10 +132,7 @@ def setex(context: Context, args: list[bytes]) -> Reply:
     syntax="key milliseconds value", access="OW update",
 )  # fmt: skip
 def psetex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that lives for so many milliseconds.
-
-    Source: https://redis.io/docs/latest/commands/psetex/
-    """
+    """Set a key to a string that lives for so many milliseconds."""
     _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"PX", args[2]), "psetex"))
     return "OK"
 
@@ -151,10 +142,7 @@ def psetex(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO access",
 )  # fmt: skip
 def get(context: Context, args: list[bytes]) -> Reply:
-    """Return the string that a key holds, or nil.
-
-    Source: https://redis.io/docs/latest/commands/get/
-    """
+    """Return the string that a key holds, or nil."""
     # What read_as does first, without the call: it takes as long as counting and noting the access.
     key, db = args[1], context.db
     value = db.values.get(key)
@@ -170,10 +158,7 @@ def get(context: Context, args: list[bytes]) -> Reply:
     syntax="key value", access="RW access update",
 )  # fmt: skip
 def getset(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string and return the one before, or nil.
-
-    Source: https://redis.io/docs/latest/commands/getset/
-    """
+    """Set a key to a string and return the one before, or nil."""
     old = context.db.read_as(args[1], STRING)
     _store(context, args[1], args[2])
     return old
@@ -184,10 +169,7 @@ def getset(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RW access delete",
 )  # fmt: skip
 def getdel(context: Context, args: list[bytes]) -> Reply:
-    """Remove a key and return the string that it held, or nil.
-
-    Source: https://redis.io/docs/latest/commands/getdel/
-    """
+    """Remove a key and return the string that it held, or nil."""
     key = args[1]
     old = context.db.read_as(key, STRING)
     if old is not None:
@@ -202,10 +184,7 @@ def getdel(context: Context, args: list[bytes]) -> Reply:
     syntax=f"key [{_EXPIRY} | PERSIST]", access="RW access update",
 )  # fmt: skip
 def getex(context: Context, args: list[bytes]) -> Reply:
-    """Return the string that a key holds, or nil, and change when the key expires.
-
-    Source: https://redis.io/docs/latest/commands/getex/
-    """
+    """Return the string that a key holds, or nil, and change when the key expires."""
     key, db = args[1], context.db
     words = Arguments(args, 2)
     expiry: _Expiry | None = None
@@ -237,17 +216,20 @@ def getex(context: Context, args: list[bytes]) -> Reply:
     return value
 
 
+def _string_or_none(db: Database, key: bytes) -> bytes | None:
+    try:
+        return db.read_as(key, STRING)
+    except WrongType:
+        return None
+
+
 @command(
     "MGET", arity=-2, flags="readonly fast", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys",
     group="string", syntax="key [key ...]", access="RO access", tips="request_policy:multi_shard",
 )  # fmt: skip
 def mget(context: Context, args: list[bytes]) -> Reply:
-    """Return the strings that keys hold; nil for those that hold none.
-
-    Source: https://redis.io/docs/latest/commands/mget/
-    """
-    values = [context.db.read(key) for key in args[1:]]
-    return [value if type(value) is bytes else None for value in values]
+    """Return the strings that keys hold; nil for those that hold none."""
+    return [_string_or_none(context.db, key) for key in args[1:]]
 
 
 @command(
@@ -256,10 +238,7 @@ def mget(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:multi_shard response_policy:all_succeeded",
 )  # fmt: skip
 def mset(context: Context, args: list[bytes]) -> Reply:
-    """Set several keys to strings.
-
-    Source: https://redis.io/docs/latest/commands/mset/
-    """
+    """Set several keys to strings."""
     if len(args) % 2 == 0:
         raise WrongArity("mset")
     for key, value in zip(args[1::2], args[2::2], strict=True):
@@ -273,10 +252,7 @@ def mset(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:multi_shard response_policy:agg_min",
 )  # fmt: skip
 def msetnx(context: Context, args: list[bytes]) -> Reply:
-    """Set several keys to strings if none of them holds anything; return whether they were set.
-
-    Source: https://redis.io/docs/latest/commands/msetnx/
-    """
+    """Set several keys to strings if none of them holds anything; return whether they were set."""
     if len(args) % 2 == 0:
         raise WrongArity("msetnx")
     if any(context.db.get(key) is not None for key in args[1::2]):

@@ -2,7 +2,7 @@
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, shown
 from streamd.catalog import Context, command, container
-from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
 from streamd.session.client import Client
 
@@ -55,19 +55,13 @@ container(
 
 @command("CLIENT ID", arity=2, flags=_FLAGS, since="5.0.0", complexity="O(1)", group="connection")
 def client_id(context: Context, args: list[bytes]) -> Reply:
-    """Return the connection's number, which rises from connection to connection.
-
-    Source: https://redis.io/docs/latest/commands/client-id/
-    """
+    """Return the connection's number, which rises from connection to connection."""
     return context.client.id
 
 
 @command("CLIENT GETNAME", arity=2, flags=_FLAGS, since="2.6.9", complexity="O(1)", group="connection")
 def client_getname(context: Context, args: list[bytes]) -> Reply:
-    """Return the connection's name, or nil.
-
-    Source: https://redis.io/docs/latest/commands/client-getname/
-    """
+    """Return the connection's name, or nil."""
     return context.client.name or None
 
 
@@ -76,10 +70,7 @@ def client_getname(context: Context, args: list[bytes]) -> Reply:
     syntax="connection-name",
 )  # fmt: skip
 def client_setname(context: Context, args: list[bytes]) -> Reply:
-    """Give the connection a name; an empty one takes it away.
-
-    Source: https://redis.io/docs/latest/commands/client-setname/
-    """
+    """Give the connection a name; an empty one takes it away."""
     if not _is_plain(args[2]):
         raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
     context.client.name = args[2]
@@ -91,10 +82,7 @@ def client_setname(context: Context, args: list[bytes]) -> Reply:
     syntax="LIB-NAME libname | LIB-VER libver",
 )  # fmt: skip
 def client_setinfo(context: Context, args: list[bytes]) -> Reply:
-    """Say which library, in which version, the connection is used by.
-
-    Source: https://redis.io/docs/latest/commands/client-setinfo/
-    """
+    """Say which library, in which version, the connection is used by."""
     attribute, value = args[2].upper(), args[3]
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
         raise CommandError(f"ERR Unrecognized option '{shown(args[2])}'")
@@ -119,10 +107,7 @@ def _is_plain(word: bytes) -> bool:
     tips="nondeterministic_output",
 )  # fmt: skip
 def client_info(context: Context, args: list[bytes]) -> Reply:
-    """Return the connection as a line of CLIENT LIST.
-
-    Source: https://redis.io/docs/latest/commands/client-info/
-    """
+    """Return the connection as a line of CLIENT LIST."""
     return Verbatim(context.client.describe(context.now_ms) + b"\n")
 
 
@@ -132,10 +117,7 @@ def client_info(context: Context, args: list[bytes]) -> Reply:
     tips="nondeterministic_output",
 )  # fmt: skip
 def client_list(context: Context, args: list[bytes]) -> Reply:
-    """Return the connections, one a line.
-
-    Source: https://redis.io/docs/latest/commands/client-list/
-    """
+    """Return the connections, one a line."""
     clients = list(context.state.clients.values())
     if len(args) == 4 and args[2].upper() == b"TYPE":
         wanted = _parse_type(args[3])
@@ -177,7 +159,6 @@ def client_kill(context: Context, args: list[bytes]) -> Reply:
     """Close a connection, or those that match all filters.
 
     Reply: with an address: OK; with filters: how many were closed.
-    Source: https://redis.io/docs/latest/commands/client-kill/
     """
     clients = list(context.state.clients.values())
     if len(args) == 3:
@@ -242,10 +223,7 @@ def _kill(context: Context, client: Client) -> None:
     syntax="client-id [TIMEOUT | ERROR]",
 )  # fmt: skip
 def client_unblock(context: Context, args: list[bytes]) -> Reply:
-    """End the blocking command of another connection, as if its time were up or with an error; return whether it did.
-
-    Source: https://redis.io/docs/latest/commands/client-unblock/
-    """
+    """End another connection's blocking command, as if its time were up or with an error; return whether it did."""
     with_error = False
     if len(args) == 4:
         if args[3].upper() not in (b"TIMEOUT", b"ERROR"):
@@ -267,10 +245,7 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
     syntax="timeout [WRITE | ALL]",
 )  # fmt: skip
 def client_pause(context: Context, args: list[bytes]) -> Reply:
-    """Let the commands of all connections wait for so many milliseconds, or with WRITE those that change something.
-
-    Source: https://redis.io/docs/latest/commands/client-pause/
-    """
+    """Let the commands of all connections wait for so many milliseconds, or with WRITE those that change something."""
     state = context.state
     writes_only = False
     if len(args) > 4:
@@ -279,12 +254,7 @@ def client_pause(context: Context, args: list[bytes]) -> Reply:
         if args[3].upper() not in (b"WRITE", b"ALL"):
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
         writes_only = args[3].upper() == b"WRITE"
-    try:
-        timeout_ms = parse_integer(args[2])
-    except NotAnInteger:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
+    timeout_ms = parse_timeout_ms(args[2])
     paused = state.pause_until_ms > context.now_ms
     state.pause_until_ms = max(state.pause_until_ms, context.now_ms + timeout_ms)
     state.pause_writes_only = writes_only and (state.pause_writes_only or not paused)
@@ -297,10 +267,7 @@ def client_pause(context: Context, args: list[bytes]) -> Reply:
     group="connection",
 )  # fmt: skip
 def client_unpause(context: Context, args: list[bytes]) -> Reply:
-    """End a pause.
-
-    Source: https://redis.io/docs/latest/commands/client-unpause/
-    """
+    """End a pause."""
     context.services.end_pause()
     return "OK"
 
@@ -313,10 +280,7 @@ def client_unpause(context: Context, args: list[bytes]) -> Reply:
     syntax="ON | OFF | SKIP",
 )  # fmt: skip
 def client_reply(context: Context, args: list[bytes]) -> Reply:
-    """Send replies, none from here on, or not the next one.
-
-    Source: https://redis.io/docs/latest/commands/client-reply/
-    """
+    """Send replies, none from here on, or not the next one."""
     client, mode = context.client, args[2].lower()
     if mode == b"on":
         client.reply_mode = "on"
@@ -343,10 +307,7 @@ def _on_or_off(word: bytes) -> bool:
     "CLIENT NO-EVICT", arity=3, flags=_ADMIN, since="7.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_no_evict(context: Context, args: list[bytes]) -> Reply:
-    """Keep the connection when memory is short; accepted, as none is closed for that.
-
-    Source: https://redis.io/docs/latest/commands/client-no-evict/
-    """
+    """Keep the connection when memory is short; accepted, as none is closed for that."""
     context.client.no_evict = _on_or_off(args[2])
     return "OK"
 
@@ -355,10 +316,7 @@ def client_no_evict(context: Context, args: list[bytes]) -> Reply:
     "CLIENT NO-TOUCH", arity=3, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_no_touch(context: Context, args: list[bytes]) -> Reply:
-    """Do not count the connection's commands, but TOUCH, as accesses to keys: OBJECT IDLETIME goes on.
-
-    Source: https://redis.io/docs/latest/commands/client-no-touch/
-    """
+    """Do not count the connection's commands, but TOUCH, as accesses to keys: OBJECT IDLETIME goes on."""
     context.client.no_touch = _on_or_off(args[2])
     context.update_quick()
     return "OK"
@@ -368,10 +326,7 @@ def client_no_touch(context: Context, args: list[bytes]) -> Reply:
     "CLIENT TRACKING", arity=-3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_tracking(context: Context, args: list[bytes]) -> Reply:
-    """Tell the connection which of the keys it read have changed: OFF is accepted, ON is not supported.
-
-    Source: https://redis.io/docs/latest/commands/client-tracking/
-    """
+    """Tell the connection which of the keys it read have changed: OFF is accepted, ON is not supported."""
     if _on_or_off(args[2]):
         raise CommandError("ERR CLIENT TRACKING is not supported by this server")
     return "OK"
@@ -382,17 +337,13 @@ def client_trackinginfo(context: Context, args: list[bytes]) -> Reply:
     """Return the state of tracking, which is off.
 
     Reply: map: flags, redirect, prefixes.
-    Source: https://redis.io/docs/latest/commands/client-trackinginfo/
     """
     return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
 
 
 @command("CLIENT GETREDIR", arity=2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection")
 def client_getredir(context: Context, args: list[bytes]) -> Reply:
-    """Return where tracking sends its messages: -1, as it is off.
-
-    Source: https://redis.io/docs/latest/commands/client-getredir/
-    """
+    """Return where tracking sends its messages: -1, as it is off."""
     return -1
 
 
@@ -400,10 +351,7 @@ def client_getredir(context: Context, args: list[bytes]) -> Reply:
     "CLIENT CACHING", arity=3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="YES | NO",
 )  # fmt: skip
 def client_caching(context: Context, args: list[bytes]) -> Reply:
-    """Say whether tracking follows the next command's keys: an error, as it is off.
-
-    Source: https://redis.io/docs/latest/commands/client-caching/
-    """
+    """Say whether tracking follows the next command's keys: an error, as it is off."""
     raise CommandError(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
     )

@@ -33,7 +33,6 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
     """Return the options that match one of the patterns, with their values.
 
     Reply: map.
-    Source: https://redis.io/docs/latest/commands/config-get/
     """
     found: dict[bytes, bytes] = {}
     for word in args[2:]:
@@ -51,10 +50,7 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
     syntax="parameter value [parameter value ...]", tips="request_policy:all_nodes response_policy:all_succeeded",
 )  # fmt: skip
 def config_set(context: Context, args: list[bytes]) -> Reply:
-    """Set options, all or none.
-
-    Source: https://redis.io/docs/latest/commands/config-set/
-    """
+    """Set options, all or none."""
     words = [word.decode("utf-8", "surrogateescape") for word in args[2:]]
     if len(words) % 2:
         raise SyntaxError_()
@@ -64,10 +60,7 @@ def config_set(context: Context, args: list[bytes]) -> Reply:
 
 @command("CONFIG RESETSTAT", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the commands", group="server")
 def config_resetstat(context: Context, args: list[bytes]) -> Reply:
-    """Set the statistics back to zero.
-
-    Source: https://redis.io/docs/latest/commands/config-resetstat/
-    """
+    """Set the statistics back to zero."""
     for one in context.services.commands.values():
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
@@ -79,8 +72,5 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
 
 @command("CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server")
 def config_rewrite(context: Context, args: list[bytes]) -> Reply:
-    """Fail: there is no configuration file.
-
-    Source: https://redis.io/docs/latest/commands/config-rewrite/
-    """
+    """Fail: there is no configuration file."""
     raise CommandError("ERR The server is running without a config file")

@@ -2,10 +2,10 @@
 
 from hmac import compare_digest
 
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity, WrongPassword, shown
+from streamd.base.errors import CommandError, SyntaxError_, WrongArity, WrongPassword, shown
 from streamd.base.version import REDIS_VERSION
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import Arguments, parse_database, parse_integer
+from streamd.catalog.arguments import Arguments, parse_database, parse_integer, parse_timeout_ms
 from streamd.resp.types import Reply
 
 
@@ -14,10 +14,7 @@ from streamd.resp.types import Reply
     tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def ping(context: Context, args: list[bytes]) -> Reply:
-    """Return PONG, or the message given.
-
-    Source: https://redis.io/docs/latest/commands/ping/
-    """
+    """Return PONG, or the message given."""
     if len(args) > 2:
         raise WrongArity("ping")
     client = context.client
@@ -31,10 +28,7 @@ def ping(context: Context, args: list[bytes]) -> Reply:
     syntax="message",
 )  # fmt: skip
 def echo(context: Context, args: list[bytes]) -> Reply:
-    """Return the message given.
-
-    Source: https://redis.io/docs/latest/commands/echo/
-    """
+    """Return the message given."""
     return args[1]
 
 
@@ -46,7 +40,6 @@ def hello(context: Context, args: list[bytes]) -> Reply:
     """Choose the protocol version, optionally log in and set a name, and return what the server is.
 
     Reply: map: server, version, proto, id, mode, role, modules.
-    Source: https://redis.io/docs/latest/commands/hello/
     """
     client = context.client
     words = Arguments(args, 1)
@@ -103,10 +96,7 @@ def _log_in(context: Context, username: bytes, password: bytes) -> None:
     group="connection", syntax="[username] password",
 )  # fmt: skip
 def auth(context: Context, args: list[bytes]) -> Reply:
-    """Log the connection in.
-
-    Source: https://redis.io/docs/latest/commands/auth/
-    """
+    """Log the connection in."""
     if len(args) > 3:
         raise SyntaxError_()
     if len(args) == 2 and not context.state.config.text("requirepass"):
@@ -123,10 +113,7 @@ def auth(context: Context, args: list[bytes]) -> Reply:
     syntax="index",
 )  # fmt: skip
 def select(context: Context, args: list[bytes]) -> Reply:
-    """Work on another database from here on.
-
-    Source: https://redis.io/docs/latest/commands/select/
-    """
+    """Work on another database from here on."""
     keyspace = context.state.keyspace
     context.db = keyspace[parse_database(args[1], len(keyspace.databases))]
     return "OK"
@@ -137,10 +124,7 @@ def select(context: Context, args: list[bytes]) -> Reply:
     group="connection",
 )  # fmt: skip
 def quit_(context: Context, args: list[bytes]) -> Reply:
-    """Close the connection.
-
-    Source: https://redis.io/docs/latest/commands/quit/
-    """
+    """Close the connection."""
     context.client.close_soon = True
     return "OK"
 
@@ -150,10 +134,7 @@ def quit_(context: Context, args: list[bytes]) -> Reply:
     group="connection",
 )  # fmt: skip
 def reset(context: Context, args: list[bytes]) -> Reply:
-    """Put the connection back into the state of a new one.
-
-    Source: https://redis.io/docs/latest/commands/reset/
-    """
+    """Put the connection back into the state of a new one."""
     state, client = context.state, context.client
     context.unwatch()
     client.transaction = None
@@ -177,17 +158,9 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def wait(context: Context, args: list[bytes]) -> Reply:
-    """Wait for replicas, of which there are none: return 0 when the time is up.
-
-    Source: https://redis.io/docs/latest/commands/wait/
-    """
+    """Wait for replicas, of which there are none: return 0 when the time is up."""
     replicas = parse_integer(args[1])
-    try:
-        timeout_ms = parse_integer(args[2])
-    except NotAnInteger:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
+    timeout_ms = parse_timeout_ms(args[2])
     if replicas <= 0 or context.in_unit:
         return 0
     return context.block([], timeout_ms, lambda: 0, on_timeout=0)

@@ -27,10 +27,7 @@ container(
     syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]", tips="nondeterministic_output_order",
 )  # fmt: skip
 def function_list(context: Context, args: list[bytes]) -> Reply:
-    """Return all functions: there are none.
-
-    Source: https://redis.io/docs/latest/commands/function-list/
-    """
+    """Return all functions: there are none."""
     words = Arguments(args, 2)
     with_code = named = False
     while words.left():
@@ -51,10 +48,7 @@ def function_list(context: Context, args: list[bytes]) -> Reply:
     syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def function_flush(context: Context, args: list[bytes]) -> Reply:
-    """Remove all functions: there are none.
-
-    Source: https://redis.io/docs/latest/commands/function-flush/
-    """
+    """Remove all functions: there are none."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     if len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC"):
@@ -70,7 +64,6 @@ def function_stats(context: Context, args: list[bytes]) -> Reply:
     """Return which function runs: none; and what the engine that Redis has holds: nothing.
 
     Reply: map: running_script, engines.
-    Source: https://redis.io/docs/latest/commands/function-stats/
     """
     return {b"running_script": None, b"engines": {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}}
 
@@ -80,8 +73,5 @@ def function_stats(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:one_succeeded",
 )  # fmt: skip
 def function_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the function that runs: an error, as none does.
-
-    Source: https://redis.io/docs/latest/commands/function-kill/
-    """
+    """End the function that runs: an error, as none does."""
     raise CommandError("NOTBUSY No scripts in execution right now.")

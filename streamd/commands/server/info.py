@@ -227,9 +227,7 @@ def _cluster(context: Context) -> Fields:
 def _keyspace(context: Context) -> Fields:
     for db in context.state.keyspace:
         if len(db):
-            left_ms = sum(max(0, due_ms - context.now_ms) for due_ms in db.expires_ms.values())
-            average_ms = left_ms // max(1, len(db.expires_ms))
-            yield f"db{db.index}", f"keys={len(db)},expires={len(db.expires_ms)},avg_ttl={average_ms}"
+            yield f"db{db.index}", f"keys={len(db)},expires={len(db.expires_ms)},avg_ttl={db.mean_left_ms()}"
 
 
 # name -> (what writes it, whether INFO without arguments shows it), in the order in which they are shown
@@ -260,7 +258,6 @@ def info(context: Context, args: list[bytes]) -> Reply:
     """Return the state of the server: sections of lines `field:value`.
 
     Without arguments, or with `default`, all but commandstats and latencystats; with `all` or `everything` these too.
-    Source: https://redis.io/docs/latest/commands/info/
     """
     asked = {word.decode("utf-8", "surrogateescape").lower() for word in args[1:]} or {"default"}
     everything, default = bool(asked & {"all", "everything"}), "default" in asked

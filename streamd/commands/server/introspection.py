@@ -39,10 +39,7 @@ container(
 
 @command("COMMAND COUNT", arity=2, flags=_FLAGS, since="2.8.13", complexity="O(1)", group="server", acl="connection")
 def command_count(context: Context, args: list[bytes]) -> Reply:
-    """Return how many commands there are, subcommands not counted.
-
-    Source: https://redis.io/docs/latest/commands/command-count/
-    """
+    """Return how many commands there are, subcommands not counted."""
     return len(context.services.commands)
 
 
@@ -55,7 +52,6 @@ def command_info(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of [name, arity, flags, first key, last key, step, categories, tips, key specifications, subcommands];
     nil for each that does not exist.
-    Source: https://redis.io/docs/latest/commands/command-info/
     """
     commands = context.services.commands
     if len(args) == 2:
@@ -72,7 +68,6 @@ def command_docs(context: Context, args: list[bytes]) -> Reply:
     """Document commands, without arguments all; those that do not exist are left out.
 
     Reply: map of names to maps.
-    Source: https://redis.io/docs/latest/commands/command-docs/
     """
     commands = context.services.commands
     found = [commands.find(name) for name in args[2:]] if len(args) > 2 else list(commands.values())
@@ -84,10 +79,7 @@ def command_docs(context: Context, args: list[bytes]) -> Reply:
     acl="connection", syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]", tips=_ORDER,
 )  # fmt: skip
 def command_list(context: Context, args: list[bytes]) -> Reply:
-    """Return the names of the commands and subcommands, all or those that a filter lets through.
-
-    Source: https://redis.io/docs/latest/commands/command-list/
-    """
+    """Return the names of the commands and subcommands, all or those that a filter lets through."""
     parents = context.services.commands.values()
     everything = [one for parent in parents for one in (parent, *parent.subcommands.values())]
     if len(args) == 2:
@@ -129,10 +121,7 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
     acl="connection", syntax="command arg [arg ...]",
 )  # fmt: skip
 def command_getkeys(context: Context, args: list[bytes]) -> Reply:
-    """Return the keys of a request.
-
-    Source: https://redis.io/docs/latest/commands/command-getkeys/
-    """
+    """Return the keys of a request."""
     keys = _keys_of(context, args)[1]
     if not keys:
         raise CommandError("ERR Invalid arguments specified for command")
@@ -144,10 +133,7 @@ def command_getkeys(context: Context, args: list[bytes]) -> Reply:
     acl="connection", syntax="command arg [arg ...]",
 )  # fmt: skip
 def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
-    """Return the keys of a request, and what happens to each.
-
-    Source: https://redis.io/docs/latest/commands/command-getkeysandflags/
-    """
+    """Return the keys of a request, and what happens to each."""
     found, keys = _keys_of(context, args)
     if not keys:
         raise CommandError("ERR Invalid arguments specified for command")

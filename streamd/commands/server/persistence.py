@@ -1,8 +1,8 @@
 """Commands about the journal: rewriting it, and waiting for it."""
 
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import parse_integer
+from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.resp.types import Reply
 from streamd.session.blocking import BLOCKED
 from streamd.session.state import JournalServices
@@ -28,10 +28,7 @@ def _start_rewrite(context: Context) -> None:
     "BGREWRITEAOF", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server", acl="admin dangerous",
 )  # fmt: skip
 def bgrewriteaof(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal in the background, as short as the data allows.
-
-    Source: https://redis.io/docs/latest/commands/bgrewriteaof/
-    """
+    """Rewrite the journal in the background, as short as the data allows."""
     _start_rewrite(context)
     return "Background append only file rewriting started"
 
@@ -41,10 +38,7 @@ def bgrewriteaof(context: Context, args: list[bytes]) -> Reply:
     acl="admin dangerous",
 )  # fmt: skip
 def bgsave(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal in the background: it is the one form in which data is saved.
-
-    Source: https://redis.io/docs/latest/commands/bgsave/
-    """
+    """Rewrite the journal in the background: it is the one form in which data is saved."""
     if len(args) > 2 or (len(args) == 2 and args[1].upper() != b"SCHEDULE"):
         raise SyntaxError_()
     if _journal(context).is_rewriting:
@@ -58,10 +52,7 @@ def bgsave(context: Context, args: list[bytes]) -> Reply:
     group="server", acl="admin dangerous",
 )  # fmt: skip
 def save(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal while everybody waits.
-
-    Source: https://redis.io/docs/latest/commands/save/
-    """
+    """Rewrite the journal while everybody waits."""
     _journal(context).save()
     return "OK"
 
@@ -71,11 +62,8 @@ def save(context: Context, args: list[bytes]) -> Reply:
     syntax="numlocal numreplicas timeout",
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
-    """Wait until what was written is synced here and on replicas, of which there are none; return how many have it.
-
-    Source: https://redis.io/docs/latest/commands/waitaof/
-    """
-    local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), _timeout(args[3])
+    """Wait until what was written is synced here and on replicas, of which there are none; return how many have it."""
+    local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), parse_timeout_ms(args[3])
     if not 0 <= local <= 1:
         raise CommandError("ERR value is out of range, value must between 0 and 1")
     if replicas < 0:
@@ -96,13 +84,3 @@ def waitaof(context: Context, args: list[bytes]) -> Reply:
     assert context.waiter is not None
     journal.serve_when_synced(context.waiter)
     return parked
-
-
-def _timeout(word: bytes) -> int:
-    try:
-        timeout_ms = parse_integer(word)
-    except NotAnInteger:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
-    return timeout_ms

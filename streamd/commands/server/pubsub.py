@@ -38,7 +38,6 @@ def subscribe(context: Context, args: list[bytes]) -> Reply:
     """Get what is published on channels.
 
     Reply: a push for each channel: subscribe, channel, number of subscriptions.
-    Source: https://redis.io/docs/latest/commands/subscribe/
     """
     return _announce(context, b"subscribe", args[1:], context.state.pubsub.subscribe)
 
@@ -51,7 +50,6 @@ def psubscribe(context: Context, args: list[bytes]) -> Reply:
     """Get what is published on channels that match patterns.
 
     Reply: a push for each pattern: psubscribe, pattern, number of subscriptions.
-    Source: https://redis.io/docs/latest/commands/psubscribe/
     """
     return _announce(context, b"psubscribe", args[1:], context.state.pubsub.subscribe_pattern)
 
@@ -64,7 +62,6 @@ def unsubscribe(context: Context, args: list[bytes]) -> Reply:
     """End subscriptions to channels, without arguments to all.
 
     Reply: a push for each channel: unsubscribe, channel, number of subscriptions left.
-    Source: https://redis.io/docs/latest/commands/unsubscribe/
     """
     channels = args[1:] or list(context.client.subscriptions or ())
     return _announce(context, b"unsubscribe", channels, context.state.pubsub.unsubscribe)
@@ -78,7 +75,6 @@ def punsubscribe(context: Context, args: list[bytes]) -> Reply:
     """End subscriptions to patterns, without arguments to all.
 
     Reply: a push for each pattern: punsubscribe, pattern, number of subscriptions left.
-    Source: https://redis.io/docs/latest/commands/punsubscribe/
     """
     patterns = args[1:] or list(context.client.patterns or ())
     return _announce(context, b"punsubscribe", patterns, context.state.pubsub.unsubscribe_pattern)
@@ -89,10 +85,7 @@ def punsubscribe(context: Context, args: list[bytes]) -> Reply:
     complexity="O(N+M), N the receivers, M the patterns", group="pubsub", syntax="channel message",
 )  # fmt: skip
 def publish(context: Context, args: list[bytes]) -> Reply:
-    """Send a message to all who are subscribed; return how many times it was sent.
-
-    Source: https://redis.io/docs/latest/commands/publish/
-    """
+    """Send a message to all who are subscribed; return how many times it was sent."""
     return context.state.pubsub.publish(args[1], args[2])
 
 
@@ -120,10 +113,7 @@ container(
     syntax="[pattern]",
 )  # fmt: skip
 def pubsub_channels(context: Context, args: list[bytes]) -> Reply:
-    """Return the channels that somebody is subscribed to.
-
-    Source: https://redis.io/docs/latest/commands/pubsub-channels/
-    """
+    """Return the channels that somebody is subscribed to."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     matches = compile_glob(args[2] if len(args) == 3 else b"*")
@@ -138,7 +128,6 @@ def pubsub_numsub(context: Context, args: list[bytes]) -> Reply:
     """Return how many are subscribed to each channel, patterns not counted.
 
     Reply: array of channels and numbers.
-    Source: https://redis.io/docs/latest/commands/pubsub-numsub/
     """
     channels = context.state.pubsub.channels
     return [word for channel in args[2:] for word in (channel, len(channels.get(channel, ())))]
@@ -146,10 +135,7 @@ def pubsub_numsub(context: Context, args: list[bytes]) -> Reply:
 
 @command("PUBSUB NUMPAT", arity=2, flags=_SUB, since="2.8.0", complexity="O(1)", group="pubsub")
 def pubsub_numpat(context: Context, args: list[bytes]) -> Reply:
-    """Return how many patterns somebody is subscribed to.
-
-    Source: https://redis.io/docs/latest/commands/pubsub-numpat/
-    """
+    """Return how many patterns somebody is subscribed to."""
     return len(context.state.pubsub.patterns)
 
 
@@ -157,10 +143,7 @@ def pubsub_numpat(context: Context, args: list[bytes]) -> Reply:
     "PUBSUB SHARDCHANNELS", arity=-2, flags=_SUB, since="7.0.0", complexity="O(1)", group="pubsub", syntax="[pattern]",
 )  # fmt: skip
 def pubsub_shardchannels(context: Context, args: list[bytes]) -> Reply:
-    """Return the shard channels that somebody is subscribed to: there are none.
-
-    Source: https://redis.io/docs/latest/commands/pubsub-shardchannels/
-    """
+    """Return the shard channels that somebody is subscribed to: there are none."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     return []
@@ -171,8 +154,5 @@ def pubsub_shardchannels(context: Context, args: list[bytes]) -> Reply:
     group="pubsub", syntax="[shardchannel [shardchannel ...]]",
 )  # fmt: skip
 def pubsub_shardnumsub(context: Context, args: list[bytes]) -> Reply:
-    """Return how many are subscribed to each shard channel: nobody.
-
-    Source: https://redis.io/docs/latest/commands/pubsub-shardnumsub/
-    """
+    """Return how many are subscribed to each shard channel: nobody."""
     return [word for channel in args[2:] for word in (channel, 0)]

@@ -18,7 +18,6 @@ def time(context: Context, args: list[bytes]) -> Reply:
     """Return the server's Unix time.
 
     Reply: array of the seconds and the microseconds of the second.
-    Source: https://redis.io/docs/latest/commands/time/
     """
     return [b"%d" % part for part in divmod(context.state.clock.now_us(), 1_000_000)]
 
@@ -28,10 +27,7 @@ def time(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:agg_sum",
 )  # fmt: skip
 def dbsize(context: Context, args: list[bytes]) -> Reply:
-    """Return how many keys the database holds, expired ones included that were not yet removed.
-
-    Source: https://redis.io/docs/latest/commands/dbsize/
-    """
+    """Return how many keys the database holds, expired ones included that were not yet removed."""
     return len(context.db)
 
 
@@ -49,13 +45,10 @@ def _flush(context: Context, databases: list[Database]) -> None:
     acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def flushdb(context: Context, args: list[bytes]) -> Reply:
-    """Remove all keys of the database.
-
-    Source: https://redis.io/docs/latest/commands/flushdb/
-    """
+    """Remove all keys of the database."""
     _check_mode(args)
     _flush(context, [context.db])
-    context.record(b"FLUSHDB")
+    context.record(b"FLUSHDB", changes=0)
     return "OK"
 
 
@@ -64,13 +57,10 @@ def flushdb(context: Context, args: list[bytes]) -> Reply:
     acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def flushall(context: Context, args: list[bytes]) -> Reply:
-    """Remove all keys of all databases.
-
-    Source: https://redis.io/docs/latest/commands/flushall/
-    """
+    """Remove all keys of all databases."""
     _check_mode(args)
     _flush(context, context.state.keyspace.databases)
-    context.record(b"FLUSHALL")
+    context.record(b"FLUSHALL", changes=0)
     return "OK"
 
 
@@ -82,7 +72,6 @@ def shutdown(context: Context, args: list[bytes]) -> Reply:
     """Stop the server.
 
     Reply: none; the connection is closed.
-    Source: https://redis.io/docs/latest/commands/shutdown/
     """
     options = [word.upper() for word in args[1:]]
     if not set(options) <= {b"NOSAVE", b"SAVE", b"NOW", b"FORCE", b"ABORT"} or {b"NOSAVE", b"SAVE"} <= set(options):
@@ -101,10 +90,7 @@ def shutdown(context: Context, args: list[bytes]) -> Reply:
     acl="admin dangerous", tips="nondeterministic_output",
 )  # fmt: skip
 def lastsave(context: Context, args: list[bytes]) -> Reply:
-    """Return the Unix time of the last rewrite of the journal in seconds, or that of the start.
-
-    Source: https://redis.io/docs/latest/commands/lastsave/
-    """
+    """Return the Unix time of the last rewrite of the journal in seconds, or that of the start."""
     journal = context.state.journal
     return context.state.started_ms // 1000 if journal is None else journal.saved_s
 
@@ -114,19 +100,13 @@ def lastsave(context: Context, args: list[bytes]) -> Reply:
     acl="admin dangerous",
 )  # fmt: skip
 def role(context: Context, args: list[bytes]) -> Reply:
-    """Return the part that the server plays in replication: a master without replicas.
-
-    Source: https://redis.io/docs/latest/commands/role/
-    """
+    """Return the part that the server plays in replication: a master without replicas."""
     return [b"master", 0, []]
 
 
 @command("MONITOR", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server")
 def monitor(context: Context, args: list[bytes]) -> Reply:
-    """Show every request that the server executes from here on, but administrative ones.
-
-    Source: https://redis.io/docs/latest/commands/monitor/
-    """
+    """Show every request that the server executes from here on, but administrative ones."""
     client = context.client
     if context.in_unit:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")
@@ -144,8 +124,6 @@ def debug(context: Context, args: list[bytes]) -> Reply:
     """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
 
     RELOAD rewrites the journal and loads it, LOADAOF loads it as it is.
-
-    Source: https://redis.io/docs/latest/commands/debug/
     """
     subcommand = args[1].upper()
     if subcommand == b"SLEEP" and len(args) == 3:

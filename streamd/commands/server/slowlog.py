@@ -34,7 +34,6 @@ def slowlog_get(context: Context, args: list[bytes]) -> Reply:
     """Return the newest entries of the slow log, 10 if not said otherwise, all with -1.
 
     Reply: array of [number, Unix time in seconds, microseconds, request, client's address, client's name].
-    Source: https://redis.io/docs/latest/commands/slowlog-get/
     """
     count = 10
     if len(args) > 3:
@@ -58,10 +57,7 @@ def slowlog_get(context: Context, args: list[bytes]) -> Reply:
     tips=f"{_NODES} response_policy:agg_sum nondeterministic_output",
 )  # fmt: skip
 def slowlog_len(context: Context, args: list[bytes]) -> Reply:
-    """Return how many entries the slow log has.
-
-    Source: https://redis.io/docs/latest/commands/slowlog-len/
-    """
+    """Return how many entries the slow log has."""
     return len(context.state.slowlog.entries)
 
 
@@ -70,10 +66,7 @@ def slowlog_len(context: Context, args: list[bytes]) -> Reply:
     tips=f"{_NODES} response_policy:all_succeeded",
 )  # fmt: skip
 def slowlog_reset(context: Context, args: list[bytes]) -> Reply:
-    """Remove all entries of the slow log.
-
-    Source: https://redis.io/docs/latest/commands/slowlog-reset/
-    """
+    """Remove all entries of the slow log."""
     context.state.slowlog.entries.clear()
     return "OK"
 
@@ -93,10 +86,7 @@ container(
 
 @command("LATENCY LATEST", arity=2, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server", tips=_SPECIAL)
 def latency_latest(context: Context, args: list[bytes]) -> Reply:
-    """Return the latest latency of each event: none is monitored.
-
-    Source: https://redis.io/docs/latest/commands/latency-latest/
-    """
+    """Return the latest latency of each event: none is monitored."""
     return []
 
 
@@ -105,10 +95,7 @@ def latency_latest(context: Context, args: list[bytes]) -> Reply:
     tips=_SPECIAL,
 )  # fmt: skip
 def latency_history(context: Context, args: list[bytes]) -> Reply:
-    """Return the latencies of an event: none is monitored.
-
-    Source: https://redis.io/docs/latest/commands/latency-history/
-    """
+    """Return the latencies of an event: none is monitored."""
     return []
 
 
@@ -117,8 +104,5 @@ def latency_history(context: Context, args: list[bytes]) -> Reply:
     syntax="[event [event ...]]", tips=f"{_NODES} response_policy:all_succeeded",
 )  # fmt: skip
 def latency_reset(context: Context, args: list[bytes]) -> Reply:
-    """Forget the latencies of events; return of how many: none is monitored.
-
-    Source: https://redis.io/docs/latest/commands/latency-reset/
-    """
+    """Forget the latencies of events; return of how many: none is monitored."""
     return 0

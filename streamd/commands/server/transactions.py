@@ -13,10 +13,7 @@ from streamd.resp.types import NULL_ARRAY, Raw, Reply
     group="transactions",
 )  # fmt: skip
 def multi(context: Context, args: list[bytes]) -> Reply:
-    """Start a transaction: what follows is queued until EXEC.
-
-    Source: https://redis.io/docs/latest/commands/multi/
-    """
+    """Start a transaction: what follows is queued until EXEC."""
     client = context.client
     if client.transaction is not None:
         raise CommandError("ERR MULTI calls can not be nested")
@@ -34,7 +31,6 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
     """Run the queued commands, with nothing in between, and return their replies.
 
     Reply: array; nil when a watched key changed.
-    Source: https://redis.io/docs/latest/commands/exec/
     """
     client, state = context.client, context.state
     if client.transaction is None:
@@ -74,10 +70,7 @@ def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:
     complexity="O(N), N the queued commands", group="transactions",
 )  # fmt: skip
 def discard(context: Context, args: list[bytes]) -> Reply:
-    """Forget the queued commands and end the transaction.
-
-    Source: https://redis.io/docs/latest/commands/discard/
-    """
+    """Forget the queued commands and end the transaction."""
     if context.client.transaction is None:
         raise CommandError("ERR DISCARD without MULTI")
     context.discard_transaction()
@@ -89,10 +82,7 @@ def discard(context: Context, args: list[bytes]) -> Reply:
     complexity="O(1) for each key", group="transactions", syntax="key [key ...]", access="RO",
 )  # fmt: skip
 def watch(context: Context, args: list[bytes]) -> Reply:
-    """Let the next EXEC do nothing if one of the keys changes until then.
-
-    Source: https://redis.io/docs/latest/commands/watch/
-    """
+    """Let the next EXEC do nothing if one of the keys changes until then."""
     client, db = context.client, context.db
     if client.transaction is not None:
         raise CommandError("ERR WATCH inside MULTI is not allowed")
@@ -108,9 +98,6 @@ def watch(context: Context, args: list[bytes]) -> Reply:
     group="transactions",
 )  # fmt: skip
 def unwatch(context: Context, args: list[bytes]) -> Reply:
-    """Forget what is watched.
-
-    Source: https://redis.io/docs/latest/commands/unwatch/
-    """
+    """Forget what is watched."""
     context.unwatch()
     return "OK"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from streamd.base.errors import NoGroup
+from streamd.base.errors import NoGroup, NoSuchKey
 from streamd.catalog import Context
 from streamd.stream.entry_id import format_id
 from streamd.stream.group import Group
@@ -24,6 +24,21 @@ def find_group(context: Context, key: bytes, name: bytes) -> tuple[Stream, Group
     if stream is None or not stream.groups or name not in stream.groups:
         return None
     return stream, stream.groups[name]
+
+
+def need_stream(stream: Stream | None) -> Stream:
+    """Return the stream that a key holds. Raises: NoSuchKey, if it holds none."""
+    if stream is None:
+        raise NoSuchKey()
+    return stream
+
+
+def group_of(stream: Stream, key: bytes, name: bytes) -> Group:
+    """Return a group of the stream at `key`. Raises: NoGroup."""
+    group = (stream.groups or {}).get(name)
+    if group is None:
+        raise NoGroup(f"No such consumer group '{shown(name)}' for key name '{shown(key)}'")
+    return group
 
 
 def need_group(context: Context, key: bytes, name: bytes, where: str = "") -> tuple[Stream, Group]:
@@ -52,10 +67,11 @@ def record_owned(
     ids: Iterable[int],
     time_ms: int,
     count: int,
+    changes: int = 1,
 ) -> None:
     """Record that `consumer` has the entries `ids` since `time_ms`, each delivered `count` times."""
     state = context.state
-    state.dirty += 1
+    state.dirty += changes
     if state.records is None:
         return
     words = [b"XCLAIM", key, group_name, consumer.name, b"0", *map(format_id, ids)]
@@ -67,9 +83,11 @@ def record_owned(
 def record_taken(
     context: Context, key: bytes, group_name: bytes, group: Group, consumer: Consumer, ids: list[int], time_ms: int
 ) -> None:
-    """Record that `consumer` has got the pending entries `ids`, whose delivery counts are as they are now."""
+    """Record that `consumer` has got the pending entries `ids`, whose delivery counts are as they are now.
+
+    It counts as no change: the caller knows whether it is one to Redis.
+    """
     if context.state.records is None:
-        context.state.dirty += len(ids)
         return
     by_count: dict[int, list[int]] = {}
     for entry_id in ids:
@@ -77,17 +95,17 @@ def record_taken(
         assert entry is not None
         by_count.setdefault(entry[3], []).append(entry_id)
     for count, same in by_count.items():
-        record_owned(context, key, group_name, group, consumer, same, time_ms, count)
+        record_owned(context, key, group_name, group, consumer, same, time_ms, count, changes=0)
 
 
-def record_position(context: Context, key: bytes, group_name: bytes, group: Group) -> None:
+def record_position(context: Context, key: bytes, group_name: bytes, group: Group, changes: int = 1) -> None:
     """Record how far a group has read."""
     if context.state.records is None:
-        context.state.dirty += 1
+        context.state.dirty += changes
         return
     read = -1 if group.entries_read is None else group.entries_read
     position = format_id(group.last_id)
-    context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read)
+    context.record(b"XGROUP", b"SETID", key, group_name, position, b"ENTRIESREAD", b"%d" % read, changes=changes)
 
 
 def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consumer, *, since: int = -1) -> None:
@@ -108,7 +126,7 @@ def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consu
 
 def record_removed(context: Context, key: bytes, group_name: bytes, ids: list[int]) -> None:
     """Record that entries are no longer pending."""
-    context.state.dirty += 1
+    context.state.dirty += len(ids)
     if context.state.records is not None:
         context.state.records.append((context.db.index, [b"XACK", key, group_name, *map(format_id, ids)]))
 
@@ -117,6 +135,6 @@ def record_deleted(context: Context, key: bytes, ids: list[int], references: str
     """Record that entries were deleted, and with `references` "delete" that no group refers to them any more."""
     words = [format_id(entry_id) for entry_id in ids]
     if references == "delete":
-        context.record(b"XDELEX", key, b"DELREF", b"IDS", b"%d" % len(words), *words)
+        context.record(b"XDELEX", key, b"DELREF", b"IDS", b"%d" % len(words), *words, changes=len(ids))
     else:
-        context.record(b"XDEL", key, *words)
+        context.record(b"XDEL", key, *words, changes=len(ids))

@@ -4,7 +4,7 @@ from json import loads
 from operator import itemgetter
 
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
-from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
 from streamd.stream.trimming import Trim
@@ -175,9 +175,9 @@ def parse_read_options(words: list[bytes], grouped: bool) -> ReadOptions:
         elif option == b"STREAMS" and more:
             at += 1
             if more % 2:
-                # The same for XREADGROUP, as in Redis 7.0.
+                name, new = ("xreadgroup", ">") if grouped else ("xread", "$")
                 raise CommandError(
-                    "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+                    f"ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{new}' must be specified."
                 )
             options.keys = words[at : at + more // 2]
             options.ids = words[at + more // 2 :]
@@ -235,17 +235,6 @@ def _parse_positive(word: bytes, name: str) -> int:
     if number < 1:
         raise CommandError(f"ERR {name} must be a positive integer")
     return number
-
-
-def parse_timeout_ms(word: bytes) -> int:
-    """Return how long to block at most; 0 for ever. Raises: CommandError."""
-    try:
-        timeout_ms = parse_integer(word)
-    except NotAnInteger:
-        raise CommandError("ERR timeout is not an integer or out of range")
-    if timeout_ms < 0:
-        raise CommandError("ERR timeout is negative")
-    return timeout_ms
 
 
 # Two parts of 19 digits at most are both below 2**64.

@@ -21,7 +21,6 @@ def xack(context: Context, args: list[bytes]) -> Reply:
 
     Reply: integer; 0 when the key or the group does not exist.
     Raises: InvalidStreamId; WrongType.
-    Source: https://redis.io/docs/latest/commands/xack/
     """
     key, group_name = args[1], args[2]
     found = find_group(context, key, group_name)

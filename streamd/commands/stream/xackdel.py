@@ -24,7 +24,6 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
     """Acknowledge and delete entries; return for each: 1 both, 2 acknowledged only, -1 it was not pending.
 
     Raises: WrongType; CommandError; InvalidStreamId.
-    Source: https://redis.io/docs/latest/commands/xackdel/
     """
     key, group_name = args[1], args[2]
     found = find_group(context, key, group_name)

@@ -172,7 +172,6 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
 
     Reply: bulk string; null when NOMKSTREAM is given and the key does not exist.
     Raises: CommandError; WrongType.
-    Source: https://redis.io/docs/latest/commands/xadd/
     """
     # Decide. The commonest shapes, `key * ...`, `key IDMP pid iid * ...` and IDMPAUTO, do not pass the options' loop,
     # which costs more than all the rest; a property test holds them against it. An iid is looked up and recorded in one
@@ -291,5 +290,5 @@ def _trim(context: Context, key: bytes, stream: Stream, trim: Trim) -> None:
     """Trim behind an append, and record it exactly."""
     exact = trim.apply(stream)
     if exact:
-        context.record(b"XTRIM", key, *exact)
+        context.record(b"XTRIM", key, *exact, changes=0)
         context.notify(key, "t", "xtrim")

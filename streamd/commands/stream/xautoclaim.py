@@ -31,7 +31,6 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
 
     Reply: [the ID to go on from, entries or with JUSTID their IDs, IDs of pending entries that were deleted].
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xautoclaim/
     """
     try:
         min_idle_ms = max(0, parse_integer(args[4]))
@@ -73,6 +72,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
 
     group.pending.take_over(claimed, consumer, now_ms, counts_up=not just_id)
     record_taken(context, key, group_name, group, consumer, claimed, now_ms)
+    context.state.dirty += len(claimed)
     if claimed:
         consumer.active_ms = now_ms
     if gone:

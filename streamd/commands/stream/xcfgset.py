@@ -1,8 +1,8 @@
 """XCFGSET: set how long and how many idempotent IDs a stream remembers."""
 
-from streamd.base.errors import NoSuchKey
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments
+from streamd.commands.stream.group_effects import need_stream
 from streamd.commands.stream.options import parse_settings
 from streamd.resp.types import Reply
 
@@ -21,12 +21,9 @@ def xcfgset(context: Context, args: list[bytes]) -> Reply:
     """Set a stream's idempotence window; a value that differs forgets all idempotent IDs.
 
     Raises: NoSuchKey; WrongType; CommandError.
-    Source: https://redis.io/docs/latest/commands/xcfgset/
     """
     key = args[1]
-    stream = context.stream(key)
-    if stream is None:
-        raise NoSuchKey()
+    stream = need_stream(context.stream(key))
     duration_s, maxsize = parse_settings(Arguments(args, 2), "IDMP-DURATION", "IDMP-MAXSIZE")
     if stream.idmp.configure(duration_s, maxsize):
         context.record(

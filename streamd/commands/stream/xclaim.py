@@ -65,7 +65,6 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of entries, or of IDs with JUSTID.
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xclaim/
     """
     key, group_name = args[1], args[2]
     stream, group = need_group(context, key, group_name)

@@ -20,7 +20,6 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
 
     Reply: integer; 0 when the key does not exist.
     Raises: InvalidStreamId; WrongType.
-    Source: https://redis.io/docs/latest/commands/xdel/
     """
     key = args[1]
     stream = context.stream(key)
@@ -31,6 +30,6 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
     deleted = [entry_id for entry_id in ids if stream.delete(entry_id)]
 
     if deleted:
-        context.record(b"XDEL", key, *map(format_id, deleted))
+        context.record(b"XDEL", key, *map(format_id, deleted), changes=len(deleted))
         context.changed(key, "t", "xdel")
     return len(deleted)

@@ -24,7 +24,6 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
     """Delete entries and return what became of each: 1 deleted, -1 not there, 2 kept because a group refers to it.
 
     Raises: WrongType; CommandError; InvalidStreamId.
-    Source: https://redis.io/docs/latest/commands/xdelex/
     """
     key = args[1]
     stream = context.stream(key)

@@ -1,9 +1,9 @@
 """XGROUP: create, change and destroy consumer groups and their consumers."""
 
-from streamd.base.errors import BusyGroup, CommandError, NoGroup, SubcommandSyntaxError
+from streamd.base.errors import BusyGroup, CommandError, SubcommandSyntaxError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
-from streamd.commands.stream.group_effects import record_position, record_seen, shown
+from streamd.commands.stream.group_effects import group_of, record_position, record_seen
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
@@ -62,10 +62,7 @@ def _existing(stream: Stream | None) -> Stream:
 def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
     """Return the stream and the group that a request names. Raises: CommandError, NoGroup, WrongType."""
     stream = _existing(context.stream(args[2]))
-    group = (stream.groups or {}).get(args[3])
-    if group is None:
-        raise NoGroup(f"No such consumer group '{shown(args[3])}' for key name '{shown(args[2])}'")
-    return stream, group
+    return stream, group_of(stream, args[2], args[3])
 
 
 def _capped(context: Context, stream: Stream | None, entries_read: int | None) -> int | None:
@@ -93,7 +90,6 @@ def xgroup_create(context: Context, args: list[bytes]) -> Reply:
     """Create a consumer group that starts behind an ID.
 
     Raises: CommandError; BusyGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xgroup-create/
     """
     make_stream, entries_read = _parse_options(args, mkstream_allowed=True)
     key, name = args[2], args[3]
@@ -140,7 +136,6 @@ def xgroup_destroy(context: Context, args: list[bytes]) -> Reply:
     """Destroy a consumer group and return 1, or 0 when there is none of that name.
 
     Raises: CommandError; WrongType.
-    Source: https://redis.io/docs/latest/commands/xgroup-destroy/
     """
     key, name = args[2], args[3]
     stream = _existing(context.stream(key))
@@ -169,7 +164,6 @@ def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
     """Set the ID that a consumer group has read up to.
 
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xgroup-setid/
     """
     _, entries_read = _parse_options(args, mkstream_allowed=False)
     stream, group = _group(context, args)
@@ -203,7 +197,6 @@ def xgroup_createconsumer(context: Context, args: list[bytes]) -> Reply:
     """Create a consumer in a group and return 1, or 0 when it is there.
 
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xgroup-createconsumer/
     """
     key, group_name, name = args[2:]
     _, group = _group(context, args)
@@ -232,7 +225,6 @@ def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
     """Remove a consumer from a group and return how many pending entries went with it.
 
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xgroup-delconsumer/
     """
     key, group_name, name = args[2:]
     _, group = _group(context, args)

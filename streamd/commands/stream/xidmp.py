@@ -1,11 +1,11 @@
 """XIDMP: read and set a stream's idempotence window, in the words of the feature's proposal."""
 
-from streamd.base.errors import CommandError, NoSuchKey
+from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import Arguments
+from streamd.commands.stream.group_effects import need_stream
 from streamd.commands.stream.options import parse_settings
 from streamd.resp.types import Reply
-from streamd.stream.stream import Stream
 
 container(
     "XIDMP",
@@ -36,7 +36,7 @@ def xidmp_cfgget(context: Context, args: list[bytes]) -> Reply:
     Reply: map of `duration` (seconds) and `maxsize` (entries), those that were asked for or both.
     Raises: NoSuchKey; WrongType; CommandError.
     """
-    idmp = _stream(context, args[2]).idmp
+    idmp = need_stream(context.stream(args[2])).idmp
     wanted = set()
     for word in args[3:]:
         if word.upper() not in (b"DURATION", b"MAXSIZE"):
@@ -62,15 +62,8 @@ def xidmp_cfgset(context: Context, args: list[bytes]) -> Reply:
     Raises: NoSuchKey; WrongType; CommandError.
     """
     key = args[2]
-    idmp = _stream(context, key).idmp
+    idmp = need_stream(context.stream(key)).idmp
     duration_s, maxsize = parse_settings(Arguments(args, 3), "DURATION", "MAXSIZE")
     idmp.reconfigure(duration_s, maxsize)
     context.record(b"XIDMP", b"CFGSET", key, b"DURATION", b"%d" % idmp.duration_s, b"MAXSIZE", b"%d" % idmp.maxsize)
     return "OK"
-
-
-def _stream(context: Context, key: bytes) -> Stream:
-    stream = context.stream(key)
-    if stream is None:
-        raise NoSuchKey()
-    return stream

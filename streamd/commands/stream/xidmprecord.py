@@ -1,7 +1,8 @@
 """XIDMPRECORD: tell a stream which idempotent ID made an entry that it has."""
 
-from streamd.base.errors import CommandError, NoSuchKey
+from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
+from streamd.commands.stream.group_effects import need_stream
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, parse_id
 
@@ -20,7 +21,6 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
     """Remember an idempotent ID, as its producer's youngest, for an entry of the stream.
 
     Raises: InvalidStreamId; CommandError; NoSuchKey; WrongType.
-    Source: https://redis.io/docs/latest/commands/xidmprecord/
     """
     _, key, pid, iid, id_text = args
     entry_id = parse_id(id_text)
@@ -28,9 +28,7 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR producer ID must be non-empty")
     if not iid:
         raise CommandError("ERR idempotent ID must be non-empty")
-    stream = context.stream(key)
-    if stream is None:
-        raise NoSuchKey()
+    stream = need_stream(context.stream(key))
     if entry_id not in stream.log:
         raise CommandError("ERR No such message in stream")
     known_id = stream.idmp.lookup(pid, iid, context.now_ms)

@@ -2,10 +2,10 @@
 
 from itertools import islice
 
-from streamd.base.errors import NoGroup, NoSuchKey, SubcommandSyntaxError
+from streamd.base.errors import SubcommandSyntaxError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
-from streamd.commands.stream.group_effects import shown
+from streamd.commands.stream.group_effects import group_of, need_stream
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.group import Group
@@ -47,9 +47,8 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
 
     Reply: map.
     Raises: NoSuchKey; WrongType; SubcommandSyntaxError, NotAnInteger.
-    Source: https://redis.io/docs/latest/commands/xinfo-stream/
     """
-    stream = _stream(context, args[2])
+    stream = need_stream(context.read_stream(args[2]))
     if len(args) == 3:
         return _summary(stream)
     count = FULL_COUNT_DEFAULT
@@ -67,13 +66,6 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
         b"entries": Raw(b"*%d\r\n%b" % (entries, data)),
         b"groups": [_full_group(stream, name, group, count) for name, group in sorted((stream.groups or {}).items())],
     }
-
-
-def _stream(context: Context, key: bytes) -> Stream:
-    stream = context.read_stream(key)
-    if stream is None:
-        raise NoSuchKey()
-    return stream
 
 
 def _properties(stream: Stream) -> dict[bytes, Reply]:
@@ -117,7 +109,7 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
         b"name": name,
         b"last-delivered-id": format_id(group.last_id),
         b"entries-read": group.entries_read,
-        b"lag": group.lag(stream),
+        b"lag": stream.lag(group),
         b"pel-count": len(group.pending),
         b"nacked-count": len(group.pending.nacked),
         b"pending": pending,
@@ -153,9 +145,8 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of maps; a `lag` or `entries-read` that cannot be known is null.
     Raises: NoSuchKey; WrongType.
-    Source: https://redis.io/docs/latest/commands/xinfo-groups/
     """
-    stream = _stream(context, args[2])
+    stream = need_stream(context.read_stream(args[2]))
     return [
         {
             b"name": name,
@@ -163,7 +154,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
             b"pending": len(group.pending),
             b"last-delivered-id": format_id(group.last_id),
             b"entries-read": group.entries_read,
-            b"lag": group.lag(stream),
+            b"lag": stream.lag(group),
         }
         for name, group in sorted((stream.groups or {}).items())
     ]
@@ -186,11 +177,8 @@ def xinfo_consumers(context: Context, args: list[bytes]) -> Reply:
     Reply: array of maps; `idle` is the time in ms since the consumer was last named, `inactive` since it last got an
     entry, -1 if it never did.
     Raises: NoSuchKey; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xinfo-consumers/
     """
-    group = (_stream(context, args[2]).groups or {}).get(args[3])
-    if group is None:
-        raise NoGroup(f"No such consumer group '{shown(args[3])}' for key name '{shown(args[2])}'")
+    group = group_of(need_stream(context.read_stream(args[2])), args[2], args[3])
     now_ms = context.now_ms
     return [
         {

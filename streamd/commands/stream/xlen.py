@@ -19,7 +19,6 @@ def xlen(context: Context, args: list[bytes]) -> Reply:
 
     Reply: integer; 0 when the key does not exist.
     Raises: WrongType.
-    Source: https://redis.io/docs/latest/commands/xlen/
     """
     stream = context.read_stream(args[1])
     return 0 if stream is None else len(stream)

@@ -36,7 +36,6 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     SILENT takes the delivery back, FAIL lets it count, FATAL marks the entry as one that cannot be processed.
 
     Raises: NoGroup; WrongType; CommandError; InvalidStreamId.
-    Source: https://redis.io/docs/latest/commands/xnack/
     """
     key, group_name = args[1], args[2]
     stream, group = need_group(context, key, group_name)

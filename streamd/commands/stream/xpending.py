@@ -30,7 +30,6 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
     Reply: [how many, least ID, greatest ID, [[consumer, how many], ...]], or an array of [ID, consumer, idle time in
     ms, delivery count].
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xpending/
     """
     words = len(args)
     if words != 3 and not 6 <= words <= 9:

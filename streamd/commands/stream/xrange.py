@@ -27,7 +27,6 @@ def xrange(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of entries; empty when the key does not exist, null when COUNT is 0 or less.
     Raises: InvalidStreamId, InvalidRangeStart, InvalidRangeEnd; WrongType.
-    Source: https://redis.io/docs/latest/commands/xrange/
     """
     return _read(context, args, args[2], args[3], reverse=False)
 
@@ -46,7 +45,6 @@ def xrevrange(context: Context, args: list[bytes]) -> Reply:
     """Return the entries of a stream from one ID back to another, youngest first.
 
     Reply and errors: as XRANGE.
-    Source: https://redis.io/docs/latest/commands/xrevrange/
     """
     return _read(context, args, args[3], args[2], reverse=True)
 

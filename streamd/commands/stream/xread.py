@@ -28,7 +28,6 @@ def xread(context: Context, args: list[bytes]) -> Reply:
 
     Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
     Raises: CommandError; WrongType.
-    Source: https://redis.io/docs/latest/commands/xread/
     """
     options = parse_read_options(args, grouped=False)
     after = [_resolve(context.read_stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]

@@ -45,7 +45,6 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
 
     Reply: map of key to entries, in RESP2 an array of pairs; null when there is nothing.
     Raises: CommandError; NoGroup; WrongType.
-    Source: https://redis.io/docs/latest/commands/xreadgroup/
     """
     options = parse_read_options(args, grouped=True)
     assert options.group is not None
@@ -216,13 +215,14 @@ class _Delivery:
         context, group, consumer = self.context, self.group, self.consumer
         now_ms = context.now_ms
         recorded_ids = ids if context.state.records is None else list(ids)
-        group.advance(self.stream, ids)
+        self.stream.advance(group, ids)
         consumer.active_ms = now_ms
         assert self.options.group is not None
         if not self.options.no_ack:
             group.pending.deliver(ids, consumer, now_ms)
             record_owned(context, self.key, self.options.group, group, consumer, recorded_ids, now_ms, 1)
-        record_position(context, self.key, self.options.group, group)
+        # However many entries: one change, as in Redis.
+        record_position(context, self.key, self.options.group, group, changes=int(self.options.no_ack))
 
     def read_claiming(self, budget: ReadBudget) -> Reply:
         """Take over pending entries that are idle long enough, then deliver new ones; None when there is nothing.
@@ -268,6 +268,7 @@ class _Delivery:
             group.pending.remove_many(gone)
             record_removed(context, self.key, self.options.group, gone)
         record_taken(context, self.key, self.options.group, group, consumer, taken, now_ms)
+        context.state.dirty += len(taken)
         if taken:
             consumer.active_ms = now_ms
         return parts

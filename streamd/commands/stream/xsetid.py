@@ -1,8 +1,9 @@
 """XSETID: set the last generated ID of a stream."""
 
-from streamd.base.errors import CommandError, NoSuchKey, SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments
+from streamd.commands.stream.group_effects import need_stream
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import parse_id
 
@@ -21,7 +22,6 @@ def xsetid(context: Context, args: list[bytes]) -> Reply:
     """Set the last generated ID of a stream, and its counters.
 
     Raises: CommandError; NoSuchKey; WrongType.
-    Source: https://redis.io/docs/latest/commands/xsetid/
     """
     last_id = parse_id(args[2])
     entries_added: int | None = None
@@ -39,9 +39,7 @@ def xsetid(context: Context, args: list[bytes]) -> Reply:
         else:
             raise SyntaxError_()
     key = args[1]
-    stream = context.stream(key)
-    if stream is None:
-        raise NoSuchKey()
+    stream = need_stream(context.stream(key))
     if last_id < (stream.log.last_id or 0):
         raise CommandError("ERR The ID specified in XSETID is smaller than the target stream top item")
     if len(stream) and entries_added is not None and len(stream) > entries_added:

@@ -22,7 +22,6 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
 
     Reply: integer; 0 when the key does not exist.
     Raises: CommandError; WrongType.
-    Source: https://redis.io/docs/latest/commands/xtrim/
     """
     node_max_entries = context.state.config.integer("stream-node-max-entries")
     trim = parse_append_options(args, node_max_entries, adding=False).trim
@@ -36,6 +35,6 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
     exact = trim.apply(stream)
 
     if exact:
-        context.record(b"XTRIM", key, *exact)
+        context.record(b"XTRIM", key, *exact, changes=length - len(stream))
         context.changed(key, "t", "xtrim")
     return length - len(stream)

@@ -1,0 +1,59 @@
+"""The value of a hash: fields and their values, and the order in which HSCAN walks over them."""
+
+from streamd.data.scan_order import ScanOrder
+
+# Redis keeps a hash of up to so many fields, none of whose words is longer, in a list, and shows it on one page.
+_LISTED_FIELDS_MAX = 128
+_LISTED_BYTES_MAX = 64
+
+
+class Hash(dict[bytes, bytes]):
+    """Field -> value. To be changed by `set_fields` and `drop` alone.
+
+    _order: the fields in HSCAN's order; None until somebody scans: who never does pays nothing for it.
+    """
+
+    __slots__ = ("_order",)
+
+    def __init__(self) -> None:
+        self._order: ScanOrder | None = None
+
+    def set_fields(self, words: list[bytes]) -> int:
+        """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
+        before = len(self)
+        fields = words[::2]
+        if self._order is not None:
+            for field in dict.fromkeys(fields):
+                if field not in self:
+                    self._order.add(field)
+        self.update(zip(fields, words[1::2], strict=True))
+        return len(self) - before
+
+    def drop(self, field: bytes) -> bool:
+        """Remove a field; return whether it was there."""
+        if self.pop(field, None) is None:
+            return False
+        if self._order is not None:
+            self._order.remove(field)
+        return True
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether Redis would keep it in a list; O(1) for a large hash."""
+        return len(self) <= _LISTED_FIELDS_MAX and all(
+            len(word) <= _LISTED_BYTES_MAX for pair in self.items() for word in pair
+        )
+
+    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return the cursor of HSCAN's next page, 0 when there is none, and the `count` fields from `cursor` on."""
+        if self.is_listed:
+            return 0, list(self)
+        if self._order is None or not self._order.fits:
+            self._order = ScanOrder(self.keys())
+        return self._order.page(cursor, count)
+
+    def copy(self) -> "Hash":
+        """Return an independent copy."""
+        other = Hash()
+        other.update(self)
+        return other
