@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.version import REDIS_VERSION, VERSION
+from streamd.durability import check
 from streamd.durability.persistence import Persistence
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
-from streamd.journal import check
 from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError

@@ -186,11 +186,6 @@ class Persistence:
 
     # -- turns ----------------------------------------------------------------------------------------------------
 
-    def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
-        """Take what several requests of a client did to `key`: a command each, encoded (see record.encode_columns)."""
-        self.journal.append_encoded(db_index, key, commands)
-        self.writers[client] = None
-
     def _hand_over(self) -> None:
         """Take what the running unit has done so far as a unit of its own."""
         records = self._state.records

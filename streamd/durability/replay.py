@@ -1,17 +1,17 @@
-"""Applying recorded commands through the handlers that clients use, while a journal is loaded."""
+"""Applying the records of a journal while it is loaded."""
 
 from typing import cast
 
 from streamd.base.config import OPTIONS
 from streamd.base.errors import CommandError
-from streamd.catalog import COMMANDS, Context, QuickTable, Services
+from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
+from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
+from streamd.commands.stream.xadd import EntryRun
 from streamd.session.state import State
-from streamd.stream.stream import Stream
 
-_DEFAULTS = ("stream-idmp-duration", "stream-idmp-maxsize")
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
 _LENGTH_MAX = "proto-max-bulk-len"
-_SETTINGS = (*_DEFAULTS, _LENGTH_MAX)
+_NO_SENSE = "its words make no sense"
 
 
 class _Services:
@@ -22,47 +22,65 @@ class _Services:
 
 
 class Replay:
-    """The loader's client: no clock (it is always the year 1970, so nothing expires), nothing is recorded.
+    """What the loader applies records with: for each the function beside the command that writes it.
 
-    borrow() before, and finish() after each slice of loading: in between the journal's settings and time hold,
-    outside the server's own.
+    Commands of other types repeat their own effect. For these there is a client of no clock: it is always the year
+    1970, so nothing expires, and nothing is recorded. borrow() before, and finish() after each slice of loading: in
+    between that time holds, outside the server's own.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._applying = Applying(state)
         self._context = Context(state, cast(Services, _Services()), 0)
         self._context.in_unit = True  # nothing blocks
-        values = state.config.values
-        self._own = {name: values[name] for name in _SETTINGS}
         self._dirty = state.dirty
-        self._defaults = {name: values[name] for name in _DEFAULTS}
+        self._length_max = state.config.values[_LENGTH_MAX]
+        self._run = EntryRun(self._applying)
+        # Take a record if it goes on with a run of entries, or begins one; add those that were taken.
+        self.take_entry = self._run.take
+        self.end_run = self._run.end
         assert state.records is None
 
     def borrow(self) -> None:
-        """Let the settings and the time of the journal hold."""
-        self._own = {name: self._state.config.values[name] for name in _SETTINGS}
+        """Let the time of the journal hold."""
+        values = self._state.config.values
+        self._length_max, values[_LENGTH_MAX] = values[_LENGTH_MAX], OPTIONS[_LENGTH_MAX].maximum
         self._dirty = self._state.dirty
-        self._state.config.values.update(self._defaults)
-        self._state.config.values[_LENGTH_MAX] = OPTIONS[_LENGTH_MAX].maximum
         self._state.time.ms = 0
 
     def finish(self) -> None:
-        """Let the configuration and the time of the server hold again."""
-        self._state.config.values.update(self._own)
+        """Let the time of the server hold again."""
+        self._state.config.values[_LENGTH_MAX] = self._length_max
         self._state.dirty = self._dirty
         self._state.time.ms = self._state.clock.now_ms()
 
     def apply(self, db_index: int, words: list[bytes]) -> str | None:
-        """Apply a command as it was recorded; return what is wrong with it, or None."""
-        command = COMMANDS.get(words[0]) or COMMANDS.get(words[0].lower())
-        if command is not None and command.subcommands and len(words) > 1:
-            command = command.subcommands.get(words[1].lower())
+        """Apply a command or a note; return what is wrong with it, or None."""
+        applier = APPLIERS.get(words[0]) or _find_applier(words)
+        if applier is None:
+            return self._repeat(db_index, words)
+        self._applying.select(db_index)
+        try:
+            applier(self._applying, words)
+        except (CannotApply, CommandError) as error:
+            return str(error)
+        except (ValueError, IndexError, KeyError):
+            command = _find_command(words)
+            return _NO_SENSE if command is None or command.accepts(len(words)) else _WRONG_NUMBER
+        return None
+
+    def _repeat(self, db_index: int, words: list[bytes]) -> str | None:
+        """Do again what a command did that records itself."""
+        command = _find_command(words)
         if command is None:
             return "this version has no such command"
         if "write" not in command.flags:
             return "it writes nothing, so it was never recorded"
         if not command.accepts(len(words)):
-            return "it has a wrong number of words"
+            return _WRONG_NUMBER
+        if command.group == "stream":
+            return "it is never recorded, but what it decided"
         self._context.db = self._state.keyspace[db_index]
         try:
             command.handler(self._context, words)
@@ -70,12 +88,23 @@ class Replay:
             return str(error)
         return None
 
-    def create_stream(self, db_index: int, key: bytes) -> Stream:
-        """Store and return a new stream at a free key."""
-        self._context.db = self._state.keyspace[db_index]
-        return self._context.create_stream(key)
 
-    def set_defaults(self, duration_s: int, maxsize: int) -> None:
-        """Take these as the settings of streams that are created from here on."""
-        self._defaults = {"stream-idmp-duration": duration_s, "stream-idmp-maxsize": maxsize}
-        self._state.config.values.update(self._defaults)
+_WRONG_NUMBER = "it has a wrong number of words"
+
+
+def _find_applier(words: list[bytes]) -> Applier | None:
+    name = words[0].upper()
+    return APPLIERS.get(name) or (APPLIERS.get(name + b" " + words[1].upper()) if len(words) > 1 else None)
+
+
+def _find_command(words: list[bytes]) -> Command | None:
+    command = COMMANDS.get(words[0].lower())
+    if command is not None and command.subcommands and len(words) > 1:
+        return command.subcommands.get(words[1].lower())
+    return command
+
+
+@applies("DEFAULTS")
+def apply_defaults(applying: Applying, words: list[bytes]) -> None:
+    """Take the settings of streams that are created from here on."""
+    applying.duration_s, applying.maxsize = map(int, words[1:])

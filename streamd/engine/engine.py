@@ -13,6 +13,7 @@ from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, 
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.data.keyspace import Database
+from streamd.data.records import Record, Run
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
 from streamd.engine.memory import MemoryLimit
@@ -23,7 +24,7 @@ from streamd.resp.types import NO_REPLY, Parts, Reply
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.monitor import monitor_line
-from streamd.session.state import Record, State
+from streamd.session.state import State
 
 log = logging.getLogger("streamd")
 
@@ -33,7 +34,7 @@ class Journal(Protocol):
 
     writers: dict[Client, None]  # who has written something in this turn
 
-    def append_unit(self, records: list[Record]) -> None:
+    def append_unit(self, records: list[Record | Run]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together."""
 
     def end_turn(self) -> None:

@@ -7,6 +7,7 @@ piece takes well below a millisecond to make.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from streamd.data.entry_record import NAME, entry_columns, entry_words
 from streamd.data.types import KeyValue, type_of
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
 from streamd.journal.record import encode_columns, encode_command, encode_note
@@ -41,10 +42,10 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
     """Yield a stream: its entries, its counters, its groups, its window; in the order of Redis's own rewrite."""
     if len(stream.log) == 0:
         # An empty stream is made by an entry that is trimmed at once, as Redis does it.
-        yield False, encode_command((b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"))
+        yield False, encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"])
     start = 0
     while True:
-        commands = stream.log.encode_commands(start, (b"XADD", key))
+        commands = stream.log.encode_commands(start, (NAME, key))
         if commands is not None:
             yield False, commands[1]
             start = commands[0] + 1
@@ -67,8 +68,8 @@ def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
     entry_ids, rows = zip(*batch, strict=True)
     ids = format_ids(entry_ids)
     if len({*map(len, rows)}) == 1:
-        return b"".join(encode_columns([b"XADD", key, ids, *zip(*rows, strict=True)]))
-    return b"".join([encode_command([b"XADD", key, text, *fields]) for text, fields in zip(ids, rows, strict=True)])
+        return b"".join(encode_columns(entry_columns(key, ids, [*zip(*rows, strict=True)])))
+    return b"".join([encode_command(entry_words(key, text, fields)) for text, fields in zip(ids, rows, strict=True)])
 
 
 def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: Stream) -> Iterator[Piece]:

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from streamd.data.records import Record, Run
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
 from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
-from streamd.journal.record import Record
 from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
@@ -150,19 +150,12 @@ class Journal:
 
     # -- appending ------------------------------------------------------------------------------------------------
 
-    def append_unit(self, records: Sequence[Record]) -> None:
+    def append_unit(self, records: Sequence[Record | Run]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together; `write` writes them."""
         assert self.writer is not None
         self.writer.append_unit(records)
         if self.rewrite is not None:
             self.rewrite.observe(records)
-
-    def append_encoded(self, db_index: int, key: bytes, commands: list[bytes]) -> None:
-        """Take several units, each one encoded command that concerns `key` alone."""
-        assert self.writer is not None
-        self.writer.append_encoded(db_index, commands)
-        if self.rewrite is not None:
-            self.rewrite.observe_encoded(db_index, key, commands)
 
     def write(self) -> bool:
         """Write the units of this turn with one operation; return whether there were any. Raises: OSError."""

@@ -1,17 +1,13 @@
-"""Applying what a journal says to the keyspace."""
+"""Having what a journal says applied, a slice at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from streamd.data.keyspace import Keyspace
-from streamd.journal.notes import apply_note
+from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import bare_commands
-from streamd.stream.entry_id import SEQ_MAX
-from streamd.stream.stream import Stream
 
-# Entries that one call of append_many takes: enough that the call does not count, few enough for a slice.
-_RUN_ENTRIES_MAX: Final = 2_000
 # Commands between two points where the loader can be interrupted: about two milliseconds.
 _SLICE_COMMANDS: Final = 2_000
 # Of the number of a database; --databases takes no longer one.
@@ -21,14 +17,15 @@ _DIGITS_MAX: Final = 10
 class Target(Protocol):
     """What the loader needs of the layers above it."""
 
+    @property
+    def take_entry(self) -> Callable[[int, list[bytes]], bool]:
+        """take_entry(database, words): take a record if it goes on with a run of entries, or begins one."""
+
+    def end_run(self) -> None:
+        """Add the entries that were taken."""
+
     def apply(self, db_index: int, words: list[bytes]) -> str | None:
-        """Apply a command as it was recorded; return what is wrong with it, or None."""
-
-    def create_stream(self, db_index: int, key: bytes) -> Stream:
-        """Store and return a new stream at a free key."""
-
-    def set_defaults(self, duration_s: int, maxsize: int) -> None:
-        """Take these as the settings of streams that are created from here on."""
+        """Apply a command or a note as it was recorded; return what is wrong with it, or None."""
 
 
 class LoadError(Exception):
@@ -53,27 +50,18 @@ class _Refusal(Exception):
 
 
 class Loader:
-    """Applies commands and notes in their order.
-
-    A run of plain XADDs to one key goes into its log a slice at a time, without dispatch: that is what a rewritten
-    base is made of. Everything else goes through the commands' own handlers. commands: how many were applied.
-    """
+    """Hands commands and notes to the target in their order. commands: how many were applied."""
 
     def __init__(self, keyspace: Keyspace, target: Target) -> None:
-        self._keyspace = keyspace
+        self._databases = len(keyspace.databases)
         self._target = target
         self.commands = 0
         self._path = self._advice = ""
         self._db = 0
-        self._key: bytes | None = None
-        self._width = 0
-        self._ids: list[int] = []
-        self._texts: list[bytes] = []
-        self._last_id = -1
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
-        self._end_run()
+        self._target.end_run()
         self._db = 0
         self._path, self._advice = path, advice
 
@@ -81,9 +69,11 @@ class Loader:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
         before, count = self.commands, 0
         words: list[bytes] = []
+        take_entry = self._target.take_entry
         try:
             for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
-                self._take(words)
+                if not take_entry(self._db, words):
+                    self._take(words)
                 count += 1
                 if count == _SLICE_COMMANDS:
                     self.commands += count
@@ -102,38 +92,23 @@ class Loader:
 
     def end(self) -> None:
         """Apply what is still collected."""
-        self._end_run()
+        self._target.end_run()
 
     def _take(self, words: list[bytes]) -> None:
         name = words[0]
-        # A run goes on: as many texts, the same key, a greater ID. 1M entries pass here at a start.
-        if name == b"XADD" and len(words) == self._width and words[1] == self._key:
-            entry_id = _plain_id(words[2])
-            if entry_id > self._last_id:
-                self._ids.append(entry_id)
-                self._texts += words[3:]
-                self._last_id = entry_id
-                if len(self._ids) >= _RUN_ENTRIES_MAX:
-                    self._append()
-                return
-        self._end_run()
-        if name == b"XADD" and self._begin_run(words):
-            return
-        problem: str | None
+        db_index = self._db
         if name[:1] == b"#":
-            self._check_database(words[1] if len(words) > 1 else b"")
-            problem = apply_note(self._keyspace, self._target, words)
-        elif name == b"XADD" and len(words) > 2 and words[2] == b"IDMP":
-            problem = self._append_idempotent(words)
-        elif name == b"XIDMPRECORD":
-            problem = self._remember(words)
+            db_index = self._check_database(words[1] if len(words) > 1 else b"")
+            name = name[1:]
+            if name not in NOTES:
+                raise _Refusal("this version does not know such a note")
+            words = [name, *words[2:]]
         elif name == b"SELECT" or name.upper() == b"SELECT":
             self._db = self._check_database(words[1] if len(words) == 2 else b"")
             return
         elif name in (b"MULTI", b"EXEC"):
             return
-        else:
-            problem = self._target.apply(self._db, words)
+        problem = self._target.apply(db_index, words)
         if problem is not None:
             raise _Refusal(_one_line(problem))
 
@@ -141,82 +116,10 @@ class Loader:
         """Return the database that a word names. Raises: _Refusal."""
         if not word.isdigit() or len(word) > _DIGITS_MAX:
             raise _Refusal("its words make no sense")
-        index, there = int(word), len(self._keyspace.databases)
+        index, there = int(word), self._databases
         if index >= there:
             raise _Refusal(f"there are {there} databases", index + 1)
         return index
-
-    def _append_idempotent(self, words: list[bytes]) -> str | None:
-        """Append an entry with its iid, looking at neither clock nor window: `XADD key IDMP pid iid ID field value
-        ...`.
-        """
-        if len(words) < 8 or len(words) % 2 or (entry_id := _plain_id(words[5])) < 0:
-            return "its words make no sense"
-        key = words[1]
-        value = self._keyspace[self._db].values.get(key)
-        stream = self._target.create_stream(self._db, key) if value is None else value
-        if type(stream) is not Stream:
-            return "its key holds another type"
-        if entry_id <= stream.last_id:
-            return "its ID is not greater than the last one"
-        stream.log.append(entry_id, words[6:])
-        stream.last_id = entry_id
-        stream.entries_added += 1
-        stream.idmp.record(words[3], words[4], entry_id)
-        return None
-
-    def _remember(self, words: list[bytes]) -> str | None:
-        """Remember an iid as its producer's youngest: `XIDMPRECORD key pid iid ID`."""
-        if len(words) != 5 or (entry_id := _plain_id(words[4])) < 0:
-            return "its words make no sense"
-        stream = self._keyspace[self._db].values.get(words[1])
-        if type(stream) is not Stream:
-            return "there is no stream at its key"
-        stream.idmp.record(words[2], words[3], entry_id)
-        return None
-
-    def _begin_run(self, words: list[bytes]) -> bool:
-        """Begin a run with this XADD; return whether it is one that a run takes."""
-        if len(words) < 5 or len(words) % 2 == 0:
-            return False
-        entry_id = _plain_id(words[2])
-        if entry_id <= 0:
-            return False
-        value = self._keyspace[self._db].values.get(words[1])
-        if value is not None and (type(value) is not Stream or entry_id <= value.last_id):
-            return False
-        self._key = words[1]
-        self._width = len(words)
-        self._last_id = entry_id
-        self._ids.append(entry_id)
-        self._texts += words[3:]
-        return True
-
-    def _append(self) -> None:
-        assert self._key is not None
-        value = self._keyspace[self._db].values.get(self._key)
-        stream = self._target.create_stream(self._db, self._key) if value is None else value
-        assert type(stream) is Stream
-        stream.log.append_many(self._ids, self._width - 3, self._texts)
-        stream.last_id = self._ids[-1]
-        stream.entries_added += len(self._ids)
-        self._ids = []
-        self._texts = []
-
-    def _end_run(self) -> None:
-        if self._ids:
-            self._append()
-        self._key = None
-
-
-def _plain_id(text: bytes) -> int:
-    """Return the entry ID that a record gives, or -1 if the word is none."""
-    ms, dash, seq = text.partition(b"-")
-    if dash and ms.isdigit() and seq.isdigit() and len(text) <= 41:
-        number, low = int(ms), int(seq)
-        if number <= SEQ_MAX and low <= SEQ_MAX:
-            return number << 64 | low
-    return -1
 
 
 def _shown(words: list[bytes]) -> str:

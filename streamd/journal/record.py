@@ -29,10 +29,9 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from xxhash import xxh3_64_hexdigest, xxh32_digest
 
+from streamd.data.records import Column, Record, Words
+from streamd.journal.notes import NOTES
 from streamd.stream.entry_id import consecutive_parts, format_ids
-
-Words = Sequence[bytes]
-Record = tuple[int, Words]
 
 # The salt is in it, and the hash of that.
 _FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
@@ -44,11 +43,6 @@ CUT_LINE: Final = b"#streamd cut\n"
 # With 8 digits each and at most 72 bytes in front, a header stays below the 1,000 bytes that a line may have.
 UNITS_PER_RUN_MAX: Final = 100
 
-# The first words of records that become lines, because Redis has no command that says the same.
-NOTES: Final = frozenset((
-    b"DEFAULTS", b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS",
-    b"XGROUPSEEN", b"XGROUPPENDING",
-))  # fmt: skip
 _LINE_TEXT_MAX: Final = 950
 _NOTE: Final = b"#streamd note "
 _NOTE_GOES_ON: Final = b"#streamd more "
@@ -77,12 +71,8 @@ def encode_command(words: Words) -> bytes:
     return b"".join(parts)
 
 
-Column = bytes | Sequence[bytes] | range
-
-
 def encode_columns(columns: Sequence[Column]) -> list[bytes]:
-    """Return commands that are alike, given by the places of their words: one word that is the same in all, or a
-    sequence of one for each command, or the range of the entry IDs, of one millisecond, that the words are.
+    """Return commands that are alike, given by the places of their words.
 
     At least one place has a sequence; all are equally long. What does not differ becomes a part of the template: XADDs
     of one field take 0.2 us each, where `encode_command` takes 0.45 and the ID as much again; a property test holds

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from streamd.data.keyspace import Keyspace
+from streamd.data.records import Record, Run, Words
 from streamd.data.types import KeyValue, type_of
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
@@ -36,9 +37,9 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
-from streamd.journal.record import FIRST_LINE_BYTES, Record, encode_select, encode_unit
+from streamd.journal.record import FIRST_LINE_BYTES, encode_select, encode_unit
 from streamd.journal.recovery import create_part
-from streamd.journal.writer import Encoded, Writer
+from streamd.journal.writer import Writer
 
 # A value of fewer entries (fields, elements) is written at its cut, a larger one is copied and written in slices: 1,000
 # take a millisecond.
@@ -87,7 +88,7 @@ class Rewrite:
         self.keys_total = sum(map(len, self._unlisted))
         self.keys_done = 0
         self._current: _Pieces | None = None
-        self._queue: deque[Sequence[Record] | Encoded | _Pieces] = deque()
+        self._queue: deque[Sequence[Record | Run] | _Pieces] = deque()
         self._db: int | None = None
         self._ended = False
         self._base = BaseWriter(files, directory, base, submit)
@@ -103,14 +104,17 @@ class Rewrite:
 
     # -- what happens meanwhile -----------------------------------------------------------------------------------
 
-    def observe(self, records: Sequence[Record]) -> None:
+    def observe(self, records: Sequence[Record | Run]) -> None:
         """Take a unit that has just been applied; the keyspace is as it is directly behind it."""
         if self._ended and not self._queue:
             self.writer.append_unit(records)
             return
-        kept: list[Record] = []
+        kept: list[Record | Run] = []
         anew: set[tuple[int, bytes]] = set()
         for record in records:
+            if isinstance(record, Run):
+                self._observe_run(record)
+                continue
             index, words = record
             name = words[0].upper()
             if name == DEFAULTS:
@@ -142,17 +146,13 @@ class Rewrite:
         for db, key in sorted(anew):
             self._write_anew(db, key)
 
-    def observe_encoded(self, index: int, key: bytes, commands: list[bytes]) -> None:
-        """Take units that have just been applied, each one encoded command that concerns `key` alone."""
+    def _observe_run(self, run: Run) -> None:
         if not self._is_listed:
-            self._waiting[index][key] = None
-        elif key not in self._waiting[index]:
-            if self._queue:
-                self._queue.append(Encoded(index, commands))
-            else:
-                self.writer.append_encoded(index, commands)
+            self._waiting[run.db_index][run.key] = None
+        elif run.key not in self._waiting[run.db_index]:
+            self._append([run])
 
-    def _observe_whole(self, index: int, words: Sequence[bytes]) -> None:
+    def _observe_whole(self, index: int, words: Words) -> None:
         """Take a record that concerns whole databases."""
         name = words[0].upper()
         waiting, unlisted, home = self._waiting, self._unlisted, self._home
@@ -167,7 +167,7 @@ class Rewrite:
                 waiting[db].clear()
                 unlisted[db].clear()
 
-    def _append(self, records: Sequence[Record]) -> None:
+    def _append(self, records: Sequence[Record | Run]) -> None:
         if self._queue:
             self._queue.append(records)
         else:
@@ -237,10 +237,7 @@ class Rewrite:
                 self.writer.write_body(piece[1], piece[0])
         else:
             self._queue.popleft()
-            if isinstance(item, Encoded):
-                self.writer.append_encoded(item.db_index, item.commands)
-            else:
-                self.writer.append_unit(item)
+            self.writer.append_unit(item)
             if not self._queue:
                 self.writer.write()
 
@@ -330,7 +327,7 @@ _WHOLE: Final = frozenset((b"FLUSHALL", b"FLUSHDB", b"SWAPDB"))
 _TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"MSETNX"))
 
 
-def _places(index: int, words: Sequence[bytes]) -> list[tuple[int, bytes]]:
+def _places(index: int, words: Words) -> list[tuple[int, bytes]]:
     """Return (database, key) of all keys that a record names, which are tied together where they are several."""
     name = words[0].upper()
     if name not in _TYING:

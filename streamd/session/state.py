@@ -8,6 +8,7 @@ from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
 from streamd.base.errors import CommandError
 from streamd.data.keyspace import Database, Keyspace
+from streamd.data.records import Record, Run
 from streamd.idmp.sweeper import Sweeper
 from streamd.resp.types import Raw
 from streamd.session.blocking import BlockedClients, Waiter
@@ -18,15 +19,9 @@ from streamd.session.pubsub import PubSub
 from streamd.session.slowlog import SlowLog
 from streamd.stream.stream import Stream
 
-# A journal record: the database it belongs to and the words of the command that repeats its effect.
-Record = tuple[int, list[bytes]]
-
 
 class JournalServices(Protocol):
     """What commands ask of the journal."""
-
-    def append_encoded(self, client: Client, db_index: int, key: bytes, commands: list[bytes]) -> None:
-        """Take what several requests of a client did to `key`, instead of their records: an encoded command each."""
 
     @property
     def is_rewriting(self) -> bool:
@@ -77,7 +72,8 @@ class Stats:
 class State:
     """The one object behind every context.
 
-    records: effects of the running unit (a command, a transaction), for the journal; None without a journal.
+    records: effects of the running unit (a command, a transaction), for the journal; None without a journal. Those of a
+        batch are a unit each.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
     monitors: client ID -> client, of those that see every command.
@@ -103,7 +99,7 @@ class State:
         self.last_client_id = 0
         self.stats = Stats()
         self.sweeper = Sweeper()
-        self.records: list[Record] | None = None
+        self.records: list[Record | Run] | None = None
         self.dirty = 0
         self.to_flush: list[Client] = []
         self.pubsub: PubSub[Client] = PubSub(self.wants_flush)

@@ -1,5 +1,7 @@
 """The stream: a log with its counters, consumer groups and idempotence table."""
 
+from collections.abc import Sequence
+
 from streamd.idmp.table import IdmpTable
 from streamd.stream.group import Group
 from streamd.stream.log import Log
@@ -26,6 +28,18 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.log)
+
+    def append(self, entry_id: int, fields: Sequence[bytes]) -> None:
+        """Add an entry; its ID must be greater than the last one."""
+        self.log.append(entry_id, fields)
+        self.last_id = entry_id
+        self.entries_added += 1
+
+    def append_run(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
+        """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""
+        self.log.append_many(ids, width, texts)
+        self.last_id = ids[-1]
+        self.entries_added += len(ids)
 
     def delete(self, entry_id: int) -> bool:
         """Delete an entry; return whether it was there."""

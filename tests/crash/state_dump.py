@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from streamd.base.errors import CommandError
+from streamd.data.types import type_of
 from streamd.engine.engine import Engine
 from streamd.stream.stream import Stream
 
@@ -35,7 +36,7 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 shown = dict(value)
             elif isinstance(value, deque):
                 shown = list(value)
-            found[(db.index, key)] = (type(value).__name__, db.expires_ms.get(key), shown)
+            found[(db.index, key)] = (type_of(value).name, db.expires_ms.get(key), shown)
     engine.disconnect(context.client)
     return found
 

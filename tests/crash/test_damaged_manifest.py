@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.journal import check
+from streamd.durability import check
 from streamd.journal.journal import Journal
 from streamd.journal.record import CUT_LINE, encode_command
 from streamd.journal.recovery import DamagedError

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from streamd.durability.replay import Replay
 from streamd.stream.stream import Stream
 from tests.session import Session
 
@@ -34,16 +35,10 @@ def replayed(session, records):
     """A server that did nothing but what was recorded, much later."""
     other = Session()
     other.clock.set(session.clock.now_ms() + 10_000_000)
-    other.state.is_loading = True
-    for _, words in records:
-        if words[0] in (b"XIDMPDUPLICATE", b"XGROUPSEEN"):
-            continue
-        if words[0] == b"XADD" and words[2] == b"IDMP":
-            words = [*words[:2], *words[5:]]
-        handler = other.engine.commands[words[0].lower()]
-        if handler.subcommands:
-            handler = handler.subcommands[words[1].lower()]
-        handler.handler(other.client, words)
+    replay = Replay(other.state)
+    for db_index, words in records:
+        if words[0] != b"XGROUPSEEN":
+            assert replay.apply(db_index, words) is None, words
     return other
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.journal import check
+from streamd.durability import check
 from tests.crash.histories import SMALL, play
 from tests.crash.restartable import DIRECTORY, INCREMENT, Restartable
 from tests.crash.state_dump import dump

@@ -116,3 +116,10 @@ def test_a_rewrite_that_begins_within_a_transaction_loses_nothing(line):
     assert not server.persistence.is_rewriting
     assert any(".base." in path for path in server.disk.names)
     assert dump(server.restart().engine) == dump(server.engine)
+
+
+def test_a_released_entry_that_was_deleted_is_still_there_after_a_rewrite():
+    server, again = after_a_restart(*GROUP, "XNACK s g FAIL IDS 2 2-1 1-1", "XDEL s 1-1 2-1")
+    assert dump(again.engine) == dump(server.engine)
+    server.rewrite()
+    assert dump(server.restart().engine) == dump(server.engine)

@@ -2,8 +2,10 @@
 
 from json import loads
 from operator import itemgetter
+from typing import Final
 
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.base.config import Config
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
@@ -21,29 +23,83 @@ LIMIT_ENTRIES_MAX = 1_000_000
 class AppendOptions:
     """What stands between the key and the fields of an XADD, or behind the key of an XTRIM.
 
-    entry_id: None for `*`; with `seq_given` false only its milliseconds are given.
-    iid: None behind IDMPAUTO, where it follows from the fields.
-    at: the position of the ID.
+    at: the position of the ID; the fields are behind it. entry_id: None for `*`; with `seq_given` false only its
+    milliseconds are given. pid_at, iid_at: where producer ID and idempotent ID stand, 0 for nowhere; behind IDMPAUTO
+    the second follows from the fields.
     """
 
-    __slots__ = ("at", "entry_id", "iid", "make_stream", "pid", "references", "seq_given", "trim")
+    __slots__ = ("at", "entry_id", "iid_at", "make_stream", "pid_at", "references", "seq_given", "trim")
 
-    def __init__(self) -> None:
+    def __init__(self, at: int = 2, pid_at: int = 0, iid_at: int = 0) -> None:
         self.make_stream = True
         self.references: str | None = None
-        self.pid: bytes | None = None
-        self.iid: bytes | None = None
+        self.pid_at = pid_at
+        self.iid_at = iid_at
         self.trim: Trim | None = None
         self.entry_id: int | None = None
         self.seq_given = True
-        self.at = 2
+        self.at = at
 
 
-def parse_append_options(words: list[bytes], node_max_entries: int, adding: bool) -> AppendOptions:
+# The commonest beginnings, by the word behind the key: `key * ...`, `key IDMP pid iid * ...`, `key IDMPAUTO pid * ...`.
+# They do not pass the loop over the options, which costs more than all the rest of an XADD.
+_PLAIN: Final = AppendOptions()
+_IDMP: Final = AppendOptions(at=5, pid_at=3, iid_at=4)
+_IDMPAUTO: Final = AppendOptions(at=4, pid_at=3)
+_COMMON: Final = {b"*": _PLAIN, b"IDMP": _IDMP, b"idmp": _IDMP, b"IDMPAUTO": _IDMPAUTO, b"idmpauto": _IDMPAUTO}
+
+
+def common_append(words: list[bytes]) -> AppendOptions | None:
+    """Return the options of an XADD that has one of the commonest beginnings and asks for the next ID, else None."""
+    options = _COMMON.get(words[2])
+    if options is not None:
+        at, length = options.at, len(words)
+        # An iid that is not empty stands, like the `*` behind IDMPAUTO's pid, at 4.
+        if length > at + 2 and length - at & 1 and words[at] == b"*" and (at == 2 or (words[3] and words[4])):
+            return options
+    return None
+
+
+def parse_append(words: list[bytes], config: Config) -> AppendOptions:
+    """Return the options of an XADD; all is checked that can be without looking at the key, in Redis's order.
+
+    Raises: CommandError.
+    """
+    options = common_append(words)
+    if options is None:
+        options = parse_append_options(words, config.integer("stream-node-max-entries"), adding=True)
+        _check_fields(words, options)
+        if options.entry_id == 0 and options.seq_given:
+            raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
+    return options
+
+
+def parse_recorded_append(words: list[bytes]) -> AppendOptions:
+    """Return the options of an XADD that stands in a journal; what stands at the ID's place is not read.
+
+    There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
+    """
+    options = _PLAIN if words[2][:1].isdigit() else _COMMON.get(words[2])
+    if options is None or not words[options.at][:1].isdigit() or not words[3] or not words[4]:
+        options = parse_append_options(words, 0, adding=True, recorded=True)
+    _check_fields(words, options)
+    return options
+
+
+def _check_fields(words: list[bytes], options: AppendOptions) -> None:
+    count = len(words) - options.at - 1
+    if count < 2 or count % 2:
+        raise WrongArity("xadd")
+
+
+def parse_append_options(
+    words: list[bytes], node_max_entries: int, adding: bool, recorded: bool = False
+) -> AppendOptions:
     """Return the options of XADD (`adding`) or XTRIM, which come in any order.
 
     Words are taken from left to right and the first wrong one decides the error, as in Redis. An option without all
-    of its words is none, and is then read as the ID.
+    of its words is none, and is then read as the ID. recorded: they stand in a journal, where trims are exact and a
+    LIMIT says nothing any more; the ID is left to the caller.
 
     Raises: CommandError.
     """
@@ -84,16 +140,20 @@ def parse_append_options(words: list[bytes], node_max_entries: int, adding: bool
             options.make_stream = False
         elif adding and ((option == b"IDMP" and more >= 2) or (option == b"IDMPAUTO" and more)):
             at += _take_iid(options, words, at, option)
+        elif recorded and adding:
+            break
         elif adding:
             options.entry_id, chooses_seq = parse_new_id(word)
             options.seq_given = not chooses_seq
-            if options.pid is not None:
+            if options.pid_at:
                 raise CommandError("ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
             break
         else:
             raise SyntaxError_()
         at += 1
     options.at = at
+    if recorded:
+        limit, limit_given = 0, False
     if by is None:
         if limit:
             raise CommandError("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy")
@@ -102,7 +162,7 @@ def parse_append_options(words: list[bytes], node_max_entries: int, adding: bool
     if limit_given and not approximate:
         raise CommandError("ERR syntax error, LIMIT cannot be used without the special ~ option")
     if by is not None:
-        if approximate and not limit_given:
+        if approximate and not limit_given and not recorded:
             limit = min(LIMIT_SEGMENTS * node_max_entries or LIMIT_ENTRIES_DEFAULT, LIMIT_ENTRIES_MAX)
         options.trim = Trim(by, threshold, approximate, limit, options.references or "keep")
     return options
@@ -110,16 +170,16 @@ def parse_append_options(words: list[bytes], node_max_entries: int, adding: bool
 
 def _take_iid(options: AppendOptions, words: list[bytes], at: int, option: bytes) -> int:
     """Take the words of IDMP or IDMPAUTO at `at`; return how many they are."""
-    if options.pid is not None:
+    if options.pid_at:
         raise CommandError("ERR syntax error, IDMP/IDMPAUTO specified multiple times")
     name = option.decode()
-    options.pid = words[at + 1]
-    if not options.pid:
+    options.pid_at = at + 1
+    if not words[at + 1]:
         raise CommandError(f"ERR syntax error, {name} requires a non-empty producer ID")
     if option == b"IDMPAUTO":
         return 1
-    options.iid = words[at + 2]
-    if not options.iid:
+    options.iid_at = at + 2
+    if not words[at + 2]:
         raise CommandError(f"ERR syntax error, {name} requires a non-empty idempotent ID")
     return 2
 

@@ -1,6 +1,7 @@
 """XACK: acknowledge entries of a consumer group."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
@@ -33,3 +34,10 @@ def xack(context: Context, args: list[bytes]) -> Reply:
     if removed:
         record_removed(context, key, group_name, removed)
     return len(removed)
+
+
+@applies("XACK")
+def apply_acknowledgement(applying: Applying, words: list[bytes]) -> None:
+    """Take entries from the pending ones."""
+    _, group = applying.group(words[1], words[2])
+    group.pending.remove_many(parse_ids(words[3:]))

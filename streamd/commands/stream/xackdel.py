@@ -1,10 +1,13 @@
 """XACKDEL: acknowledge entries and delete them."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_deleted, record_removed
 from streamd.commands.stream.options import parse_deletion, parse_ids
 from streamd.resp.types import Reply
+from streamd.stream.group import Group
 from streamd.stream.references import delete_references, is_referenced
+from streamd.stream.stream import Stream
 
 NOT_PENDING, DELETED, KEPT = -1, 1, 2
 
@@ -33,6 +36,20 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
     stream, group = found
     ids = parse_ids(words)
 
+    results, acknowledged, deleted = _acknowledge(stream, group, ids, references)
+
+    if acknowledged:
+        record_removed(context, key, group_name, acknowledged)
+    if deleted:
+        record_deleted(context, key, deleted, references)
+        context.changed(key, "t", "xdel")
+    return results
+
+
+def _acknowledge(
+    stream: Stream, group: Group, ids: list[int], references: str
+) -> tuple[list[int], list[int], list[int]]:
+    """Return what became of each entry, which were acknowledged, and which deleted."""
     results: list[int] = []
     acknowledged: list[int] = []
     deleted: list[int] = []
@@ -49,10 +66,12 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
         results.append(DELETED)
     if references == "delete":
         delete_references(stream, deleted)
+    return results, acknowledged, deleted
 
-    if acknowledged:
-        record_removed(context, key, group_name, acknowledged)
-    if deleted:
-        record_deleted(context, key, deleted, references)
-        context.changed(key, "t", "xdel")
-    return results
+
+@applies("XACKDEL")
+def apply_acknowledged_deletion(applying: Applying, words: list[bytes]) -> None:
+    """Acknowledge and delete these entries, as redis-server says it; streamd records an XACK, and an XDEL or XDELEX."""
+    stream, group = applying.group(words[1], words[2])
+    references, ids = parse_deletion(words, 3)
+    _acknowledge(stream, group, parse_ids(ids), references)

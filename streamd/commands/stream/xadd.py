@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import Final
 
-from streamd.base.errors import CommandError, WrongArity
+from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
-from streamd.commands.stream.options import AppendOptions, parse_append_options
+from streamd.catalog.applying import Applying, CannotApply, applies
+from streamd.commands.stream.options import common_append, parse_append, parse_recorded_append
+from streamd.data.entry_record import FIELDS_AT, ID_AT, NAME, entry_columns, entry_words
+from streamd.data.records import Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
-from streamd.journal.record import Column, encode_columns
 from streamd.resp.types import Reply
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 
@@ -30,17 +33,19 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
         return 0  # the IDs of one millisecond are nearly used up, or all of them
+    options = common_append(first)
+    if options is None:
+        return 0
     db.touched[first[1]] = state.time.s
-    if first[2] == b"*" and len(first) & 1:
-        columns = _columns(requests, at, 2)
-        count = len(columns[0])
-        _append(context, stream, range(entry_id, entry_id + count), columns, 3)
-        context.client.out.append(_consecutive_replies(entry_id, count))
-        return count
-    for options, id_at in ((_IDMP, 5), (_IDMPAUTO, 4)):
-        if first[2] in options and len(first) > id_at + 2 and first[id_at] == b"*" and (len(first) - id_at) & 1:
-            return _append_idempotent(context, stream, entry_id, _columns(requests, at, id_at), id_at)
-    return 0
+    columns = _columns(requests, at, options.at)
+    fields = columns[options.at + 1 :]
+    if options.pid_at:
+        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields)
+        return _append_idempotent(context, stream, entry_id, columns[1][0], columns[options.pid_at], iids, fields)
+    count = len(fields[0])
+    _append(context, stream, range(entry_id, entry_id + count), columns[1][0], fields)
+    context.client.out.append(_consecutive_replies(entry_id, count))
+    return count
 
 
 def _columns(requests: list[list[bytes]], at: int, id_at: int) -> list[tuple[bytes, ...]]:
@@ -70,14 +75,18 @@ def _columns(requests: list[list[bytes]], at: int, id_at: int) -> list[tuple[byt
 
 
 def _append_idempotent(
-    context: Context, stream: Stream, first_id: int, columns: list[tuple[bytes, ...]], id_at: int
+    context: Context,
+    stream: Stream,
+    first_id: int,
+    key: bytes,
+    pids: tuple[bytes, ...],
+    iids: Sequence[bytes],
+    fields: list[tuple[bytes, ...]],
 ) -> int:
     """Do a batch of requests with iids; return how many."""
-    pids = columns[3]
-    iids = columns[4] if id_at == 5 else idmpauto_iids(columns[id_at + 1 :])
     if not all(pids) or not all(iids):
         return 0
-    state, key, window, count = context.state, columns[1][0], stream.idmp, len(pids)
+    state, window, count = context.state, stream.idmp, len(pids)
     # (A list: log and window share the numbers.)
     ids = [*range(first_id, first_id + count)]
     if pids.count(pids[0]) == count and window.record_run(pids[0], iids, ids):
@@ -90,22 +99,22 @@ def _append_idempotent(
             answers.append(ids[new] if known_id is None else known_id)
             new += known_id is None
     if new == count:
-        _append(context, stream, ids, columns, id_at + 1, iids)
+        _append(context, stream, ids, key, fields, pids, iids)
         context.client.out.append(_consecutive_replies(first_id, count))
         return count
     next_id = first_id
     texts: list[bytes] = []
-    for answer, pid, iid, fields in zip(answers, pids, iids, zip(*columns[id_at + 1 :], strict=True), strict=True):
+    for answer, pid, iid, words in zip(answers, pids, iids, zip(*fields, strict=True), strict=True):
         if answer == next_id:
-            texts += fields
+            texts += words
             if state.records is not None:
-                words = [b"XADD", key, b"IDMP", pid, iid, format_id(answer), *fields]
-                state.records.append((context.db.index, words))
+                state.records.append((context.db.index, entry_words(key, format_id(answer), words, pid, iid)))
             next_id += 1
         else:
             _duplicate(context, key, stream, answer)
     if new:
-        _extend(context, stream, ids[:new], texts, len(columns) - id_at - 1)
+        stream.append_run(ids[:new], len(fields), texts)
+        state.dirty += new
     context.client.out += [_consecutive_replies(answer, 1) for answer in answers]
     return count
 
@@ -114,35 +123,22 @@ def _append(
     context: Context,
     stream: Stream,
     ids: Sequence[int],
-    columns: list[tuple[bytes, ...]],
-    fields_at: int,
+    key: bytes,
+    fields: list[tuple[bytes, ...]],
+    pids: Sequence[bytes] | None = None,
     iids: Sequence[bytes] | None = None,
 ) -> None:
-    """Append an entry for each request, with IDs that follow each other, and record them."""
-    fields = columns[fields_at:]
-    count = len(columns[0])
+    """Append an entry for each request, with IDs that follow each other, and record them; `fields` are columns."""
+    count = len(ids)
     texts = [b""] * (count * len(fields))
     for place, column in enumerate(fields):
         texts[place :: len(fields)] = column
-    _extend(context, stream, ids, texts, len(fields))
-    state, db_index, key = context.state, context.db.index, columns[1][0]
+    stream.append_run(ids, len(fields), texts)
+    state = context.state
+    state.dirty += count
     if state.records is not None:
         run = range(ids[0], ids[0] + count)
-        head: list[Column] = [b"XADD", key, run] if iids is None else [b"XADD", key, b"IDMP", columns[3], iids, run]
-        if state.journal is not None:
-            state.journal.append_encoded(context.client, db_index, key, encode_columns([*head, *fields]))
-        else:
-            for at, entry_id in enumerate(ids):  # somebody else looks at the records
-                named = () if iids is None else (b"IDMP", columns[3][at], iids[at])
-                words = [b"XADD", key, *named, format_id(entry_id), *(column[at] for column in fields)]
-                state.records.append((db_index, words))
-
-
-def _extend(context: Context, stream: Stream, ids: Sequence[int], texts: list[bytes], width: int) -> None:
-    stream.log.append_many(ids, width, texts)
-    stream.last_id = ids[-1]
-    stream.entries_added += len(ids)
-    context.state.dirty += len(ids)
+        state.records.append(Run(context.db.index, key, entry_columns(key, run, fields, pids, iids)))
 
 
 def _consecutive_replies(entry_id: int, count: int) -> bytes:
@@ -173,94 +169,55 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     Reply: bulk string; null when NOMKSTREAM is given and the key does not exist.
     Raises: CommandError; WrongType.
     """
-    # Decide. The commonest shapes, `key * ...`, `key IDMP pid iid * ...` and IDMPAUTO, do not pass the options' loop,
-    # which costs more than all the rest; a property test holds them against it. An iid is looked up and recorded in one
-    # step, behind all that could refuse its entry.
-    make_stream, seq_given = True, True
-    pid: bytes | None = None
-    iid: bytes | None = None
-    wanted_id: int | None = None
-    trim: Trim | None = None
-    if args[2] == b"*" and len(args) & 1:
-        fields = args[3:]
-    elif args[2] in _IDMP and len(args) & 1 == 0 and len(args) > 7 and args[5] == b"*" and args[3] and args[4]:
-        pid, iid = args[3], args[4]
-        fields = args[6:]
-    elif args[2] in _IDMPAUTO and len(args) & 1 and len(args) > 6 and args[4] == b"*" and args[3]:
-        pid = args[3]
-        fields = args[5:]
-    else:
-        options = _parse(context, args)
-        fields = args[options.at + 1 :]
-        make_stream, seq_given, wanted_id = options.make_stream, options.seq_given, options.entry_id
-        pid, iid, trim = options.pid, options.iid, options.trim
-    key = args[1]
-    state = context.state
-    db = context.db
+    # Decide. An iid is looked up and recorded in one step, behind all that could refuse its entry.
+    state, db, key = context.state, context.db, args[1]
+    options = parse_append(args, state.config)
     stream = db.values.get(key)
     if type(stream) is not Stream or db.expires_ms:
         stream = db.stream(key)
         if stream is None:
-            if not make_stream:
+            if not options.make_stream:
                 return None
             stream = context.create_stream(key)
     else:
         db.touched[key] = state.time.s
-    if pid is not None and iid is None:
-        iid = idmpauto_iid(fields)
+    fields = args[options.at + 1 :]
+    pid: bytes | None = None
+    iid: bytes | None = None
+    if options.pid_at:
+        pid = args[options.pid_at]
+        iid = args[options.iid_at] if options.iid_at else idmpauto_iid(fields)
     entry_id = state.time.ms << 64
     if entry_id <= stream.last_id:
         entry_id = stream.last_id + 1  # also when the clock stepped back
-    if wanted_id is not None or entry_id > ID_MAX:
+    if options.entry_id is not None or entry_id > ID_MAX:
         if pid is not None and iid is not None:
             known_id = stream.idmp.lookup(pid, iid, state.time.ms)
             if known_id is not None:
                 return _duplicate(context, key, stream, known_id)
-        if wanted_id is None:
+        if options.entry_id is None:
             raise _exhausted()
-        entry_id = _explicit_id(wanted_id, seq_given, stream.last_id)
-        if pid is not None and iid is not None:
-            stream.idmp.record(pid, iid, entry_id)
+        entry_id = _explicit_id(options.entry_id, options.seq_given, stream.last_id)
     elif pid is not None and iid is not None:
         known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, state.time.ms)
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
 
     # Apply.
-    stream.log.append(entry_id, fields)
-    stream.last_id = entry_id
-    stream.entries_added += 1
+    stream.append(entry_id, fields)
     id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
 
     # Record.
     state.dirty += 1
     if state.records is not None:
-        if pid is None or iid is None:
-            state.records.append((db.index, [b"XADD", key, id_text, *fields]))
-        else:
-            state.records.append((db.index, [b"XADD", key, b"IDMP", pid, iid, id_text, *fields]))
+        state.records.append((db.index, entry_words(key, id_text, fields, pid, iid)))
     if db.watchers or state.notify_flags:
         context.changed(key, "t", "xadd")
-    if trim is not None:
-        _trim(context, key, stream, trim)
+    if options.trim is not None:
+        _trim(context, key, stream, options.trim)
     if db.waiting:
         db.signal(key)
     return id_text
-
-
-_IDMP = frozenset((b"IDMP", b"idmp"))
-_IDMPAUTO = frozenset((b"IDMPAUTO", b"idmpauto"))
-
-
-def _parse(context: Context, args: list[bytes]) -> AppendOptions:
-    """Check all that can be checked without looking at the key, in Redis's order."""
-    options = parse_append_options(args, context.state.config.integer("stream-node-max-entries"), adding=True)
-    words = len(args) - options.at - 1
-    if words < 2 or words % 2:
-        raise WrongArity("xadd")
-    if options.entry_id == 0 and options.seq_given:
-        raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
-    return options
 
 
 def _explicit_id(wanted_id: int, seq_given: bool, last_id: int) -> int:
@@ -292,3 +249,108 @@ def _trim(context: Context, key: bytes, stream: Stream, trim: Trim) -> None:
     if exact:
         context.record(b"XTRIM", key, *exact, changes=0)
         context.notify(key, "t", "xtrim")
+
+
+@applies("XADD")
+def apply_entry(applying: Applying, words: list[bytes]) -> None:
+    """Add an entry with the ID that was decided, and remember its iid; `*` for an ID counts a duplicate."""
+    options = parse_recorded_append(words)
+    key, id_text, fields = words[1], words[options.at], words[options.at + 1 :]
+    if id_text == b"*":
+        if not options.pid_at:
+            raise CannotApply("it has no ID")
+        applying.stream(key).idmp.iids_duplicates += 1
+        return
+    entry_id = parse_id(id_text)
+    stream = applying.stream_or_new(key) if options.make_stream else applying.stream(key)
+    if entry_id <= stream.last_id:
+        raise CannotApply("its ID is not greater than the last one")
+    stream.append(entry_id, fields)
+    if options.pid_at:
+        iid = words[options.iid_at] if options.iid_at else idmpauto_iid(fields)
+        stream.idmp.record(words[options.pid_at], iid, entry_id)
+    if options.trim is not None:
+        options.trim.apply(stream)
+
+
+@applies("XIDMPDUPLICATE")
+def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
+    """Set how many duplicates a stream has answered."""
+    applying.stream(words[1]).idmp.iids_duplicates = int(words[2])
+
+
+class EntryRun:
+    """Adds entries without iids, which a rewritten base is made of, some thousand at a time.
+
+    take() each record, and apply what it does not take otherwise; end() before anybody looks. 1M entries pass here at a
+    start.
+    """
+
+    __slots__ = ("_applying", "_ids", "_key", "_last_id", "_stream", "_texts", "_words")
+
+    def __init__(self, applying: Applying) -> None:
+        self._applying = applying
+        self._stream: Stream | None = None
+        self._key = b""
+        self._words = 0
+        self._last_id = 0
+        self._ids: list[int] = []
+        self._texts: list[bytes] = []
+
+    def take(self, db_index: int, words: list[bytes]) -> bool:
+        """Return whether it took the record: it goes on with the run, or begins another one."""
+        # As many texts, the same key, a greater ID.
+        if len(words) == self._words and words[1] == self._key and words[0] == NAME:
+            entry_id = _plain_id(words[ID_AT])
+            if entry_id > self._last_id:
+                self._ids.append(entry_id)
+                self._texts += words[FIELDS_AT:]
+                self._last_id = entry_id
+                if len(self._ids) >= _RUN_ENTRIES_MAX:
+                    self._append()
+                return True
+        if self._words:
+            self.end()
+        return words[0] == NAME and self._begin(db_index, words)
+
+    def _begin(self, db_index: int, words: list[bytes]) -> bool:
+        if len(words) < FIELDS_AT + 2 or (len(words) - FIELDS_AT) % 2:
+            return False
+        entry_id = _plain_id(words[ID_AT])
+        if entry_id <= 0:
+            return False
+        applying, key = self._applying, words[1]
+        applying.select(db_index)
+        value = applying.db.values.get(key)
+        if value is not None and (type(value) is not Stream or entry_id <= value.last_id):
+            return False  # it will be refused
+        self._stream = applying.stream_or_new(key)
+        self._key, self._words, self._last_id = key, len(words), entry_id
+        self._ids.append(entry_id)
+        self._texts += words[FIELDS_AT:]
+        return True
+
+    def end(self) -> None:
+        """Add what was taken."""
+        if self._ids:
+            self._append()
+        self._words = 0
+
+    def _append(self) -> None:
+        assert self._stream is not None
+        self._stream.append_run(self._ids, self._words - FIELDS_AT, self._texts)
+        self._ids, self._texts = [], []
+
+
+# Entries that one call of append_run takes: enough that the call does not count, few enough for a slice.
+_RUN_ENTRIES_MAX: Final = 2_000
+
+
+def _plain_id(text: bytes) -> int:
+    """Return the entry ID that a record gives in full, or -1 if the word is none."""
+    ms, dash, seq = text.partition(b"-")
+    if dash and ms.isdigit() and seq.isdigit() and len(text) <= 41:
+        number, low = int(ms), int(seq)
+        if number <= SEQ_MAX and low <= SEQ_MAX:
+            return number << 64 | low
+    return -1

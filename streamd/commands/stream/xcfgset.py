@@ -1,6 +1,7 @@
 """XCFGSET: set how long and how many idempotent IDs a stream remembers."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.catalog.arguments import Arguments
 from streamd.commands.stream.group_effects import need_stream
 from streamd.commands.stream.options import parse_settings
@@ -35,3 +36,24 @@ def xcfgset(context: Context, args: list[bytes]) -> Reply:
             b"%d" % stream.idmp.maxsize,
         )
     return "OK"
+
+
+@applies("XCFGSET")
+def apply_settings(applying: Applying, words: list[bytes]) -> None:
+    """Set a stream's idempotence window, and forget all idempotent IDs if that changes it."""
+    duration_s, maxsize = parse_settings(Arguments(words, 2), "IDMP-DURATION", "IDMP-MAXSIZE")
+    applying.stream(words[1]).idmp.configure(duration_s, maxsize)
+
+
+@applies("XIDMPSETTINGS")
+def apply_rewritten_settings(applying: Applying, words: list[bytes]) -> None:
+    """Set a stream's idempotence window, and forget nothing."""
+    idmp = applying.stream(words[1]).idmp
+    idmp.duration_s, idmp.maxsize = map(int, words[2:])
+
+
+@applies("XIDMPCOUNTERS")
+def apply_rewritten_counters(applying: Applying, words: list[bytes]) -> None:
+    """Set how many iids were ever added, and how many duplicates answered."""
+    idmp = applying.stream(words[1]).idmp
+    idmp.iids_added, idmp.iids_duplicates = map(int, words[2:])

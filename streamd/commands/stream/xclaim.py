@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import (
     need_consumer,
@@ -22,7 +23,7 @@ class _Options:
 
     __slots__ = ("count", "force", "just_id", "last_id", "time_ms")
 
-    def __init__(self, words: Arguments, now_ms: int, trusts_time: bool) -> None:
+    def __init__(self, words: Arguments, now_ms: int) -> None:
         self.time_ms: int | None = None
         self.count = -1
         self.force = False
@@ -43,9 +44,6 @@ class _Options:
                 self.last_id = parse_id(words.word())
             else:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(words.word())}'")
-        # A time that cannot be is taken for now: the client's clock may be a little ahead. (In a journal it was right.)
-        if self.time_ms is None or not (trusts_time or 0 <= self.time_ms <= now_ms):
-            self.time_ms = now_ms
 
 
 @command(
@@ -72,16 +70,12 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         min_idle_ms = max(0, parse_integer(args[4]))
     except NotAnInteger:
         raise CommandError("ERR Invalid min-idle-time argument for XCLAIM")
-    ids: list[int] = []
-    for word in args[5:]:
-        try:
-            ids.append(parse_id(word))
-        except InvalidStreamId:
-            break
+    ids = _leading_ids(args)
     now_ms = context.now_ms
-    options = _Options(Arguments(args, 5 + len(ids)), now_ms, context.state.is_loading)
+    options = _Options(Arguments(args, 5 + len(ids)), now_ms)
     time_ms = options.time_ms
-    assert time_ms is not None
+    if time_ms is None or not 0 <= time_ms <= now_ms:
+        time_ms = now_ms  # a time that cannot be is taken for now: the client's clock may be a little ahead
 
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
@@ -120,3 +114,44 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
         record_position(context, key, group_name, group)
     record_seen(context, key, group_name, consumer)
     return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+
+
+def _leading_ids(args: list[bytes]) -> list[int]:
+    """Return the IDs, up to the first word that is none."""
+    ids: list[int] = []
+    for word in args[5:]:
+        try:
+            ids.append(parse_id(word))
+        except InvalidStreamId:
+            break
+    return ids
+
+
+@applies("XCLAIM")
+def apply_claim(applying: Applying, words: list[bytes]) -> None:
+    """Have a consumer own entries since a time, delivered so often; an entry that is not there is pending no more."""
+    stream, group = applying.group(words[1], words[2])
+    ids = _leading_ids(words)
+    options = _Options(Arguments(words, 5 + len(ids)), 0)
+    time_ms = options.time_ms
+    if time_ms is None or options.count < 0:
+        raise CannotApply("it says no time, or no delivery count")
+    group.last_id = max(group.last_id, options.last_id)
+    consumer = group.consumers.get(words[3]) or group.consumer(words[3], time_ms)[0]
+    # More is known of a consumer that streamd has written of: it stands in a note behind this record.
+    consumer.seen_ms = max(consumer.seen_ms, time_ms)
+    consumer.active_ms = max(consumer.active_ms or 0, time_ms)
+    for entry_id in ids:
+        if entry_id in stream.log:
+            group.pending.set(entry_id, consumer, time_ms, options.count)
+        else:
+            group.pending.remove(entry_id)
+
+
+@applies("XGROUPPENDING")
+def apply_pending(applying: Applying, words: list[bytes]) -> None:
+    """Have a consumer own an entry that was deleted."""
+    _, key, group_name, name, entry_id, time_ms, count = words
+    _, group = applying.group(key, group_name)
+    consumer, _ = group.consumer(name, 0)
+    group.pending.set(parse_id(entry_id), consumer, int(time_ms), int(count))

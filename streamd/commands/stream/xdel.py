@@ -1,6 +1,7 @@
 """XDEL: delete entries by their IDs."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, parse_id
 
@@ -33,3 +34,11 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
         context.record(b"XDEL", key, *map(format_id, deleted), changes=len(deleted))
         context.changed(key, "t", "xdel")
     return len(deleted)
+
+
+@applies("XDEL")
+def apply_deletion(applying: Applying, words: list[bytes]) -> None:
+    """Delete these entries; redis-server names also some that were not there."""
+    stream = applying.stream(words[1])
+    for word in words[2:]:
+        stream.delete(parse_id(word))

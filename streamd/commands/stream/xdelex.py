@@ -1,10 +1,12 @@
 """XDELEX: delete entries, with a say about the consumer groups that refer to them."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import record_deleted
 from streamd.commands.stream.options import parse_deletion, parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.references import delete_references, is_referenced
+from streamd.stream.stream import Stream
 
 NOT_FOUND, DELETED, REFERENCED = -1, 1, 2
 
@@ -32,6 +34,16 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
         return [NOT_FOUND] * len(words)
     ids = parse_ids(words)
 
+    results, deleted = _delete(stream, ids, references)
+
+    if deleted:
+        record_deleted(context, key, deleted, references)
+        context.changed(key, "t", "xdel")
+    return results
+
+
+def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int], list[int]]:
+    """Return what became of each entry, and which were deleted."""
     results: list[int] = []
     deleted: list[int] = []
     for entry_id in ids:
@@ -45,8 +57,11 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
             results.append(DELETED)
     if references == "delete":
         delete_references(stream, deleted)
+    return results, deleted
 
-    if deleted:
-        record_deleted(context, key, deleted, references)
-        context.changed(key, "t", "xdel")
-    return results
+
+@applies("XDELEX")
+def apply_deletion(applying: Applying, words: list[bytes]) -> None:
+    """Delete these entries, and with DELREF what refers to them."""
+    references, ids = parse_deletion(words, 2)
+    _delete(applying.stream(words[1]), parse_ids(ids), references)

@@ -2,6 +2,7 @@
 
 from streamd.base.errors import BusyGroup, CommandError, SubcommandSyntaxError
 from streamd.catalog import Context, command, container
+from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import group_of, record_position, record_seen
 from streamd.resp.types import Reply
@@ -65,11 +66,29 @@ def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
     return stream, group_of(stream, args[2], args[3])
 
 
-def _capped(context: Context, stream: Stream | None, entries_read: int | None) -> int | None:
-    """Return ENTRIESREAD, at most what was ever added, as Redis does since 8.2.2; a journal's count was right."""
-    if entries_read is None or context.state.is_loading:
-        return entries_read
-    return min(entries_read, 0 if stream is None else stream.entries_added)
+def _capped(stream: Stream | None, entries_read: int | None) -> int | None:
+    """Return ENTRIESREAD, at most what was ever added, as Redis does since 8.2.2."""
+    return None if entries_read is None else min(entries_read, 0 if stream is None else stream.entries_added)
+
+
+def _start_id(word: bytes, stream: Stream | None) -> int:
+    """Return the ID that a new group starts behind."""
+    if word == b"$":
+        return 0 if stream is None else stream.last_id
+    return parse_id(word)
+
+
+def _position(word: bytes, stream: Stream) -> int:
+    """Return the ID that a group is set to."""
+    if word in (b"-", b"+"):
+        return 0 if word == b"-" else ID_MAX
+    return _start_id(word, stream)
+
+
+def _add_group(stream: Stream, name: bytes, last_id: int, entries_read: int | None) -> None:
+    if stream.groups is None:
+        stream.groups = {}
+    stream.groups[name] = Group(last_id, entries_read)
 
 
 def _entries_read_words(entries_read: int | None) -> list[bytes]:
@@ -98,22 +117,17 @@ def xgroup_create(context: Context, args: list[bytes]) -> Reply:
         stream = _existing(stream)
     if len(args) > 8:
         raise SubcommandSyntaxError(args)
-    if args[4] == b"$":
-        last_id = 0 if stream is None else stream.last_id
-    else:
-        last_id = parse_id(args[4])
+    last_id = _start_id(args[4], stream)
     if stream is not None and stream.groups and name in stream.groups:
         raise BusyGroup()
-    entries_read = _capped(context, stream, entries_read)
+    entries_read = _capped(stream, entries_read)
 
     mkstream_words = []
     if stream is None:
         stream = context.create_stream(key)
         context.db.touch(key)
         mkstream_words = [b"MKSTREAM"]
-    if stream.groups is None:
-        stream.groups = {}
-    stream.groups[name] = Group(last_id, entries_read)
+    _add_group(stream, name, last_id, entries_read)
 
     context.record(
         b"XGROUP", b"CREATE", key, name, format_id(last_id), *mkstream_words, *_entries_read_words(entries_read)
@@ -167,13 +181,8 @@ def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
     """
     _, entries_read = _parse_options(args, mkstream_allowed=False)
     stream, group = _group(context, args)
-    if args[4] == b"$":
-        last_id = stream.last_id
-    elif args[4] in (b"-", b"+"):
-        last_id = 0 if args[4] == b"-" else ID_MAX
-    else:
-        last_id = parse_id(args[4])
-    entries_read = _capped(context, stream, entries_read)
+    last_id = _position(args[4], stream)
+    entries_read = _capped(stream, entries_read)
 
     group.last_id = last_id
     group.entries_read = entries_read
@@ -236,3 +245,57 @@ def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
     context.record(b"XGROUP", b"DELCONSUMER", key, group_name, name)
     context.notify(key, "t", "xgroup-delconsumer")
     return pending
+
+
+# -- from a journal ----------------------------------------------------------------------------------------------------
+
+
+@applies("XGROUP CREATE")
+def apply_group(applying: Applying, words: list[bytes]) -> None:
+    """Create a group; a journal's count of entries read was right."""
+    make_stream, entries_read = _parse_options(words, mkstream_allowed=True)
+    key, name = words[2], words[3]
+    stream = applying.stream_or_new(key) if make_stream else applying.stream(key)
+    if stream.groups and name in stream.groups:
+        raise CannotApply("there is such a group already")
+    _add_group(stream, name, _start_id(words[4], stream), entries_read)
+
+
+@applies("XGROUP DESTROY")
+def apply_end_of_group(applying: Applying, words: list[bytes]) -> None:
+    """Destroy a group."""
+    stream, _ = applying.group(words[2], words[3])
+    assert stream.groups is not None
+    del stream.groups[words[3]]
+
+
+@applies("XGROUP SETID")
+def apply_position(applying: Applying, words: list[bytes]) -> None:
+    """Set how far a group has read."""
+    _, entries_read = _parse_options(words, mkstream_allowed=False)
+    stream, group = applying.group(words[2], words[3])
+    group.last_id, group.entries_read = _position(words[4], stream), entries_read
+
+
+@applies("XGROUP CREATECONSUMER")
+def apply_consumer(applying: Applying, words: list[bytes]) -> None:
+    """Create a consumer; when it was seen stands in a note."""
+    _, group = applying.group(words[2], words[3])
+    if words[4] not in group.consumers:
+        group.consumer(words[4], 0)
+
+
+@applies("XGROUP DELCONSUMER")
+def apply_end_of_consumer(applying: Applying, words: list[bytes]) -> None:
+    """Remove a consumer with its pending entries."""
+    _, group = applying.group(words[2], words[3])
+    group.remove_consumer(words[4])
+
+
+@applies("XGROUPSEEN")
+def apply_seen(applying: Applying, words: list[bytes]) -> None:
+    """Set when a consumer was seen, and when it last got an entry."""
+    _, group = applying.group(words[1], words[2])
+    consumer, _ = group.consumer(words[3], 0)
+    consumer.seen_ms = int(words[4])
+    consumer.active_ms = None if words[5] == b"-1" else int(words[5])

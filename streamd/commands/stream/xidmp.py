@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
+from streamd.catalog.applying import Applying, applies
 from streamd.catalog.arguments import Arguments
 from streamd.commands.stream.group_effects import need_stream
 from streamd.commands.stream.options import parse_settings
@@ -67,3 +68,10 @@ def xidmp_cfgset(context: Context, args: list[bytes]) -> Reply:
     idmp.reconfigure(duration_s, maxsize)
     context.record(b"XIDMP", b"CFGSET", key, b"DURATION", b"%d" % idmp.duration_s, b"MAXSIZE", b"%d" % idmp.maxsize)
     return "OK"
+
+
+@applies("XIDMP CFGSET")
+def apply_settings(applying: Applying, words: list[bytes]) -> None:
+    """Set a stream's idempotence window and forget all its idempotent IDs."""
+    _, _, key, _, duration_s, _, maxsize = words
+    applying.stream(key).idmp.reconfigure(int(duration_s), int(maxsize))

@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import need_stream
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, parse_id
@@ -41,3 +42,10 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
 
     context.record(b"XIDMPRECORD", key, pid, iid, format_id(entry_id))
     return "OK"
+
+
+@applies("XIDMPRECORD", "XIDMPIID")
+def apply_iid(applying: Applying, words: list[bytes]) -> None:
+    """Remember an idempotent ID as its producer's youngest; as a note, for an entry that is deleted."""
+    _, key, pid, iid, entry_id = words
+    applying.stream(key).idmp.record(pid, iid, parse_id(entry_id))

@@ -1,10 +1,12 @@
 """XNACK: give pending entries back to the group."""
 
+from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
 
 from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import need_group, shown
 from streamd.commands.stream.options import parse_ids
@@ -13,7 +15,7 @@ from streamd.stream.entry_id import format_id
 from streamd.stream.pending import COUNT_MAX
 
 # What becomes of the delivery count.
-MODES = {
+MODES: dict[bytes, Callable[[int], int]] = {
     b"SILENT": lambda count: max(0, count - 1),
     b"FAIL": lambda count: count,
     b"FATAL": lambda count: COUNT_MAX,
@@ -39,16 +41,7 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     """
     key, group_name = args[1], args[2]
     stream, group = need_group(context, key, group_name)
-    mode = MODES.get(args[3].upper())
-    if mode is None:
-        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
-    if args[4].upper() != b"IDS":
-        raise CommandError("ERR syntax error, expected IDS keyword")
-    number = _parse(args[5], "numids must be a positive integer", 1)
-    if number > len(args) - 6:
-        raise CommandError("ERR number of IDs doesn't match numids")
-    retry_count, force = _parse_options(args[6 + number :])
-    ids = parse_ids(args[6 : 6 + number])
+    mode, ids, retry_count, force = _parse(args)
 
     released: list[tuple[int, int]] = []
     for entry_id in ids:
@@ -69,7 +62,21 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     return len(released)
 
 
-def _parse(word: bytes, error: str, minimum: int) -> int:
+def _parse(args: list[bytes]) -> tuple[Callable[[int], int], list[int], int | None, bool]:
+    """Return (what becomes of the count, IDs, RETRYCOUNT, FORCE). Raises: CommandError."""
+    mode = MODES.get(args[3].upper())
+    if mode is None:
+        raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
+    if args[4].upper() != b"IDS":
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    number = _parse_number(args[5], "numids must be a positive integer", 1)
+    if number > len(args) - 6:
+        raise CommandError("ERR number of IDs doesn't match numids")
+    retry_count, force = _parse_options(args[6 + number :])
+    return mode, parse_ids(args[6 : 6 + number]), retry_count, force
+
+
+def _parse_number(word: bytes, error: str, minimum: int) -> int:
     try:
         number = parse_integer(word)
     except NotAnInteger:
@@ -88,8 +95,20 @@ def _parse_options(words: list[bytes]) -> tuple[int | None, bool]:
             force = True
         elif option == b"RETRYCOUNT" and at + 1 < len(words):
             at += 1
-            retry_count = _parse(words[at], "Invalid RETRYCOUNT value, must be >= 0", 0)
+            retry_count = _parse_number(words[at], "Invalid RETRYCOUNT value, must be >= 0", 0)
         else:
             raise CommandError(f"ERR Unrecognized XNACK option '{shown(words[at])}'")
         at += 1
     return retry_count, force
+
+
+@applies("XNACK")
+def apply_release(applying: Applying, words: list[bytes]) -> None:
+    """Release entries with the delivery count that it says, also such as were deleted."""
+    _, group = applying.group(words[1], words[2])
+    mode, ids, count, force = _parse(words)
+    for entry_id in ids:
+        entry = group.pending.get(entry_id)
+        if entry is not None or force:
+            counted = mode(0 if entry is None else entry[3]) if count is None else count
+            group.pending.set(entry_id, None, 0, counted)

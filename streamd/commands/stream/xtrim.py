@@ -1,6 +1,7 @@
 """XTRIM: remove the oldest entries of a stream."""
 
 from streamd.catalog import Context, command
+from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.options import parse_append_options
 from streamd.resp.types import Reply
 
@@ -38,3 +39,11 @@ def xtrim(context: Context, args: list[bytes]) -> Reply:
         context.record(b"XTRIM", key, *exact, changes=length - len(stream))
         context.changed(key, "t", "xtrim")
     return length - len(stream)
+
+
+@applies("XTRIM")
+def apply_trim(applying: Applying, words: list[bytes]) -> None:
+    """Remove as many of the oldest entries as it says."""
+    trim = parse_append_options(words, 0, adding=False, recorded=True).trim
+    assert trim is not None
+    trim.apply(applying.stream(words[1]))

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from streamd.base.errors import CommandError
+from streamd.commands.stream.options import parse_recorded_append
+from streamd.data.entry_record import NAME
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.journal import lock_directory
@@ -294,6 +297,17 @@ def for_old_redis(words: list[bytes]) -> list[bytes] | None:
     name = words[0].upper()
     if name[:1] == b"#" or name in _UNKNOWN_TO_OLD_REDIS:
         return None
-    if name == b"XADD" and words[2] == b"IDMP":
-        return [*words[:2], *words[5:]]
+    return _without_iid(words) if name == NAME else words
+
+
+def _without_iid(words: list[bytes]) -> list[bytes] | None:
+    """Return the record of an entry without producer and iid; None for one that says that a duplicate was answered."""
+    try:
+        options = parse_recorded_append(words)
+    except (CommandError, IndexError):
+        return words  # whoever loads it will say what is wrong with it
+    if words[options.at] == b"*":
+        return None
+    if options.pid_at:
+        return words[: options.pid_at - 1] + words[(options.iid_at or options.pid_at) + 1 :]
     return words

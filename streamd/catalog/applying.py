@@ -1,0 +1,78 @@
+"""How a record is applied while a journal is loaded: who applies which, and what they work on."""
+
+from collections.abc import Callable
+from typing import Final
+
+from streamd.session.state import State
+from streamd.stream.group import Group
+from streamd.stream.stream import Stream
+
+
+class CannotApply(Exception):
+    """A record that contradicts what came before it, or says nothing; the message says why."""
+
+
+class Applying:
+    """The databases that a journal's records make.
+
+    db: that of the record. duration_s, maxsize: the settings of streams that are created.
+    """
+
+    __slots__ = ("_state", "db", "duration_s", "maxsize")
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.db = state.keyspace[0]
+        self.duration_s = state.config.integer("stream-idmp-duration")
+        self.maxsize = state.config.integer("stream-idmp-maxsize")
+
+    def select(self, db_index: int) -> None:
+        """Apply what follows to this database."""
+        self.db = self._state.keyspace[db_index]
+
+    def stream(self, key: bytes) -> Stream:
+        """Return the stream at `key`. Raises: CannotApply."""
+        value = self.db.values.get(key)
+        if type(value) is not Stream:
+            raise CannotApply("there is no stream at its key")
+        return value
+
+    def stream_or_new(self, key: bytes) -> Stream:
+        """Return the stream at `key`, created if the key is free. Raises: CannotApply."""
+        value = self.db.values.get(key)
+        if type(value) is Stream:
+            return value
+        if value is not None:
+            raise CannotApply("its key holds another type")
+        stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
+        stream.idmp.sweeper = self._state.sweeper
+        self.db.put(key, stream)
+        return stream
+
+    def group(self, key: bytes, name: bytes) -> tuple[Stream, Group]:
+        """Return the stream at `key` and its group. Raises: CannotApply."""
+        stream = self.stream(key)
+        group = (stream.groups or {}).get(name)
+        if group is None:
+            raise CannotApply("there is no such group")
+        return stream, group
+
+
+# Applies a record, given with all its words, to what it says: looks at no clock and for no duplicate, and decides
+# nothing. Raises: CannotApply, or what its words raise that make no sense (CommandError, ValueError, IndexError ...).
+Applier = Callable[[Applying, list[bytes]], None]
+
+# By the first word of a record, or by container and subcommand, in upper case. Filled by importing streamd.commands.
+APPLIERS: Final[dict[bytes, Applier]] = {}
+
+
+def applies(*names: str) -> Callable[[Applier], Applier]:
+    """Declare that the decorated function applies the records of these names (`XADD`, `XGROUP CREATE`), notes too."""
+
+    def declare(applier: Applier) -> Applier:
+        for name in names:
+            assert name.encode() not in APPLIERS, name
+            APPLIERS[name.encode()] = applier
+        return applier
+
+    return declare

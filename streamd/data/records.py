@@ -1,0 +1,42 @@
+"""What a unit did, as it is handed to the journal: the words that repeat it, or the columns of many that are alike."""
+
+from collections.abc import Sequence
+
+from streamd.stream.entry_id import format_ids
+
+Words = Sequence[bytes]
+
+# What words that are alike have at one place: one word that is the same in all, or one for each, or entry IDs of one
+# millisecond that follow each other.
+Column = bytes | Sequence[bytes] | range
+
+
+class Run:
+    """Several records for one database, each a unit of its own, that concern one key and have the same shape.
+
+    columns: by the places of their words; at least one has a word for each of them.
+    """
+
+    __slots__ = ("columns", "db_index", "key")
+
+    def __init__(self, db_index: int, key: bytes, columns: list[Column]) -> None:
+        self.db_index = db_index
+        self.key = key
+        self.columns = columns
+
+    def records(self) -> list[tuple[int, list[bytes]]]:
+        """Return them one by one."""
+        count = next(len(column) for column in self.columns if not isinstance(column, bytes))
+        places = [
+            [column] * count
+            if isinstance(column, bytes)
+            else format_ids(column)
+            if isinstance(column, range)
+            else column
+            for column in self.columns
+        ]
+        return [(self.db_index, list(words)) for words in zip(*places, strict=True)]
+
+
+# One decided effect: the number of its database and the words that repeat it.
+Record = tuple[int, Words]
