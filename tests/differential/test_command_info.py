@@ -34,7 +34,7 @@ def test_commands_are_described_as_redis_describes_them(port):
     streamd, redis = Session(), RawClient(port)
     streamd.do("HELLO 3")
     redis.ask([b"HELLO", b"3"])
-    request = [b"COMMAND", b"INFO", *streamd.engine.engine.commands]
+    request = [b"COMMAND", b"INFO", *streamd.engine.commands]
     ours, theirs = described(streamd.execute(request)), described(decode(redis.ask(request))[0])
     redis.close()
     assert theirs.keys() - ours.keys() == MISSING
