@@ -23,7 +23,7 @@ _ROWS_MAX: Final = 100_000
 K = TypeVar("K")
 V = TypeVar("V")
 
-# What an idle server gives back by itself: at 6 MB in a millisecond, no more than 10 ms of work.
+# What an idle server gives back by itself, so that nobody sees it.
 UNASKED_BYTES_MAX: Final = 64 * 1024 * 1024
 # And not before so many changes.
 CHANGES_MIN: Final = 10_000
@@ -36,7 +36,7 @@ class _Library(NamedTuple):
 
 @cache
 def _library() -> _Library | None:
-    import ctypes  # not at the start: it takes 4 ms
+    import ctypes  # not at the start: it takes longer than all else
 
     class Info(ctypes.Structure):
         # mallinfo2(3)

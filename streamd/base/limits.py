@@ -34,9 +34,6 @@ OUTPUT_BYTES_MAX = 1024 * MIB
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
 
-# Redis refuses an entry whose fields and values sum to more (STREAM_LISTPACK_MAX_SIZE).
-ENTRY_BYTES_MAX = 1024 * MIB
-
 # One slice of background work (sweeping, rewriting, expiring): short beside a network round trip.
 SLICE_US = 1_000
 

@@ -1,7 +1,7 @@
 """What a command is: its declaration, its context, its words, and what COMMAND says of it."""
 
 from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler, QuickTable, Services
-from streamd.catalog.declare import COMMANDS, command, container
+from streamd.catalog.declare import COMMANDS, answer, command, container
 
 __all__ = [
     "COMMANDS",
@@ -12,6 +12,7 @@ __all__ = [
     "Handler",
     "QuickTable",
     "Services",
+    "answer",
     "command",
     "container",
 ]

@@ -91,12 +91,6 @@ class Arguments:
         except NotAnInteger:
             raise error or NotAnInteger()
 
-    def rest(self) -> list[bytes]:
-        """Take all that is left."""
-        rest = self.words[self.at :]
-        self.at = len(self.words)
-        return rest
-
     def end(self) -> None:
         """Check that every word was taken. Raises: SyntaxError_."""
         if self.at < len(self.words):

@@ -1,9 +1,9 @@
 """How a command is declared: beside its handler, for the table of all commands."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
-from streamd.base.errors import WrongArity
+from streamd.base.errors import CommandError, WrongArity
 from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler
 from streamd.resp.types import Reply
 
@@ -60,6 +60,22 @@ def command(
         return handler
 
     return declare
+
+
+def answer(name: str, reply: Reply, summary: str, **declaration: Any) -> None:
+    """Declare a command that answers the same whatever is: `reply`, which may be an error.
+
+    summary: what a handler's docstring would begin with; declaration: the keywords of `command`.
+    """
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if isinstance(reply, CommandError):
+            raise CommandError(str(reply))
+        return reply
+
+    handler.__doc__ = summary
+    declare = command(name, complexity="O(1)", **declaration)
+    declare(handler)
 
 
 def container(

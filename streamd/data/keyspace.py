@@ -213,7 +213,7 @@ class Database:
         return False
 
     def in_scan_order(self) -> ScanOrder:
-        """Return the keys in SCAN's order. The first call walks all keys, a third of a microsecond each."""
+        """Return the keys in SCAN's order. The first call walks all keys."""
         if self.scan_order is None or not self.scan_order.fits:
             self.scan_order = ScanOrder(self.values.keys())
         return self.scan_order

@@ -8,7 +8,7 @@ class IndexedWindow:
     """The iids of one producer.
 
     Shape: entries maps iid -> entry ID; order holds the same iids, oldest first. (A plain dict finds its oldest key
-    in O(n) once keys were deleted: 1.8 us at 10,000 iids instead of 0.1.)
+    in O(n) once keys were deleted.)
     """
 
     __slots__ = ("entries", "order")

@@ -9,8 +9,8 @@ class Schedule:
     Shape: pids maps a due second -> producers; seconds is a heap of the same seconds. Every tracked producer stands in
     it exactly once. Its oldest iid may have been pushed out since: then it is looked at early, and put in again.
 
-    Buckets and not one sorted list of (due, pid): a place costs 8 bytes and 0.14 us
-    instead of 121 and 0.7. (Which table is next is a sorted list: the sweeper's.)
+    Buckets and not one sorted list of (due, pid): a place costs a fifteenth of the memory and a fifth of the time.
+    (Which table is next is a sorted list: the sweeper's.)
     """
 
     __slots__ = ("pids", "seconds")

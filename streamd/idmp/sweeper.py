@@ -36,13 +36,6 @@ class Sweeper:
         """Return how many tables are to be looked at."""
         return len(self._order)
 
-    @property
-    def next_due_ms(self) -> int | None:
-        """When `run` will find something to do (Unix ms), or None if there is nothing."""
-        if self._dead:
-            return 0
-        return self._order[0][0] if self._order else None
-
     def enroll(self, table: IdmpTable, due_ms: int) -> None:
         """Look at `table` when the clock reaches `due_ms`, or earlier if so enrolled before."""
         place = table.place

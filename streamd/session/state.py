@@ -61,12 +61,10 @@ class Stats:
         """Set all counters to 0, that of internal errors alone stays: it counts bugs."""
         self.connections = 0
         self.rejected_connections = 0
-        self.commands = 0
         self.expired_keys = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
-        self.unexpected_error_replies = 0
 
 
 class State:

@@ -25,7 +25,7 @@ _DASHED_SIZES = bytes([len(text) for text in _DASHED])
 _BULK = [b"\r\n$%d\r\n" % length for length in range(1024)]
 _ID = b"\r\n*2\r\n$%d\r\n%b"
 
-# Less entries are quicker to encode one by one: 2 us for one, where the columns take 5.
+# Less entries are quicker to encode one by one.
 WOVEN_MIN = 4
 
 # A run of entry IDs as their parts, `(ms, stamps, seq, seqs)`. stamps: None when all IDs have the milliseconds `ms`;
@@ -67,7 +67,7 @@ def split_fields(
 
 
 def _pick(table: Sequence[bytes], indexes: Sequence[int]) -> Sequence[bytes]:
-    # 15 ns each, where a comprehension takes 30.
+    # Twice as quick as a comprehension.
     return itemgetter(*indexes)(table) if len(indexes) > 1 else [table[indexes[0]]]
 
 
@@ -219,7 +219,7 @@ def weave_same_fields(
     alike = type(lengths) is tuple
     head, digits = columns[0], columns[-1]
     if width == 1 and alike and isinstance(head, bytes) and not isinstance(digits, bytes):
-        # What many streams are: without loops over columns 100 entries take 11.5 us instead of 13.
+        # What many streams are: without loops over columns they take a tenth less.
         pieces = [head, b"", tail + _field_texts(fields, lengths, not command)[0], b""] * length
         pieces[1::4] = digits[::-1] if reverse else digits
         pieces[3::4] = values[::-1] if reverse else values

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from streamd.base.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
 
-SEQ_BITS = 64
 SEQ_MAX = (1 << 64) - 1
 ID_MIN = 0
 ID_MAX = (1 << 128) - 1
@@ -125,7 +124,7 @@ def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequen
     """Yield `(head, tails)` of the texts of `count` IDs that follow each other in one millisecond, from `entry_id` on:
     each text is the head and one of the tails, which are equally long.
 
-    The tails are up to three digits that are looked up: 10 ns for each, where `format_id` takes 250.
+    The tails are up to three digits that are looked up, which is 25 times as quick as `format_id`.
     """
     ms, seq = entry_id >> 64, entry_id & SEQ_MAX
     while count > 0:

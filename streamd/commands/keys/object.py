@@ -2,7 +2,7 @@
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.heap import give_back
-from streamd.catalog import Context, command, container
+from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments
 from streamd.data.types import BYTES_OVERHEAD, ROW_OVERHEAD, type_of
 from streamd.resp.types import Reply, Verbatim
@@ -109,24 +109,6 @@ def memory_usage(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "MEMORY DOCTOR", arity=2, since="4.0.0", complexity="O(1)", group="server",
-    tips="nondeterministic_output request_policy:all_shards response_policy:special",
-)  # fmt: skip
-def memory_doctor(context: Context, args: list[bytes]) -> Reply:
-    """Return advice on memory: there is none."""
-    return Verbatim(b"No advice: memory is managed by Python.\n")
-
-
-@command(
-    "MEMORY MALLOC-STATS", arity=2, since="4.0.0", complexity="O(1)", group="server",
-    tips="nondeterministic_output request_policy:all_shards response_policy:special",
-)  # fmt: skip
-def memory_malloc_stats(context: Context, args: list[bytes]) -> Reply:
-    """Return statistics of the allocator: there are none."""
-    return Verbatim(b"Stats not supported for the current allocator")
-
-
-@command(
     "MEMORY PURGE", arity=2, since="4.0.0", complexity="O(1)", group="server",
     tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
@@ -135,3 +117,16 @@ def memory_purge(context: Context, args: list[bytes]) -> Reply:
     context.state.pack()
     give_back()
     return "OK"
+
+
+for _name, _reply, _summary in (
+    ("DOCTOR", b"No advice: memory is managed by Python.\n", "Return advice on memory: there is none."),
+    (
+        "MALLOC-STATS", b"Stats not supported for the current allocator",
+        "Return statistics of the allocator: there are none.",
+    ),
+):  # fmt: skip
+    answer(
+        f"MEMORY {_name}", Verbatim(_reply), _summary, arity=2, since="4.0.0", group="server",
+        tips="nondeterministic_output request_policy:all_shards response_policy:special",
+    )  # fmt: skip

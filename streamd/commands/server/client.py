@@ -1,7 +1,7 @@
 """CLIENT: the connections, one's own and the others'."""
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, shown
-from streamd.catalog import Context, command, container
+from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
 from streamd.session.client import Client
@@ -332,26 +332,19 @@ def client_tracking(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
-@command("CLIENT TRACKINGINFO", arity=2, flags=_FLAGS, since="6.2.0", complexity="O(1)", group="connection")
-def client_trackinginfo(context: Context, args: list[bytes]) -> Reply:
-    """Return the state of tracking, which is off.
+# -- tracking, which there is not -------------------------------------------------------------------------------------
 
-    Reply: map: flags, redirect, prefixes.
-    """
-    return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
+_NOT_TRACKING = CommandError(
+    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
+)
+_TRACKING: dict[bytes, Reply] = {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
 
-
-@command("CLIENT GETREDIR", arity=2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection")
-def client_getredir(context: Context, args: list[bytes]) -> Reply:
-    """Return where tracking sends its messages: -1, as it is off."""
-    return -1
-
-
-@command(
-    "CLIENT CACHING", arity=3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="YES | NO",
-)  # fmt: skip
-def client_caching(context: Context, args: list[bytes]) -> Reply:
-    """Say whether tracking follows the next command's keys: an error, as it is off."""
-    raise CommandError(
-        "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
-    )
+for _name, _since, _arity, _syntax, _reply, _summary in (
+    ("TRACKINGINFO", "6.2.0", 2, "", _TRACKING, "Return the state of tracking, which is off."),
+    ("GETREDIR", "6.0.0", 2, "", -1, "Return where tracking sends its messages: -1, as it is off."),
+    ("CACHING", "6.0.0", 3, "YES | NO", _NOT_TRACKING, "Say whether tracking follows the next command: an error."),
+):
+    answer(
+        f"CLIENT {_name}", _reply, _summary, since=_since, arity=_arity, syntax=_syntax, flags=_FLAGS,
+        group="connection",
+    )  # fmt: skip

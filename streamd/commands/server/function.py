@@ -1,7 +1,7 @@
 """FUNCTION, as a server without functions answers."""
 
 from streamd.base.errors import CommandError, SubcommandSyntax, shown
-from streamd.catalog import Context, command, container
+from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments
 from streamd.resp.types import Reply
 
@@ -56,22 +56,16 @@ def function_flush(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
-@command(
-    "FUNCTION STATS", arity=2, flags="noscript allow_busy", since="7.0.0", complexity="O(1)", group="scripting",
-    tips="nondeterministic_output request_policy:all_shards response_policy:special",
+_ALL = "request_policy:all_shards response_policy"
+_WHILE_BUSY = {"arity": 2, "flags": "noscript allow_busy", "since": "7.0.0", "group": "scripting"}
+_NOTHING_HELD: dict[bytes, Reply] = {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}
+
+answer(
+    "FUNCTION STATS", {b"running_script": None, b"engines": _NOTHING_HELD},
+    "Return which function runs: none; and what the engine that Redis has holds: nothing.",
+    tips=f"nondeterministic_output {_ALL}:special", **_WHILE_BUSY,
 )  # fmt: skip
-def function_stats(context: Context, args: list[bytes]) -> Reply:
-    """Return which function runs: none; and what the engine that Redis has holds: nothing.
-
-    Reply: map: running_script, engines.
-    """
-    return {b"running_script": None, b"engines": {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}}
-
-
-@command(
-    "FUNCTION KILL", arity=2, flags="noscript allow_busy", since="7.0.0", complexity="O(1)", group="scripting",
-    tips="request_policy:all_shards response_policy:one_succeeded",
+answer(
+    "FUNCTION KILL", CommandError("NOTBUSY No scripts in execution right now."),
+    "End the function that runs: an error, as none does.", tips=f"{_ALL}:one_succeeded", **_WHILE_BUSY,
 )  # fmt: skip
-def function_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the function that runs: an error, as none does."""
-    raise CommandError("NOTBUSY No scripts in execution right now.")

@@ -10,6 +10,11 @@ from streamd.resp.types import Reply, Verbatim
 Fields = Iterable[tuple[str, object]]
 
 
+def _zeros(names: str) -> Fields:
+    """Return the fields of what is not counted, or cannot happen here."""
+    return [(name, 0) for name in names.split()]
+
+
 def _server(context: Context) -> Fields:
     state = context.state
     process = context.services.process_facts()
@@ -48,8 +53,7 @@ def _clients(context: Context) -> Fields:
         ("connected_clients", len(state.clients)),
         ("cluster_connections", 0),
         ("maxclients", state.config["maxclients"]),
-        ("client_recent_max_input_buffer", 0),
-        ("client_recent_max_output_buffer", 0),
+        *_zeros("client_recent_max_input_buffer client_recent_max_output_buffer"),
         ("blocked_clients", state.blocked.count),
         ("tracking_clients", 0),
         ("clients_in_timeout_table", state.blocked.with_deadline()),
@@ -79,8 +83,7 @@ def _memory(context: Context) -> Fields:
         ("used_memory_peak", peak),
         ("used_memory_peak_human", _human(peak)),
         ("used_memory_peak_perc", f"{100 * used / max(peak, 1):.2f}%"),
-        ("used_memory_overhead", 0),
-        ("used_memory_startup", 0),
+        *_zeros("used_memory_overhead used_memory_startup"),
         ("used_memory_dataset", used),
         ("used_memory_dataset_perc", "100.00%"),
         ("total_system_memory", process.system_memory_bytes),
@@ -89,21 +92,14 @@ def _memory(context: Context) -> Fields:
         ("used_memory_lua_human", "0B"),
         ("used_memory_scripts", 0),
         ("used_memory_scripts_human", "0B"),
-        ("number_of_cached_scripts", 0),
-        ("number_of_functions", 0),
-        ("number_of_libraries", 0),
+        *_zeros("number_of_cached_scripts number_of_functions number_of_libraries"),
         ("maxmemory", maxmemory),
         ("maxmemory_human", _human(maxmemory)),
         ("maxmemory_policy", context.state.config["maxmemory-policy"]),
         ("mem_fragmentation_ratio", "1.00"),
-        ("mem_fragmentation_bytes", 0),
-        ("mem_clients_slaves", 0),
-        ("mem_clients_normal", 0),
-        ("mem_aof_buffer", 0),
+        *_zeros("mem_fragmentation_bytes mem_clients_slaves mem_clients_normal mem_aof_buffer"),
         ("mem_allocator", "python"),
-        ("active_defrag_running", 0),
-        ("lazyfree_pending_objects", 0),
-        ("lazyfreed_objects", 0),
+        *_zeros("active_defrag_running lazyfree_pending_objects lazyfreed_objects"),
     ]
 
 
@@ -143,29 +139,19 @@ def _stats(context: Context) -> Fields:
         ("instantaneous_input_kbps", "0.00"),
         ("instantaneous_output_kbps", "0.00"),
         ("rejected_connections", stats.rejected_connections),
-        ("sync_full", 0),
-        ("sync_partial_ok", 0),
-        ("sync_partial_err", 0),
+        *_zeros("sync_full sync_partial_ok sync_partial_err"),
         ("expired_keys", stats.expired_keys),
         ("expired_stale_perc", "0.00"),
-        ("expired_time_cap_reached_count", 0),
-        ("evicted_keys", 0),
-        ("evicted_clients", 0),
+        *_zeros("expired_time_cap_reached_count evicted_keys evicted_clients"),
         ("keyspace_hits", sum(db.hits for db in state.keyspace)),
         ("keyspace_misses", sum(db.misses for db in state.keyspace)),
         ("pubsub_channels", len(state.pubsub.channels)),
         ("pubsub_patterns", len(state.pubsub.patterns)),
-        ("pubsubshard_channels", 0),
-        ("latest_fork_usec", 0),
-        ("total_forks", 0),
-        ("migrate_cached_sockets", 0),
-        ("tracking_total_keys", 0),
-        ("tracking_total_items", 0),
-        ("tracking_total_prefixes", 0),
+        *_zeros("pubsubshard_channels latest_fork_usec total_forks migrate_cached_sockets"),
+        *_zeros("tracking_total_keys tracking_total_items tracking_total_prefixes"),
         ("unexpected_error_replies", stats.internal_errors),
         ("total_error_replies", sum(stats.errors.values())),
-        ("io_threaded_reads_processed", 0),
-        ("io_threaded_writes_processed", 0),
+        *_zeros("io_threaded_reads_processed io_threaded_writes_processed"),
     ]
 
 
@@ -180,8 +166,7 @@ def _replication(context: Context) -> Fields:
         ("second_repl_offset", -1),
         ("repl_backlog_active", 0),
         ("repl_backlog_size", 1024 * 1024),
-        ("repl_backlog_first_byte_offset", 0),
-        ("repl_backlog_histlen", 0),
+        *_zeros("repl_backlog_first_byte_offset repl_backlog_histlen"),
     ]
 
 
@@ -212,18 +197,6 @@ def _errorstats(context: Context) -> Fields:
     return [(f"errorstat_{code}", f"count={count}") for code, count in sorted(context.state.stats.errors.items())]
 
 
-def _latencystats(context: Context) -> Fields:
-    return []
-
-
-def _modules(context: Context) -> Fields:
-    return []
-
-
-def _cluster(context: Context) -> Fields:
-    return [("cluster_enabled", 0)]
-
-
 def _keyspace(context: Context) -> Fields:
     for db in context.state.keyspace:
         if len(db):
@@ -239,11 +212,11 @@ _SECTIONS: Final[dict[str, tuple[Callable[[Context], Fields], bool]]] = {
     "stats": (_stats, True),
     "replication": (_replication, True),
     "cpu": (_cpu, True),
-    "modules": (_modules, True),
+    "modules": (lambda context: (), True),
     "commandstats": (_commandstats, False),
     "errorstats": (_errorstats, True),
-    "latencystats": (_latencystats, False),
-    "cluster": (_cluster, True),
+    "latencystats": (lambda context: (), False),
+    "cluster": (lambda context: _zeros("cluster_enabled"), True),
     "keyspace": (_keyspace, True),
 }
 _TITLES: Final = {"cpu": "CPU"}

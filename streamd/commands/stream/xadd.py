@@ -22,8 +22,7 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     length; see command.Batch.
 
     What they have at one place of their words is a column, and C code does a column at once: the stream and the window
-    are looked up once, IDs follow from the first one. In a pipeline of 16 a request takes 0.4 us instead of 1.3. A
-    property test holds this against the handler.
+    are looked up once, IDs follow from the first one. A property test holds this against the handler.
     """
     first = requests[at]
     db, state = context.db, context.state

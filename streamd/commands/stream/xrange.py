@@ -6,7 +6,7 @@ from streamd.commands.stream.options import parse_count_option
 from streamd.resp.types import NULL_ARRAY, Parts, Raw, Reply
 from streamd.stream.entry_id import parse_range_end, parse_range_start
 
-# Smaller pieces on average are joined: the kernel takes 0.1 us for each, in which a thousand bytes are copied.
+# Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
 PIECE_BYTES_MIN = 1024
 
 _COMPLEXITY = "O(N) with N being the number of entries returned, and O(log(S)) for finding the first of S segments."
