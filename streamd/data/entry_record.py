@@ -6,19 +6,20 @@ from typing import Final
 from streamd.data.records import Column
 
 NAME: Final = b"XADD"
-# Where the entry ID stands in a record without an iid, and the fields behind it.
+IDMP: Final = b"IDMP"
+# Where the entry ID stands, in a record without an iid and in one that has pid and iid at these places. The fields are
+# behind it.
 ID_AT: Final = 2
-FIELDS_AT: Final = 3
-_IDMP: Final = b"IDMP"
+PID_AT: Final = 3
+IID_AT: Final = 4
+NAMED_ID_AT: Final = 5
 
 
-def entry_words(
-    key: bytes, id_text: bytes, fields: Sequence[bytes], pid: bytes | None = None, iid: bytes | None = None
-) -> list[bytes]:
+def entry_words(key: bytes, id_text: bytes, fields: Sequence[bytes], pid: bytes = b"", iid: bytes = b"") -> list[bytes]:
     """Return the words for one entry; with pid and iid, or without both."""
-    if pid is None or iid is None:
-        return [NAME, key, id_text, *fields]
-    return [NAME, key, _IDMP, pid, iid, id_text, *fields]
+    if pid:
+        return [NAME, key, IDMP, pid, iid, id_text, *fields]
+    return [NAME, key, id_text, *fields]
 
 
 def entry_columns(
@@ -31,4 +32,4 @@ def entry_columns(
     """Return the same by places, for entries that have as many fields; each argument is a column."""
     if pids is None or iids is None:
         return [NAME, key, ids, *fields]
-    return [NAME, key, _IDMP, pids, iids, ids, *fields]
+    return [NAME, key, IDMP, pids, iids, ids, *fields]

@@ -32,6 +32,8 @@ class Writer:
         self.salt = salt
         self._db: int | None = None
         self._units: list[Sequence[Record | Run]] = []
+        # Take a unit for the next `write`; a run stands alone, and is several. (On the hot path: no call between.)
+        self.append_unit = self._units.append
         self._unwritten = b"" if begun else encode_first_line(salt)
         self._noted = synced
         self._data_end = size
@@ -40,10 +42,6 @@ class Writer:
     def has_units(self) -> bool:
         """Whether `write` has something to write."""
         return bool(self._units or self._unwritten)
-
-    def append_unit(self, records: Sequence[Record | Run]) -> None:
-        """Take a unit for the next `write`; a run stands alone, and is several."""
-        self._units.append(records)
 
     def write(self) -> bool:
         """Write the collected units with one operation; return whether there were any.
@@ -55,7 +53,7 @@ class Writer:
             only = units[0][0] if len(units) == 1 and len(units[0]) == 1 and not self._unwritten else None
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves: 0.4 us less than by the way of many.
-                self._units = []
+                units.clear()
                 self._noted = self.synced
                 self._unwritten = encode_run((encode_command(only[1]),), self.synced, False, self.salt)
             else:
@@ -118,22 +116,21 @@ class Writer:
         self.file.close()
 
     def _encode(self) -> None:
-        units, self._units = self._units, []
         db = self._db
         parts = [self._unwritten] if self._unwritten else []
         bodies: list[bytes] = []
         notes = False
-        for unit in units:
+        for unit in self._units:
             only = unit[0]
-            if isinstance(only, Run):
+            if type(only) is Run:
                 first = len(bodies)
                 bodies += encode_columns(only.columns)
                 if only.db_index != db:
                     db = only.db_index
                     bodies[first] = encode_select(db) + bodies[first]
-            elif len(unit) == 1 and only[0] == db and only[1][0] not in NOTES:
+            elif len(unit) == 1 and only[0] == db and only[1][0] not in NOTES:  # type: ignore[index]
                 # The most frequent kind: one command in the same database as the one before.
-                bodies.append(encode_command(only[1]))
+                bodies.append(encode_command(only[1]))  # type: ignore[index]
             else:
                 body, db, has_notes = encode_unit(unit, db)  # type: ignore[arg-type]  # a run stands alone
                 notes = notes or has_notes
@@ -143,6 +140,7 @@ class Writer:
                 del bodies[:UNITS_PER_RUN_MAX]
         if bodies:
             parts.append(encode_run(bodies, self.synced, notes, self.salt))
+        self._units.clear()
         self._db = db
         self._noted = self.synced
         self._unwritten = parts[0] if len(parts) == 1 else b"".join(parts)

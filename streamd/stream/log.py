@@ -70,7 +70,8 @@ class Log:
         if len(fields) != self._width:
             self._differ(len(fields), 1)
         ids.append(entry_id)
-        self._texts.extend(fields)
+        texts = self._texts
+        texts += fields
 
     def append_many(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
         """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""

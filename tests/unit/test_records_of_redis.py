@@ -2,6 +2,7 @@
 
 import pytest
 
+from streamd.durability.check import for_old_redis
 from streamd.idmp.digest import idmpauto_iid
 from streamd.journal.loader import LoadError
 from streamd.journal.record import encode_command, encode_select
@@ -132,3 +133,19 @@ def test_nothing_expires_and_no_limit_of_today_holds_while_it_is_loaded():
 def test_records_in_a_file_of_streamds_are_no_others():
     data = FIRST_LINE + encode_command([b"XADD", b"k", b"IDMPAUTO", b"q", b"6-1", b"f", b"v"])
     assert shown(Restartable(disk_of(data)))[:2] == (["6-1"], {(b"q", AUTO): "6-1"})
+
+
+@pytest.mark.parametrize(
+    ("line", "exported"),
+    [
+        ("XADD k IDMP p i 6-1 f v", "XADD k 6-1 f v"),
+        ("xadd k NOMKSTREAM IDMPAUTO q 6-1 f v", "xadd k NOMKSTREAM 6-1 f v"),
+        ("XADD k MAXLEN = 5 idmp p i 6-1 f v", "XADD k MAXLEN = 5 6-1 f v"),
+        ("XADD k 6-1 IDMP v", "XADD k 6-1 IDMP v"),
+        ("XADD k IDMP p i * f v", None),
+        ("XADD k IDMPAUTO q * f v", None),
+    ],
+)
+def test_an_older_redis_gets_entries_without_iids_and_no_notes_of_duplicates(line, exported):
+    expected = None if exported is None else exported.encode().split()
+    assert for_old_redis(line.encode().split()) == expected

@@ -23,12 +23,12 @@ LIMIT_ENTRIES_MAX = 1_000_000
 class AppendOptions:
     """What stands between the key and the fields of an XADD, or behind the key of an XTRIM.
 
-    at: the position of the ID; the fields are behind it. entry_id: None for `*`; with `seq_given` false only its
-    milliseconds are given. pid_at, iid_at: where producer ID and idempotent ID stand, 0 for nowhere; behind IDMPAUTO
-    the second follows from the fields.
+    at, fields_at: the positions of the ID and of what is behind it. entry_id: None for `*`; with `seq_given` false only
+    its milliseconds are given. pid_at, iid_at: where producer ID and idempotent ID stand, 0 for nowhere; behind
+    IDMPAUTO the second follows from the fields.
     """
 
-    __slots__ = ("at", "entry_id", "iid_at", "make_stream", "pid_at", "references", "seq_given", "trim")
+    __slots__ = ("at", "entry_id", "fields_at", "iid_at", "make_stream", "pid_at", "references", "seq_given", "trim")
 
     def __init__(self, at: int = 2, pid_at: int = 0, iid_at: int = 0) -> None:
         self.make_stream = True
@@ -39,24 +39,31 @@ class AppendOptions:
         self.entry_id: int | None = None
         self.seq_given = True
         self.at = at
+        self.fields_at = at + 1
 
 
-# The commonest beginnings, by the word behind the key: `key * ...`, `key IDMP pid iid * ...`, `key IDMPAUTO pid * ...`.
-# They do not pass the loop over the options, which costs more than all the rest of an XADD.
-_PLAIN: Final = AppendOptions()
+# The commonest beginnings: `key * ...`, and by the word behind the key `key IDMP pid iid * ...` and `key IDMPAUTO pid
+# * ...`.
+PLAIN: Final = AppendOptions()
 _IDMP: Final = AppendOptions(at=5, pid_at=3, iid_at=4)
 _IDMPAUTO: Final = AppendOptions(at=4, pid_at=3)
-_COMMON: Final = {b"*": _PLAIN, b"IDMP": _IDMP, b"idmp": _IDMP, b"IDMPAUTO": _IDMPAUTO, b"idmpauto": _IDMPAUTO}
+_NAMED: Final = {b"IDMP": _IDMP, b"idmp": _IDMP, b"IDMPAUTO": _IDMPAUTO, b"idmpauto": _IDMPAUTO}
 
 
 def common_append(words: list[bytes]) -> AppendOptions | None:
-    """Return the options of an XADD that has one of the commonest beginnings and asks for the next ID, else None."""
-    options = _COMMON.get(words[2])
-    if options is not None:
-        at, length = options.at, len(words)
-        # An iid that is not empty stands, like the `*` behind IDMPAUTO's pid, at 4.
-        if length > at + 2 and length - at & 1 and words[at] == b"*" and (at == 2 or (words[3] and words[4])):
-            return options
+    """Return the options of an XADD that has one of the commonest beginnings and asks for the next ID; None for one
+    that `parse_append` has to judge.
+
+    Hot path: the loop over the options costs more than all the rest of an XADD. A property test holds both together.
+    """
+    word = words[2]
+    if word == b"*":
+        return PLAIN if len(words) & 1 else None
+    length = len(words)
+    if word == b"IDMP" or word == b"idmp":
+        return _IDMP if length > 7 and length & 1 == 0 and words[5] == b"*" and words[3] and words[4] else None
+    if word == b"IDMPAUTO" or word == b"idmpauto":
+        return _IDMPAUTO if length > 6 and length & 1 and words[4] == b"*" and words[3] else None
     return None
 
 
@@ -65,12 +72,10 @@ def parse_append(words: list[bytes], config: Config) -> AppendOptions:
 
     Raises: CommandError.
     """
-    options = common_append(words)
-    if options is None:
-        options = parse_append_options(words, config.integer("stream-node-max-entries"), adding=True)
-        _check_fields(words, options)
-        if options.entry_id == 0 and options.seq_given:
-            raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
+    options = parse_append_options(words, config.integer("stream-node-max-entries"), adding=True)
+    _check_fields(words, options)
+    if options.entry_id == 0 and options.seq_given:
+        raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
     return options
 
 
@@ -79,7 +84,7 @@ def parse_recorded_append(words: list[bytes]) -> AppendOptions:
 
     There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
     """
-    options = _PLAIN if words[2][:1].isdigit() else _COMMON.get(words[2])
+    options = PLAIN if words[2][:1].isdigit() else _NAMED.get(words[2])
     if options is None or not words[options.at][:1].isdigit() or not words[3] or not words[4]:
         options = parse_append_options(words, 0, adding=True, recorded=True)
     _check_fields(words, options)
@@ -87,7 +92,7 @@ def parse_recorded_append(words: list[bytes]) -> AppendOptions:
 
 
 def _check_fields(words: list[bytes], options: AppendOptions) -> None:
-    count = len(words) - options.at - 1
+    count = len(words) - options.fields_at
     if count < 2 or count % 2:
         raise WrongArity("xadd")
 
@@ -152,6 +157,7 @@ def parse_append_options(
             raise SyntaxError_()
         at += 1
     options.at = at
+    options.fields_at = at + 1
     if recorded:
         limit, limit_given = 0, False
     if by is None:
@@ -298,7 +304,7 @@ def _parse_positive(word: bytes, name: str) -> int:
 
 
 # Two parts of 19 digits at most are both below 2**64.
-_PLAIN_ID_BYTES_MAX = 20
+PLAIN_ID_BYTES_MAX = 20
 _LAST_DIGITS = {b"%03d" % ms: ms << 64 for ms in range(1000)}
 
 
@@ -310,7 +316,7 @@ def parse_ids(words: list[bytes]) -> list[int]:
     most streams give to what comes at less than one per millisecond, take 15.
     """
     length = len(words)
-    if length > 1 and max(map(len, words)) <= _PLAIN_ID_BYTES_MAX:
+    if length > 1 and max(map(len, words)) <= PLAIN_ID_BYTES_MAX:
         text = b",".join(words)
         ids = _of_one_second(words, text)
         if ids is not None:

@@ -1,14 +1,14 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.commands.stream.options import common_append, parse_append, parse_recorded_append
-from streamd.data.entry_record import FIELDS_AT, ID_AT, NAME, entry_columns, entry_words
+from streamd.commands.stream.options import PLAIN, common_append, parse_append, parse_recorded_append
+from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_columns, entry_words
 from streamd.data.records import Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.types import Reply
@@ -37,7 +37,7 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0
     db.touched[first[1]] = state.time.s
     columns = _columns(requests, at, options.at)
-    fields = columns[options.at + 1 :]
+    fields = columns[options.fields_at :]
     if options.pid_at:
         iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields)
         return _append_idempotent(context, stream, entry_id, columns[1][0], columns[options.pid_at], iids, fields)
@@ -170,7 +170,10 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     """
     # Decide. An iid is looked up and recorded in one step, behind all that could refuse its entry.
     state, db, key = context.state, context.db, args[1]
-    options = parse_append(args, state.config)
+    # (What common_append does first stands here: a call less for most.)
+    options = PLAIN if args[2] == b"*" and len(args) & 1 else common_append(args)
+    if options is None:
+        options = parse_append(args, state.config)
     stream = db.values.get(key)
     if type(stream) is not Stream or db.expires_ms:
         stream = db.stream(key)
@@ -180,24 +183,19 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
             stream = context.create_stream(key)
     else:
         db.touched[key] = state.time.s
-    fields = args[options.at + 1 :]
-    pid: bytes | None = None
-    iid: bytes | None = None
+    fields = args[options.fields_at :]
+    pid = iid = b""
     if options.pid_at:
         pid = args[options.pid_at]
         iid = args[options.iid_at] if options.iid_at else idmpauto_iid(fields)
     entry_id = state.time.ms << 64
     if entry_id <= stream.last_id:
         entry_id = stream.last_id + 1  # also when the clock stepped back
-    if options.entry_id is not None or entry_id > ID_MAX:
-        if pid is not None and iid is not None:
-            known_id = stream.idmp.lookup(pid, iid, state.time.ms)
-            if known_id is not None:
-                return _duplicate(context, key, stream, known_id)
-        if options.entry_id is None:
-            raise _exhausted()
+        if entry_id > ID_MAX and options.entry_id is None:
+            return _answer_at_the_end(context, key, stream, pid, iid)
+    if options.entry_id is not None:
         entry_id = _explicit_id(options.entry_id, options.seq_given, stream.last_id)
-    elif pid is not None and iid is not None:
+    elif pid:
         known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, state.time.ms)
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
@@ -230,6 +228,14 @@ def _explicit_id(wanted_id: int, seq_given: bool, last_id: int) -> int:
     return wanted_id
 
 
+def _answer_at_the_end(context: Context, key: bytes, stream: Stream, pid: bytes, iid: bytes) -> bytes:
+    """Answer a duplicate when no ID is left. Raises: CommandError for what is none."""
+    known_id = stream.idmp.lookup(pid, iid, context.now_ms) if pid else None
+    if known_id is None:
+        raise _exhausted()
+    return _duplicate(context, key, stream, known_id)
+
+
 def _exhausted() -> CommandError:
     return CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
 
@@ -254,7 +260,7 @@ def _trim(context: Context, key: bytes, stream: Stream, trim: Trim) -> None:
 def apply_entry(applying: Applying, words: list[bytes]) -> None:
     """Add an entry with the ID that was decided, and remember its iid; `*` for an ID counts a duplicate."""
     options = parse_recorded_append(words)
-    key, id_text, fields = words[1], words[options.at], words[options.at + 1 :]
+    key, id_text, fields = words[1], words[options.at], words[options.fields_at :]
     if id_text == b"*":
         if not options.pid_at:
             raise CannotApply("it has no ID")
@@ -279,32 +285,37 @@ def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
 
 
 class EntryRun:
-    """Adds entries without iids, which a rewritten base is made of, some thousand at a time.
+    """Adds entries of one stream, which most of a journal is made of, some thousand at a time.
 
     take() each record, and apply what it does not take otherwise; end() before anybody looks. 1M entries pass here at a
     start.
     """
 
-    __slots__ = ("_applying", "_ids", "_key", "_last_id", "_stream", "_texts", "_words")
+    __slots__ = ("_applying", "_id_at", "_ids", "_key", "_last_id", "_remember", "_stream", "_texts", "_words")
 
     def __init__(self, applying: Applying) -> None:
         self._applying = applying
         self._stream: Stream | None = None
+        self._remember: Callable[[bytes, bytes, int], None]
         self._key = b""
         self._words = 0
+        self._id_at = ID_AT
         self._last_id = 0
         self._ids: list[int] = []
         self._texts: list[bytes] = []
 
     def take(self, db_index: int, words: list[bytes]) -> bool:
         """Return whether it took the record: it goes on with the run, or begins another one."""
-        # As many texts, the same key, a greater ID.
+        # As many texts, the same key, an iid if the others have one, a greater ID.
         if len(words) == self._words and words[1] == self._key and words[0] == NAME:
-            entry_id = _plain_id(words[ID_AT])
-            if entry_id > self._last_id:
+            id_at = self._id_at
+            entry_id = _plain_id(words[id_at])
+            if entry_id > self._last_id and (id_at == ID_AT or words[2] == IDMP):
                 self._ids.append(entry_id)
-                self._texts += words[FIELDS_AT:]
+                self._texts += words[id_at + 1 :]
                 self._last_id = entry_id
+                if id_at != ID_AT:
+                    self._remember(words[PID_AT], words[IID_AT], entry_id)
                 if len(self._ids) >= _RUN_ENTRIES_MAX:
                     self._append()
                 return True
@@ -313,9 +324,11 @@ class EntryRun:
         return words[0] == NAME and self._begin(db_index, words)
 
     def _begin(self, db_index: int, words: list[bytes]) -> bool:
-        if len(words) < FIELDS_AT + 2 or (len(words) - FIELDS_AT) % 2:
+        id_at = NAMED_ID_AT if words[2:3] == [IDMP] else ID_AT
+        fields = len(words) - id_at - 1
+        if fields < 2 or fields % 2:
             return False
-        entry_id = _plain_id(words[ID_AT])
+        entry_id = _plain_id(words[id_at])
         if entry_id <= 0:
             return False
         applying, key = self._applying, words[1]
@@ -324,9 +337,12 @@ class EntryRun:
         if value is not None and (type(value) is not Stream or entry_id <= value.last_id):
             return False  # it will be refused
         self._stream = applying.stream_or_new(key)
-        self._key, self._words, self._last_id = key, len(words), entry_id
+        self._key, self._words, self._id_at, self._last_id = key, len(words), id_at, entry_id
+        self._remember = self._stream.idmp.record
         self._ids.append(entry_id)
-        self._texts += words[FIELDS_AT:]
+        self._texts += words[id_at + 1 :]
+        if id_at != ID_AT:
+            self._remember(words[PID_AT], words[IID_AT], entry_id)
         return True
 
     def end(self) -> None:
@@ -337,7 +353,7 @@ class EntryRun:
 
     def _append(self) -> None:
         assert self._stream is not None
-        self._stream.append_run(self._ids, self._words - FIELDS_AT, self._texts)
+        self._stream.append_run(self._ids, self._words - self._id_at - 1, self._texts)
         self._ids, self._texts = [], []
 
 
