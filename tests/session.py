@@ -105,7 +105,7 @@ class Session(SessionClient):
     def record(self) -> "list[tuple[int, list[bytes]]]":
         """Start to note the journal's records, and return the growing list of them: (database, words)."""
         journal = RecordingJournal(self.engine)
-        self.engine.journal = journal
+        self.state.journal = journal
         self.state.records = []
         return journal.records
 

@@ -275,7 +275,7 @@ class Barrier:
         self._refuse_writes()
         self.on_sync_failed()
 
-    def heal(self) -> None:
+    def note_rewritten(self) -> None:
         """A rewrite has made the journal whole."""
         self.sync_failed = self.write_failed = None
         self._refuse_writes()

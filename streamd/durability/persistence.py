@@ -312,7 +312,7 @@ class Persistence:
         self._rewrites += 1
         self._saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
-        self.barrier.heal()
+        self.barrier.note_rewritten()
         log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
         # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
         self._submit_beside(remove, lambda error: None)

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.base.clock import Clock
@@ -13,7 +12,6 @@ from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, 
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.data.keyspace import Database
-from streamd.data.records import Record, Run
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
 from streamd.engine.memory import MemoryLimit
@@ -27,21 +25,6 @@ from streamd.session.monitor import monitor_line
 from streamd.session.state import State
 
 log = logging.getLogger("streamd")
-
-
-class Journal(Protocol):
-    """Where the effects of a unit go; see streamd.durability.persistence."""
-
-    writers: dict[Client, None]  # who has written something in this turn
-
-    def append_unit(self, records: list[Record | Run]) -> None:
-        """Take the effects of one command or one transaction, which stand or fall together."""
-
-    def end_turn(self) -> None:
-        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
-
-    def tick(self) -> bool:
-        """Do what time demands; return whether more is to be done at once."""
 
 
 # So many requests of a pipeline are executed between two looks at the time they took.
@@ -67,7 +50,6 @@ class Engine:
     def __init__(self, clock: Clock | None = None, config: Config | None = None) -> None:
         self.state = State(clock or Clock(), config or Config())
         self.clock = self.state.clock
-        self.journal: Journal | None = None
         self.on_shutdown: Callable[[bool | None], None] = lambda save: None
         self.want_turn: Callable[[], None] = lambda: None
         self.sleep: Callable[[float], None] = time.sleep
@@ -240,8 +222,8 @@ class Engine:
         if gathering.size:
             gathering.run()
         gathering.note_turn(len(self.state.to_flush))
-        if self.journal is not None:
-            self.journal.end_turn()
+        if self.state.journal is not None:
+            self.state.journal.end_turn()
             return
         state = self.state
         clients, state.to_flush = state.to_flush, []
@@ -341,20 +323,20 @@ class Engine:
         records = self.state.records
         if records:
             self.state.records = []
-            assert self.journal is not None
-            self.journal.append_unit(records)
+            assert self.state.journal is not None
+            self.state.journal.append_unit(records)
             if client is not None:
-                self.journal.writers[client] = None
+                self.state.journal.writers[client] = None
 
     def _end_units(self, clients: Iterable[Client]) -> None:
         """Hand over what a batch of these clients' requests has changed: each record is a unit."""
         records, self.state.records = self.state.records, []
         assert records is not None
-        assert self.journal is not None
-        append_unit = self.journal.append_unit
+        assert self.state.journal is not None
+        append_unit = self.state.journal.append_unit
         for record in records:
             append_unit([record])
-        self.journal.writers.update(dict.fromkeys(clients))
+        self.state.journal.writers.update(dict.fromkeys(clients))
 
     # -- blocked clients ------------------------------------------------------------------------------------------
 
@@ -491,7 +473,7 @@ class Engine:
         return more
 
     def _keep_journal(self, stop: Callable[[], bool]) -> bool:
-        return self.journal is not None and self.journal.tick()
+        return self.state.journal is not None and self.state.journal.tick()
 
     # -- services for commands ------------------------------------------------------------------------------------
 

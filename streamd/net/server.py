@@ -123,7 +123,7 @@ class Server:
             self._close_journal()
         elif self.persistence is None:
             try:
-                self.engine.journal = self._open_journal(anew=True)
+                self._open_journal(anew=True)
             except (DamagedError, OSError) as error:
                 self.log.warning("the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
@@ -137,7 +137,6 @@ class Server:
                 await asyncio.sleep(0)
                 until_us = self.clock.monotonic_us() + 10 * SLICE_US
         persistence.begin()
-        self.engine.journal = persistence
 
     def _journal_failed(self, reason: str) -> None:
         """Stop without another word to anybody: what was not acknowledged must not be."""
@@ -154,7 +153,7 @@ class Server:
                 self.journal_failure = self.journal_failure or failure
             self._journal_thread.close()
             self._rewrite_thread.close()
-            self.engine.journal = self.persistence = None
+            self.persistence = None
 
     async def _listen(self) -> None:
         for listener in LISTENERS:

@@ -108,17 +108,16 @@ class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
 
-    Shape: the last request that came alone was `_like_words` and one more word, its bytes were `_like_head`, that word
-    and two bytes, `_like_bytes` in all (-1: there was none). `_shape`: that of the requests of two chunks as long as
-    each other, if they had one. `_chunk_bytes`: how long the last chunk was that was decoded without one.
+    Four ways, the quickest first: requests of the shape of those before are cut out of the bytes; a plain request that
+    comes alone is split at its line ends; several are hiredis's; everything else is judged by the strict decoder.
+
+    `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
+    last chunk was that was decoded without one (-1: there was none).
     """
 
-    __slots__ = ("_chunk_bytes", "_like_bytes", "_like_head", "_like_words", "_shape")
+    __slots__ = ("_chunk_bytes", "_shape")
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
-        self._like_head = b""
-        self._like_bytes = -1
-        self._like_words: list[bytes] = []
         self._chunk_bytes = -1
         self._shape: Shape | None = None
         super().__init__(limits, initial)
@@ -129,31 +128,26 @@ class FastDecoder(Decoder):
 
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
-        self._like_bytes = -1  # what is like the last request may not be allowed any more
-        self._shape = None
+        self._shape = None  # what is like the last request may not be allowed any more
+        self._chunk_bytes = -1
         self._limits = limits
         self._plain_bytes_max = self._plain_bytes_max_of(limits)
 
     def receive(self, data: bytes) -> list[list[bytes]]:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        A client without a pipeline sends one request at a time, and mostly one that differs from the one before in its
-        last word alone. Then the bytes up to that word, its length among them, are the same, and so is how many come
-        behind: 0.3 us instead of 1.4. If other words differ (an iid), but are as long as before, it is 0.4 us; in a
-        pipeline 0.2 us instead of 0.4, with 10 fields 0.6 instead of 1. Sound, since a decoder looks neither at a word
-        nor at the two bytes behind it.
+        A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
+        all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
         """
         if self._data or self._missing:
             self.feed(data)
             return self.take()
-        if len(data) == self._like_bytes and data.startswith(self._like_head):
-            return [[*self._like_words, data[len(self._like_head) : -2]]]
         shape = self._shape
         if shape is not None:
-            if len(data) == shape.size_bytes:
-                words = shape.cut_one(data)
-                if words is not None:
-                    return [words]
+            if len(data) == shape.size_bytes:  # (One alone, the most frequent, without the call.)
+                mask, headers = shape.one
+                if int.from_bytes(data, "little") & mask == headers:
+                    return [[*shape.cut_words(data)]]
             else:
                 like = shape.cut(data)
                 if like is not None:
@@ -172,7 +166,7 @@ class FastDecoder(Decoder):
         return requests
 
     def _plain_request(self, data: bytes) -> list[bytes] | None:
-        """Return the words of a chunk that is one plain request, and note what it is like; None for anything else."""
+        """Return the words of a chunk that is one plain request, and note its shape; None for anything else."""
         lines = data.split(b"\r\n")
         words = lines[2::2]
         count = len(words)
@@ -187,10 +181,9 @@ class FastDecoder(Decoder):
         lengths = [*map(len, words)]
         if lines[1:-1:2] != [*map(header_of, lengths)]:
             return None
-        self._shape = shape_of(words) if len(data) == self._like_bytes else None
-        self._like_bytes = len(data)
-        self._like_words = words[:-1]
-        self._like_head = data[: len(data) - len(words[-1]) - 2]
+        if len(data) == self._chunk_bytes:
+            self._shape = shape_of(words)
+        self._chunk_bytes = len(data)
         return words
 
     def _take_plain(self, requests: list[list[bytes]]) -> None:

@@ -17,12 +17,12 @@ _BLOCKS_MAX = 256
 class Shape:
     """Plain requests whose words have the same lengths.
 
-    Shape: `size_bytes`: of such a request. `_cut_words` cuts a request into its words, `_cut_many` any number of them.
-    `_mask` has a byte 255 for each byte of a header, else 0; `_headers` has the headers' bytes, else 0; `_one`: both as
+    `size_bytes`: of such a request. `cut_words` cuts a request into its words, `_cut_many` any number of them.
+    `_mask` has a byte 255 for each byte of a header, else 0; `_headers` has the headers' bytes, else 0; `one`: both as
     numbers.
     """
 
-    __slots__ = ("_cut_many", "_cut_words", "_headers", "_mask", "_one", "size_bytes")
+    __slots__ = ("_cut_many", "cut_words", "_headers", "_mask", "one", "size_bytes")
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
         start = b"*%d" % len(lengths)
@@ -32,14 +32,9 @@ class Shape:
         self._mask = bytes(255 if byte else 0 for byte in self._headers)
         self.size_bytes = len(self._headers)
         cuts = Struct(f"{len(start)}x" + "".join([f"{len(header)}x{length}s" for header, length in pairs]) + "2x")
-        self._cut_words: Callable[[bytes], tuple[bytes, ...]] = cuts.unpack
+        self.cut_words: Callable[[bytes], tuple[bytes, ...]] = cuts.unpack
         self._cut_many: Callable[[bytes], Iterator[tuple[bytes, ...]]] = cuts.iter_unpack
-        self._one = int.from_bytes(self._mask, "little"), int.from_bytes(self._headers, "little")
-
-    def cut_one(self, data: bytes) -> list[bytes] | None:
-        """Return the words of a chunk of `size_bytes`; None if it is not one request of this shape."""
-        mask, headers = self._one
-        return [*self._cut_words(data)] if int.from_bytes(data, "little") & mask == headers else None
+        self.one = int.from_bytes(self._mask, "little"), int.from_bytes(self._headers, "little")
 
     def cut(self, data: bytes) -> list[list[bytes]] | None:
         """Return the requests of a chunk; None if it is not some requests of this shape and nothing else.

@@ -20,8 +20,22 @@ from streamd.session.slowlog import SlowLog
 from streamd.stream.stream import Stream
 
 
-class JournalServices(Protocol):
-    """What commands ask of the journal."""
+class Journal(Protocol):
+    """What the engine and commands ask of the journal; see streamd.durability.persistence.
+
+    writers: who has written something in this turn.
+    """
+
+    writers: dict[Client, None]
+
+    def append_unit(self, records: list[Record | Run]) -> None:
+        """Take the effects of one command or one transaction, which stand or fall together."""
+
+    def end_turn(self) -> None:
+        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+
+    def tick(self) -> bool:
+        """Do what time demands; return whether more is to be done at once."""
 
     @property
     def is_rewriting(self) -> bool:
@@ -77,7 +91,7 @@ class State:
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the journal's fields of INFO, where they differ from those without a journal.
-    journal: what commands ask of the journal; None without one.
+    journal: None without one.
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_full: memory is above `maxmemory`.
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
@@ -125,7 +139,7 @@ class State:
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
         self.active_expire = True
-        self.journal: JournalServices | None = None
+        self.journal: Journal | None = None
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired

@@ -74,7 +74,6 @@ class Restartable:
         for _ in self.persistence.load():
             pass
         self.persistence.begin()
-        self.engine.journal = self.persistence
         self.client = self.connect()
 
     def _make_persistence(self) -> Persistence:
@@ -84,13 +83,11 @@ class Restartable:
     def turn_off(self) -> None:
         """End the journal, as CONFIG SET appendonly no does."""
         self.persistence.close()
-        self.engine.journal = None
 
     def turn_on(self) -> None:
         """Begin a journal while the server runs, as CONFIG SET appendonly yes does."""
         self.persistence = self._make_persistence()
         self.persistence.begin_anew()
-        self.engine.journal = self.persistence
 
     def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], is_timed: bool = False) -> Job:
         """Keep a job until the test says that it runs."""

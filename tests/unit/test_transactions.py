@@ -79,7 +79,7 @@ def test_commands_that_fail_do_not_stop_those_behind_them(engine):
 def test_a_transaction_is_one_unit_of_the_journal(engine):
     units = []
     engine.record()
-    engine.engine.journal.append_unit = units.append
+    engine.state.journal.append_unit = units.append
     engine.send(["MULTI"], ["SET", "a", "1"], ["SELECT", "1"], ["SET", "b", "2"], ["EXEC"])
     assert units == [[(0, [b"SET", b"a", b"1"]), (1, [b"SET", b"b", b"2"])]]
 

@@ -5,12 +5,12 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.resp.types import Reply
 from streamd.session.blocking import BLOCKED
-from streamd.session.state import JournalServices
+from streamd.session.state import Journal
 
 _ADMIN = "admin noscript no_async_loading"
 
 
-def _journal(context: Context) -> JournalServices:
+def _journal(context: Context) -> Journal:
     journal = context.state.journal
     if journal is None:
         raise CommandError("ERR there is no journal to write: the server was started with appendonly no")
