@@ -23,7 +23,7 @@ from spark_source.errors import BadRow, OptionError
 from spark_source.schema import CASTABLE
 
 TARGET_COLUMN = "_stream"
-SLICE_BYTES = 64 << 20  # rows that are encoded at once; an Arrow array of bytes ends at 2 GiB
+SLICE_BYTES = 8 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
 
 _END = pa.scalar(b"\r\n")
 _NONE = b""

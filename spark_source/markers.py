@@ -4,7 +4,9 @@
                                           <sink>:open:<batch> -> "ms|run|mode" since its first task
                                           <sink>:done:<batch> -> ms, for named batch writes
 {orders}:spark:part:<sink>:<part>   string: "batch|rows|digest" (exactlyOnce=marker)
-{orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms
+{orders}:spark:rows:<batch>         hash: what each partition brings of the batch, see `attempts`; gone when it commits
+{orders}:spark:keys:<batch>         hash: with keys, a sample of them
+{orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms, :changed
 {orders}:spark:new:<sink>:<batch>   the stream that an overwrite fills before it takes the other's place
 """
 
@@ -41,6 +43,14 @@ def part_key(stream: str, name: BatchName, partition: int) -> str:
 
 def stats_key(stream: str) -> str:
     return marker_key(stream) + ":stats"
+
+
+def rows_key(stream: str, name: BatchName) -> str:
+    return f"{marker_key(stream)}:rows:{digest_text((name.sink + ' ' + name.batch).encode())}"
+
+
+def keys_key(stream: str, name: BatchName) -> str:
+    return f"{marker_key(stream)}:keys:{digest_text((name.sink + ' ' + name.batch).encode())}"
 
 
 def replacement_key(stream: str, name: BatchName) -> str:
@@ -80,10 +90,14 @@ def open_batch(
         written in another mode, which would not recognise its rows.
     """
     key = marker_key(stream)
-    done, opened = _list(session.call("HMGET", key, done_field(name), open_field(name)))
+    found, now = session.pipeline([["HMGET", key, done_field(name), open_field(name)], ["TIME"]])
+    for reply in (found, now):
+        if isinstance(reply, Exception):
+            raise reply
+    done, opened = _list(found)
     if is_done(name, done):
         return Opening(True, True)
-    seconds, micros = _list(session.call("TIME"))
+    seconds, micros = _list(now)
     now_ms = int(bytes(seconds)) * 1000 + int(bytes(micros)) // 1000
     if opened is None:
         if session.call("HSETNX", key, open_field(name), f"{now_ms}|{run}|{mode}"):
@@ -128,6 +142,7 @@ def commit_batch(session: Session, stream: str, name: BatchName, now: str, count
         ["HSET", key, done_field(name), name.batch if name.number is not None else now],
         ["HDEL", key, open_field(name)],
     ]
+    commands.append(["DEL", rows_key(stream, name), keys_key(stream, name)])
     if fields:
         words: list[str | bytes | int] = ["HSET", stats]
         for field, old, more in zip(fields, before, counted.values(), strict=True):

@@ -26,7 +26,7 @@ NAMES = (
     "fields", "mode",
     # write
     "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId", "sinkBatch", "windowSeconds",
-    "windowMaxSize", "windowSetup", "onWindowExpired", "durability", "maxLen", "pipeline",
+    "windowMaxSize", "windowSetup", "onWindowExpired", "onRowsChanged", "durability", "maxLen", "pipeline",
 )  # fmt: skip
 """Every option, as it is spelled in the documentation; Spark hands them over in any case."""
 
@@ -108,6 +108,7 @@ class WriteOptions:
     window_size: int
     window_setup: str
     on_window_expired: str
+    on_rows_changed: str
     durability: str
     max_len: int | None
     pipeline: int
@@ -303,6 +304,7 @@ def _write(values: _Values) -> WriteOptions:
         window_size=values.integer("windowMaxSize", 1, WINDOW_SIZE_MAX, WINDOW_SIZE_MAX),
         window_setup=values.choice("windowSetup", "auto", "check", "force"),
         on_window_expired=values.choice("onWindowExpired", "fail", "continue"),
+        on_rows_changed=values.choice("onRowsChanged", "fail", "continue"),
         durability=values.get("durability", _parse_durability, "none | fsync | replicas:N", "none"),
         max_len=values.count("maxLen", 0),
         pipeline=values.integer("pipeline", 1, 100_000, 500),

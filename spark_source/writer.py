@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_source.attempts import changed_rows, judge_batch
 from spark_source.connection import Server, Session
 from spark_source.encode import RowEncoder
 from spark_source.errors import OptionError, StreamdError
@@ -17,15 +18,18 @@ from spark_source.markers import (
     commit_batch,
     done_field,
     is_done,
+    keys_key,
     marker_key,
     open_field,
     part_key,
     replacement_key,
+    rows_key,
     tagged,
     transact,
 )
 from spark_source.options import Options
 from spark_source.schema import arrow_schema
+from spark_source.tally import Short
 from spark_source.window import check_durability, choose_mode, ensure_window
 
 if TYPE_CHECKING:
@@ -48,9 +52,11 @@ class TaskReport(WriterCommitMessage):
     name: BatchName
     partition: int
     rows: dict[str, int]
-    duplicates: int
-    retries: int
-    waited_ms: int
+    shorts: dict[str, Short | None]
+    duplicates: int = 0
+    retries: int = 0
+    waited_ms: int = 0
+    changed: int = 0
 
 
 class _Writer:
@@ -90,10 +96,22 @@ class _Writer:
         encoder = RowEncoder(self.schema, self.options.key_columns, self.stream)
         server = Server(self.server.options)
         outcome = TaskWriter(server, self.options, encoder, task).write(batches)
-        return TaskReport(name, task.partition, outcome.rows, outcome.duplicates, outcome.retries, outcome.waited_ms)
+        return TaskReport(
+            name,
+            task.partition,
+            outcome.rows,
+            outcome.shorts,
+            outcome.duplicates,
+            outcome.retries,
+            outcome.waited_ms,
+            outcome.changed,
+        )
 
     def commit_named(self, reports: "list[TaskReport]", name: BatchName) -> None:
-        """Note on every stream that was written to that the batch is committed."""
+        """Note on every stream that was written to that the batch is committed.
+
+        Raises: RowsChanged when an earlier attempt may have written rows that none of these brought.
+        """
         if self.mode == "none":
             return
         totals = {
@@ -101,16 +119,35 @@ class _Writer:
             "retries": sum(report.retries for report in reports),
             "waited_ms": sum(report.waited_ms for report in reports),
         }
+        changed = sum(report.changed for report in reports)
+        if changed:
+            totals["changed"] = changed
         now = str(time.time_ns() // 1_000_000)
         streams = {stream for report in reports for stream in report.rows}
         if self.stream is not None:
             streams.add(self.stream)
         for stream in sorted(streams):
             counted = {"rows": sum(report.rows.get(stream, 0) for report in reports), **totals}
-            self.server.patiently(
-                lambda session, stream=stream, counted=counted: commit_batch(session, stream, name, now, counted),  # type: ignore[misc]
-                stream,
-            )
+
+            def commit(session: Session, stream: str = stream, counted: dict[str, int] = counted) -> None:
+                if not is_done(name, session.call("HGET", marker_key(stream), done_field(name))):
+                    self.check_rows(session, stream, reports, name)
+                commit_batch(session, stream, name, now, counted)
+
+            self.server.patiently(commit, stream)
+
+    def check_rows(self, session: Session, stream: str, reports: "list[TaskReport]", name: BatchName) -> None:
+        """Raise RowsChanged when an earlier attempt may have written rows that none of these brought."""
+        if self.mode == "none":
+            return
+        shorts = {report.partition: report.shorts[stream] for report in reports if stream in report.shorts}
+        text = changed_rows(session, stream, name, shorts, self.mode == "idmp" and self.options.identity == "key")
+        judge_batch(text, self.options)
+
+    def forget_rows(self, stream: str, name: BatchName) -> None:
+        """Remove the notes about the rows of a write that nobody can ask for again."""
+        notes = rows_key(stream, name), keys_key(stream, name)
+        self.server.patiently(lambda session: session.call("DEL", *notes), stream)
 
 
 def _stage_attempt(context: "TaskContext") -> int:
@@ -204,7 +241,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         if self.finished or (self.overwrite and self._is_finished(name)):
             for _ in iterator:
                 pass
-            return TaskReport(name, context.partitionId(), {}, 0, 0, 0)
+            return TaskReport(name, context.partitionId(), {}, {})
         return self.write_task(iterator, name, context)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -212,6 +249,14 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         name = reports[0].name if reports else self.name
         if self.finished or self._is_finished(name):
             return
+        if self.overwrite or not self.remembered:
+            for stream in {stream for report in reports for stream in report.rows}:
+                self.server.patiently(
+                    lambda session, stream=stream: self.check_rows(session, stream, reports, name),  # type: ignore[misc]
+                    stream,
+                )
+                if not self.overwrite and self.mode != "none":
+                    self.forget_rows(stream, name)
         if self.overwrite:
             self._take_place(name)
         elif self.remembered:
@@ -220,7 +265,10 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Leave the rows of an append: see `StreamdStreamWriter.abort`. The half-made stream of an overwrite goes."""
-        if self.overwrite and not self.named and self.stream is not None:
+        if self.named or self.stream is None:
+            return
+        self.forget_rows(self.stream, self.name)
+        if self.overwrite:
             stream = self.stream
             self.server.patiently(lambda session: session.call("DEL", stream), stream)
 
@@ -248,7 +296,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             commands.append(["RENAME", new, final] if session.call("EXISTS", new) else ["DEL", final])
             commands.append(["HSET", key, noted, str(time.time_ns() // 1_000_000)])
             commands.append(["HDEL", key, open_field(name)])
-            commands.append(["DEL", marker_key(new)])
+            commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
             if not transact(session, commands):
                 raise StreamdError(f"stream {final} could not be replaced: run the job again")
 

@@ -51,6 +51,7 @@ WRONG = {
     "windowMaxSize": ("10001", "from 1 to 10000"),
     "windowSetup": ("never", "auto | check | force"),
     "onWindowExpired": ("ignore", "fail | continue"),
+    "onRowsChanged": ("ignore", "fail | continue"),
     "durability": ("replicas:0", "none | fsync | replicas:N"),
     "maxLen": ("-5", "at least 0"),
     "pipeline": ("0", "from 1 to 100000"),
