@@ -34,7 +34,8 @@ class BatchName:
     """Which write a task belongs to: the sink, its batch, and whether a later run can ask for it again.
 
     `lasting` is the sink's name across checkpoints, None where that is `sink` itself. Batches of a new checkpoint are
-    numbered from 0 again, so nothing but the scope of a whole stream may go by it.
+    numbered from 0 again, so nothing but the scope of a whole stream may go by it. `epoch` is the micro-batch in which
+    a named write happens, inside foreachBatch: such names need to be remembered no longer than that.
     """
 
     sink: str
@@ -42,11 +43,17 @@ class BatchName:
     number: int | None
     named: bool
     lasting: str | None = None
+    epoch: int | None = None
 
     @property
     def ring(self) -> str:
         """The batch's place in the ring; a batch write with a name of its own has no ring."""
-        return str(self.number % RING) if self.number is not None else f"b{digest_text(self.batch.encode())}"
+        return str(self.number % RING) if self.number is not None else f"b{digest_text(self.whole.encode())}"
+
+    @property
+    def whole(self) -> str:
+        """The name of the write that no other write of the sink has."""
+        return self.batch if self.epoch is None else f"{self.epoch}/{self.batch}"
 
 
 def digest_text(data: bytes, size: int = 9) -> str:
@@ -97,7 +104,7 @@ class Identity:
         self.kind = kind
         self.window_size = window_size
         sink = digest_text(name.sink.encode())
-        batch = name.batch if name.number is not None else digest_text(name.batch.encode())
+        batch = name.batch if name.number is not None else digest_text(name.whole.encode())
         self.prefix = f"{batch}.".encode()
         if kind == "key" and scope == "stream":
             sink = digest_text((name.lasting or name.sink).encode())

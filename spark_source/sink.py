@@ -353,7 +353,7 @@ class _PartWriter(_StreamWriter):
         super().__init__(task_writer, stream)
         self.key = part_key(stream, self.task.name, self.task.partition)
         name = self.task.name
-        self.batch = name.batch if name.number is not None else digest_text(name.batch.encode())
+        self.batch = name.batch if name.number is not None else digest_text(name.whole.encode())
         self.position = 0
         self.digest = blake2b(digest_size=15)
         self.noted = 0

@@ -1,6 +1,5 @@
 """The writers that Spark sees: they name the write, have its rows written by tasks, and commit it."""
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ from spark_source.identity import BatchName
 from spark_source.markers import (
     commit_batch,
     done_field,
+    done_value,
     is_done,
     keys_key,
     marker_key,
     open_field,
     part_key,
+    past_marks,
     replacement_key,
     rows_key,
     tagged,
@@ -122,7 +123,6 @@ class _Writer:
         changed = sum(report.changed for report in reports)
         if changed:
             totals["changed"] = changed
-        now = str(time.time_ns() // 1_000_000)
         streams = {stream for report in reports for stream in report.rows}
         if self.stream is not None:
             streams.add(self.stream)
@@ -132,7 +132,7 @@ class _Writer:
             def commit(session: Session, stream: str = stream, counted: dict[str, int] = counted) -> None:
                 if not is_done(name, session.call("HGET", marker_key(stream), done_field(name))):
                     self.check_rows(session, stream, reports, name)
-                commit_batch(session, stream, name, now, counted)
+                commit_batch(session, stream, name, counted)
 
             self.server.patiently(commit, stream)
 
@@ -227,18 +227,12 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         target = replacement_key(write.stream, self.name) if overwrite and write.stream is not None else write.stream
         super().__init__(options, schema, target)
         self.remembered = self.named and self.mode != "none"
-        # Without sinkBatch only the tasks know the batch: it is Spark's, inside foreachBatch.
-        self.finished = write.sink_batch is not None and self._is_finished(self.name)
-        if not self.finished:
-            self.prepare(self.final)
+        self.prepare(self.final)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
         context = _context()
-        name = self.name
-        batch = context.getLocalProperty(BATCH_ID)
-        if self.named and self.options.sink_batch is None and batch is not None:  # inside foreachBatch
-            name = BatchName(name.sink, batch, None, True)
-        if self.finished or (self.overwrite and self._is_finished(name)):
+        name = self._name_in(context)
+        if self._is_finished(name):
             for _ in iterator:
                 pass
             return TaskReport(name, context.partitionId(), {}, {})
@@ -247,7 +241,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         reports = [message for message in messages if isinstance(message, TaskReport)]
         name = reports[0].name if reports else self.name
-        if self.finished or self._is_finished(name):
+        if self._is_finished(name):
             return
         if self.overwrite or not self.remembered:
             for stream in {stream for report in reports for stream in report.rows}:
@@ -272,6 +266,20 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             stream = self.stream
             self.server.patiently(lambda session: session.call("DEL", stream), stream)
 
+    def _name_in(self, context: "TaskContext") -> BatchName:
+        """Return which write this is. Only tasks know whether it is one of a streaming query, inside foreachBatch.
+
+        There it is known by the query too: a new checkpoint numbers its batches from 0 again, and they are others.
+        """
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if not self.named or query is None or batch is None:
+            return self.name
+        given, label = self.options.sink_id, self.options.sink_batch
+        sink = f"{given}@{query}"
+        if label is None or label == batch:
+            return BatchName(sink, batch, int(batch), True, given)
+        return BatchName(sink, label, None, True, given, int(batch))
+
     def _is_finished(self, name: BatchName) -> bool:
         if not self.remembered or self.final is None:
             return False
@@ -290,12 +298,13 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         noted = done_field(name) if self.remembered else f"{self.run}:replaced"
 
         def swap(session: Session) -> None:
-            if session.call("HEXISTS", key, noted):
+            stands = session.call("HGET", key, noted)
+            if is_done(name, stands) if self.remembered else stands:
                 return
             commands: list[list[str | bytes | int]] = [["MULTI"]]
             commands.append(["RENAME", new, final] if session.call("EXISTS", new) else ["DEL", final])
-            commands.append(["HSET", key, noted, str(time.time_ns() // 1_000_000)])
-            commands.append(["HDEL", key, open_field(name)])
+            commands.append(["HSET", key, noted, done_value(name)])
+            commands.append(["HDEL", key, open_field(name), *past_marks(session, key, name)])
             commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
             if not transact(session, commands):
                 raise StreamdError(f"stream {final} could not be replaced: run the job again")

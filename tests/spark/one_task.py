@@ -82,7 +82,7 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
 
 def commit(client: redis.Redis, name: BatchName = NAME) -> None:
     server = Server(parse_options({"port": port_of(client)}).connection)
-    server.patiently(lambda session: commit_batch(session, "s", name, "1", {"rows": 20}))
+    server.patiently(lambda session: commit_batch(session, "s", name, {"rows": 20}))
 
 
 def commit_reports(client: redis.Redis, outcomes: dict[int, Outcome], name: BatchName = NAME, **given) -> None:

@@ -114,10 +114,68 @@ def test_a_sink_id_alone_in_foreach_batch_takes_each_batch_for_itself(
     either: redis.Redis, task: Context, overwrite: bool
 ) -> None:
     for number in (0, 1, 2):
-        task.properties = {BATCH_ID: str(number)}
+        task.properties = {QUERY_ID: "q", BATCH_ID: str(number)}
         for _ in range(2):
             save(either, ROWS[number::3], overwrite, sinkId="me")
         assert entries(either) == (wanted(ROWS[number::3]) if overwrite else wanted_up_to(number))
+
+
+@pytest.mark.parametrize("label", ["{}", "part-{}", "all"])
+def test_a_name_in_foreach_batch_is_one_of_its_query(either: redis.Redis, task: Context, label: str) -> None:
+    """Started on a new checkpoint, the same numbers name other batches."""
+    for query in ("old", "new"):
+        for number in (0, 1, 2):
+            task.properties = {QUERY_ID: query, BATCH_ID: str(number)}
+            rows = [{"n": 100 * number + n, "v": query} for n in range(10)]
+            for _ in range(2):
+                save(either, rows, sinkId="me", sinkBatch=label.format(number))
+
+    expected = [{"n": 100 * k + n, "v": query} for query in ("old", "new") for k in range(3) for n in range(10)]
+    assert entries(either) == wanted(expected)
+
+
+@pytest.mark.parametrize("labels", [["{}"], ["all"], ["{}-large", "{}-small"]])
+def test_marks_of_foreach_batch_do_not_grow_with_its_batches(
+    either: redis.Redis, task: Context, labels: list[str]
+) -> None:
+    for number in range(30):
+        task.properties = {QUERY_ID: "q", BATCH_ID: str(number)}
+        for label in labels:
+            save(either, ROWS, sinkId="me", sinkBatch=label.format(number))
+
+    assert either.hlen("{s}:spark") == len(labels)
+    assert either.xlen("s") == 30 * len(labels) * len(ROWS)
+    assert int(either.hget("{s}:spark:stats", "me@q:rows")) == 30 * len(labels) * len(ROWS)
+
+
+def test_sinks_that_commit_at_the_same_time_are_both_counted(
+    either: redis.Redis, task: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the moment before the one commits, and again when it tries again, the other does."""
+    pipeline, others = Session.pipeline, iter(range(2))
+
+    def interrupted(session: Session, commands: list) -> list:
+        if commands[0] == ["MULTI"] and any(str(word).startswith("me@q") for word in commands[1]):
+            for number in others:
+                micro_batch(either, task, "other", number, ROWS)
+                task.properties = {QUERY_ID: "q", BATCH_ID: "0"}
+                break
+        return pipeline(session, commands)
+
+    monkeypatch.setattr(Session, "pipeline", interrupted)
+    micro_batch(either, task, "q", 0, ROWS, sinkId="me")
+
+    stats = either.hgetall("{s}:spark:stats")
+    assert (stats[b"me@q:rows"], stats[b"other:rows"]) == (b"20", b"40")
+    assert either.hgetall("{s}:spark") == {b"me@q": b"0", b"other": b"1"}
+
+
+def test_names_outside_foreach_batch_are_remembered_for_good(either: redis.Redis, task: Context) -> None:
+    for _ in range(2):
+        for month in ("january", "february"):
+            save(either, ROWS, sinkId="load", sinkBatch=month)
+
+    assert entries(either) == Counter(dict.fromkeys(wanted(ROWS), 2))
 
 
 def wanted_up_to(number: int) -> Counter:
