@@ -4,6 +4,7 @@
                                           <sink>:open:<batch> -> "ms|run|mode" since its first task
                                           <sink>:done:<batch> -> ms, for named batch writes; those inside foreachBatch
                                             that are not named by its number: <sink>:done:<name> -> number
+                                          <sink>:into-source -> its query may read the stream (allowSourceAsTarget)
 {orders}:spark:part:<sink>:<part>   string: "batch|rows|digest" (exactlyOnce=marker)
 {orders}:spark:rows:<batch>         hash: what each partition brings of the batch, see `attempts`; gone when it commits
 {orders}:spark:keys:<batch>         hash: with keys, a sample of them
@@ -20,6 +21,7 @@ from spark_source.identity import BatchName, digest_text
 from spark_source.options import WriteOptions
 from spark_source.planner import as_dict, stream_info
 
+INTO_SOURCE = ":into-source"  # behind a sink's name, a mark: its query may read what it writes
 COMMIT_TRIES = 100  # other sinks of the stream may note something in between
 
 
@@ -102,6 +104,8 @@ def open_batch(
         written in another mode, which would not recognise its rows.
     """
     key = marker_key(stream)
+    if options.source_as_target:
+        session.call("HSET", key, name.sink + INTO_SOURCE, 1)
     found, now = session.pipeline([["HMGET", key, done_field(name), open_field(name)], ["TIME"]])
     for reply in (found, now):
         if isinstance(reply, Exception):

@@ -8,7 +8,8 @@ As JSON, in Spark's checkpoint:
 `id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
 that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
 it covers and how many entries it held when it was planned. `lost`, where present, says how many entries of the range
-were known to be gone (failOnDataLoss=false).
+were known to be gone (failOnDataLoss=false). `at` is the server and database, for the sink alone, which looks there
+whether it would write to a source of its query.
 
 Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
 query reads the same ranges, even from a stream that has been trimmed since, and even in its first batch, whose start
@@ -80,9 +81,10 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         ) from None
 
 
-def offset_json(offset: Offset) -> dict[str, dict[str, object]]:
-    """Return an offset as Spark wants it: what `json.dumps` can write."""
-    return {stream: mark.as_json() for stream, mark in offset.items()}
+def offset_json(offset: Offset, place: str | None = None) -> dict[str, dict[str, object]]:
+    """Return an offset as Spark wants it: what `json.dumps` can write; with the server that its streams belong to."""
+    at: dict[str, object] = {} if place is None else {"at": place}
+    return {stream: {**mark.as_json(), **at} for stream, mark in offset.items()}
 
 
 def ranges(start: Offset, end: Offset) -> list[Range]:

@@ -15,6 +15,7 @@ from spark_source.encode import RowEncoder, Rows
 from spark_source.errors import RowsChanged, StreamdError, WindowTooSmall
 from spark_source.held import Held, Part
 from spark_source.identity import DIGEST_BYTES, BatchName, Identity, digest_text, digests_of, rows_max
+from spark_source.loops import refuse_source
 from spark_source.markers import Opening, marker_key, open_batch, part_key
 from spark_source.options import WriteOptions
 from spark_source.planner import as_dict
@@ -38,6 +39,8 @@ class Task:
     wait_for: str
     prepared: frozenset[str]
     """Streams whose window the driver has set; others are seen to when the first row for them comes."""
+    sources: frozenset[str] = frozenset()
+    """Streams that the query reads, and must not write."""
 
 
 @dataclass
@@ -149,6 +152,7 @@ class _StreamWriter:
         self.outcome = task_writer.outcome
         self.stream = stream
         self.wrote = False
+        refuse_source(stream, self.task.sources)
         self.outcome.rows.setdefault(stream, 0)
         if self.task.mode == "idmp" and stream not in self.task.prepared:
             ensure_window(self.server, stream, self.options)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from spark_source import ids
 from spark_source.connection import Session
 from spark_source.errors import DataLoss, OptionError
+from spark_source.loops import place_of, refuse_own_rows
 from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
 from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
@@ -94,7 +95,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if not planned:
             return start
         self.served_at = time.monotonic()
-        self.previous = offset_json({name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()})
+        end = {name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()}
+        self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -112,6 +114,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return [InputPartition(part) for part in ranges(begin, marks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        query = _query_of_task()
+        if query is not None and partition.value is not None:
+            refuse_own_rows(self.server, partition.value.stream, query)
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -274,7 +279,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         """
         infos = self._look(self._names())
         end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
-        self.previous = offset_json(end)
+        self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
     def _cut_late(self, name: str, before: Mark, mark: Mark) -> Mark:
@@ -294,3 +299,11 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return session.call("XTRIM", name, "MINID", "~", behind)
 
         self.server.patiently(trim, name)
+
+
+def _query_of_task() -> str | None:
+    """Return the ID of the streaming query that a task belongs to; None outside of tasks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")

@@ -13,6 +13,7 @@ from spark_source.connection import Server, Session
 from spark_source.encode import RowEncoder
 from spark_source.errors import OptionError, StreamdError
 from spark_source.identity import BatchName
+from spark_source.loops import place_of, refuse_source, streams_read
 from spark_source.markers import (
     commit_batch,
     done_field,
@@ -68,13 +69,17 @@ class _Writer:
         self.server = Server(options.connection)
         self.schema = schema
         self.stream = stream
-        RowEncoder(schema, self.options.key_columns, stream)  # says what is wrong with the columns
+        self._encoder()  # says what is wrong with the columns
         if stream is not None:
             tagged(stream)
         self.run = uuid.uuid4().hex[:12]
         self.mode = choose_mode(self.server, self.options)
         self.wait_for = check_durability(self.server, self.options)
         self.prepared: frozenset[str] = frozenset()
+        self.sources: frozenset[str] = frozenset()
+
+    def _encoder(self) -> RowEncoder:
+        return RowEncoder(self.schema, self.options.key_columns, self.stream, self.options.stream_column)
 
     def prepare(self, shown: str | None = None) -> None:
         """Set or check the window of the one stream that is written to. Raises: StreamdError."""
@@ -93,10 +98,10 @@ class _Writer:
             mode=self.mode,
             wait_for=self.wait_for,
             prepared=self.prepared,
+            sources=self.sources,
         )
-        encoder = RowEncoder(self.schema, self.options.key_columns, self.stream)
         server = Server(self.server.options)
-        outcome = TaskWriter(server, self.options, encoder, task).write(batches)
+        outcome = TaskWriter(server, self.options, self._encoder(), task).write(batches)
         return TaskReport(
             name,
             task.partition,
@@ -173,6 +178,10 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
         if options.write.sink_batch is not None:
             raise OptionError("sinkBatch is for batch writes: leave it out, a streaming query numbers its batches")
         super().__init__(options, schema, options.write.stream)
+        if not options.write.source_as_target:
+            self.sources = streams_read(options.write.checkpoint, place_of(options.connection))
+            if options.write.stream is not None:
+                refuse_source(options.write.stream, self.sources)
         self.prepare()
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
@@ -222,8 +231,8 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         self.name = BatchName(write.sink_id or uuid.uuid4().hex, write.sink_batch or "0", None, self.named)
         self.final = write.stream
         self.overwrite = overwrite
-        if overwrite and (write.stream is None or "_stream" in schema.fieldNames()):
-            raise OptionError("mode overwrite needs one stream: name it in option stream and leave column _stream out")
+        if overwrite and (write.stream is None or write.stream_column is not None):
+            raise OptionError("mode overwrite needs one stream: name it in option stream and leave streamColumn out")
         target = replacement_key(write.stream, self.name) if overwrite and write.stream is not None else write.stream
         super().__init__(options, schema, target)
         self.remembered = self.named and self.mode != "none"

@@ -40,7 +40,7 @@ def round_trip(stream: str = "s", **given: object) -> list[str]:
         task = Task(name, partition, attempt, "run", choose_mode(server, options.write), "", frozenset())
         encoder = RowEncoder(schema("n string"), (), stream)
         TaskWriter(server, options.write, encoder, task).write(iter([rows]))
-    server.patiently(lambda session: commit_batch(session, stream, name, "1", {"rows": 50}), stream)
+    server.patiently(lambda session: commit_batch(session, stream, name, {"rows": 50}), stream)
     reader = StreamdStreamReader(options, raw_schema(True, "map"))
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     parts = reader.partitions(reader.initialOffset(), end)
@@ -53,7 +53,7 @@ EXPECTED = [row["n"] for row in ROWS]
 
 
 def test_a_user_with_few_rights_and_a_password_from_a_file(tmp_path: Path) -> None:
-    rights = "+@stream +@hash +@string +@transaction +@connection +time -info -command"
+    rights = "+@stream +@hash +@string +@transaction +@connection +time +del -info -command"
     (tmp_path / "secret").write_text("hunter2\n")
     users = ["--user", "default", "off", "--user", "spark", "on", ">hunter2", "~*", *rights.split()]
     with redis_server(*users) as port:

@@ -132,10 +132,20 @@ def test_each_row_goes_to_the_stream_it_names(either: redis.Redis) -> None:
     rows = [{**row, "_stream": ["a", "b", None][i % 3]} for i, row in enumerate(ROWS)]
     for attempt in (0, 1):
         ordered = rows if attempt == 0 or choose_kind(either) == "marker" else rows[::-1]
-        write(either, ordered, columns=columns, attempt=attempt)
+        write(either, ordered, columns=columns, attempt=attempt, streamColumn="_stream")
 
     for stream, third in (("a", 0), ("b", 1), ("s", 2)):
         assert entries(either, stream) == wanted(ROWS[third::3])
+
+
+def test_the_option_wins_over_a_column_of_the_name_that_reading_gives(either: redis.Redis) -> None:
+    """Rows that were read with their `_stream` and are passed on do not go back to where they came from."""
+    columns = schema("n int, v string, _stream string")
+    write(either, [{**row, "_stream": "in"} for row in ROWS], columns=columns)
+
+    assert not either.exists("in")
+    assert entries(either) == wanted()
+    assert {tuple(fields) for _, fields in either.xrange("s")} == {(b"n", b"v")}, "nor is it a field"
 
 
 def choose_kind(client: redis.Redis) -> str:

@@ -1,15 +1,22 @@
 """The writers as Spark calls them, without Spark: what a name covers, and what a lost reply may not undo."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import redis
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from spark_source import writer as writers
-from spark_source.connection import Session
+from spark_source.connection import Server, Session
+from spark_source.errors import OptionError
+from spark_source.loops import refuse_own_rows
 from spark_source.options import parse_options
+from spark_source.schema import raw_schema
+from spark_source.stream_reader import StreamdStreamReader
 from spark_source.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
 from tests.spark.one_task import COLUMNS, entries, port_of, wanted
 
@@ -198,3 +205,56 @@ def test_a_key_whose_scope_is_the_stream_is_known_on_a_new_checkpoint(streamd: r
     micro_batch(streamd, task, "new", 0, ROWS, **keyed)
 
     assert entries(streamd) == wanted(ROWS)
+
+
+# --- a query that would write into its own source --------------------------------------------------------------------
+
+
+def checkpoint_of(directory: Path, client: redis.Redis, stream: str) -> str:
+    """Make a checkpoint as Spark has it when the sink of the first batch is planned."""
+    client.xadd(stream, {"n": "1", "v": "1"})
+    given = {"port": port_of(client), "stream": stream, "startingOffsets": "earliest"}
+    source = StreamdStreamReader(parse_options(given), raw_schema(False, "map"))
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    (directory / "offsets").mkdir(parents=True)
+    (directory / "offsets" / "0").write_text(f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(end)}')
+    return str(directory)
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_target_that_is_a_source_of_the_query_is_refused_before_the_first_row(
+    either: redis.Redis, task: Context, tmp_path: Path, scheme: str
+) -> None:
+    given = {"checkpointLocation": scheme + checkpoint_of(tmp_path / "a checkpoint", either, "s")}
+
+    with pytest.raises(OptionError, match="stream s is a source of this query, which would read its own rows: write"):
+        micro_batch(either, task, "q", 0, ROWS, **given)
+    assert either.xlen("s") == 1
+    with pytest.raises(OptionError, match="stream s is a source of this query"):
+        micro_batch(either, task, "q", 1, [{"n": 1, "v": "s"}], stream="other", streamColumn="v", **given)
+
+    micro_batch(either, task, "q", 0, ROWS, allowSourceAsTarget="true", **given)
+    assert either.xlen("s") == 21
+
+
+def test_a_stream_of_that_name_on_another_server_is_none(
+    streamd: redis.Redis, plain_redis: redis.Redis, task: Context, tmp_path: Path
+) -> None:
+    location = checkpoint_of(tmp_path / "c", plain_redis, "s")
+    micro_batch(streamd, task, "q", 0, ROWS, checkpointLocation=location)
+
+    assert entries(streamd) == wanted(ROWS)
+
+
+def test_where_the_checkpoint_cannot_be_seen_the_query_stops_at_its_second_batch(
+    either: redis.Redis, task: Context
+) -> None:
+    server = Server(parse_options({"port": port_of(either)}).connection)
+    refuse_own_rows(server, "s", "q")
+    micro_batch(either, task, "q", 0, ROWS, checkpointLocation="hdfs://there/c", sinkId="me")
+
+    refuse_own_rows(server, "s", "another")
+    with pytest.raises(OptionError, match="stream s is also written by this query, which reads its own rows: write"):
+        refuse_own_rows(server, "s", "q")
+    micro_batch(either, task, "q", 1, ROWS, allowSourceAsTarget="true", sinkId="me")
+    refuse_own_rows(server, "s", "q")

@@ -41,6 +41,8 @@ WRONG = {
     "text": ("", "true | false"),
     "fields": ("list", "map | array"),
     "mode": ("dropmalformed", "permissive | failfast"),
+    "streamColumn": ("", "not empty"),
+    "allowSourceAsTarget": ("maybe", "true | false"),
     "exactlyOnce": ("always", "auto | idmp | marker | none"),
     "identity": ("hash", "content | key | position"),
     "idempotencyKey": ("a,a", "separated by commas"),
