@@ -14,7 +14,16 @@ from spark_source.errors import DataLoss, OptionError
 from spark_source.loops import place_of, refuse_own_rows
 from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
-from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
+from spark_source.planner import (
+    PartSizes,
+    Splitter,
+    StreamInfo,
+    added_up_to,
+    choose_splitter,
+    find_loss,
+    share,
+    stream_info,
+)
 from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread
 
 try:
@@ -56,6 +65,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.matched_at: float | None = None
         self.served_at = time.monotonic()
         self.warned: set[str] = set()
+        self.uncounted: set[str] = set()
         self.splitter: Splitter | None = None
         self.previous: dict[str, Any] | None = None
 
@@ -159,11 +169,33 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _first_mark(self, name: str, info: StreamInfo | None) -> Mark:
         options = self.read_options
         position = first_position(options.starting, options.starting_ms, name, "latest", info)
-        if info is None or info.added is None:
-            return Mark(position, 0 if position == ids.SMALLEST else None)
+        if info is None:
+            return Mark(position, 0)
         if position == ids.SMALLEST:
-            return Mark(position, info.added - info.length)
-        return Mark(position, info.added if position == info.last else None)
+            return Mark(position, 0 if info.added is None else info.added - info.length)
+        return self._counted(name, Mark(position, info.added if position == info.last else None), info)
+
+    def _counted(self, name: str, mark: Mark, info: StreamInfo) -> Mark:
+        """Return a mark with the number of entries up to it: without it nobody could tell what is lost behind it."""
+        if mark.n is not None:
+            return mark
+        count = added_up_to(self.server, self._splitter(), name, mark.id, info)
+        if count is None and name not in self.uncounted:
+            self.uncounted.add(name)
+            why = "no entry has reached it yet" if info.added is not None else "the server, Redis before 7.0, counts none"
+            log.warning(
+                "stream %s is read from %s on, and nobody knows how many entries were added before (%s): should some be "
+                "trimmed before they are read, that cannot be noticed until all are read once",
+                name,
+                mark.id,
+                why,
+            )
+        return Mark(mark.id, count)
+
+    def _splitter(self) -> Splitter:
+        if self.splitter is None:
+            self.splitter = choose_splitter(self.server)
+        return self.splitter
 
     # --- planning ----------------------------------------------------------------------------------------------------
 
@@ -180,6 +212,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         for name in names:
             info = infos[name]
             mark = self._after_loss(name, begin.get(name, EARLIEST), info, name in begin)
+            if mark.n is None and info is not None and not _is_past(info, mark):
+                mark = self._counted(name, mark, info)  # of an older version, or from before there were entries
             marks[name] = mark
             if info is not None and ids.parse(self._end(name, info)) > ids.parse(mark.id):
                 known = info.added is not None and mark.n is not None
@@ -255,15 +289,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         assert info is not None
         end = self._end(name, info)
         sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
-        head_is_past = info.first is not None and ids.parse(info.first) > ids.parse(mark.id)
+        head_is_past = info.first is not None and _is_past(info, mark)
         cuts: tuple[tuple[str, int], ...]
         is_all = head_is_past and end == info.last and (take is None or take >= info.length)
         if is_all and sizes.parts(info.length) == 1:
             cuts = ((end, info.length),)  # all that it holds: no need to count
         else:
-            if self.splitter is None:
-                self.splitter = choose_splitter(self.server)
-            cuts = self.splitter.cut(name, mark.id, end, take, backlog, sizes)
+            cuts = self._splitter().cut(name, mark.id, end, take, backlog, sizes)
         last = cuts[-1][0] if cuts else end
         if last == info.last:
             count = info.added
@@ -299,6 +331,11 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return session.call("XTRIM", name, "MINID", "~", behind)
 
         self.server.patiently(trim, name)
+
+
+def _is_past(info: StreamInfo, mark: Mark) -> bool:
+    """Return whether the first entry is behind a mark, or there is none."""
+    return info.first is None or ids.parse(info.first) > ids.parse(mark.id)
 
 
 def _query_of_task() -> str | None:

@@ -204,6 +204,55 @@ def test_a_range_that_came_back_short_is_judged(either: redis.Redis) -> None:
     assert rows(reader(either, failOnDataLoss="false"), middle, end) == ["8", "9"]
 
 
+@pytest.mark.parametrize("how", ["id", "timestamp", "trimmed before", "deleted in between"])
+def test_what_is_trimmed_before_a_query_from_the_middle_caught_up_is_a_loss(either: redis.Redis, how: str) -> None:
+    pipe = either.pipeline(transaction=False)
+    for n in range(600):
+        pipe.xadd("in", {"n": n, "v": "x"}, id=f"{1000 + n}-1")
+    pipe.execute()
+    if how == "trimmed before":
+        either.xtrim("in", minid="1020-1", approximate=False)
+    if how == "deleted in between":
+        either.xdel("in", "1050-1", "1300-1")
+    given = {"startingOffsets": '{"in": "1100-1"}', "maxEntriesPerTrigger": 50}
+    if how == "timestamp":
+        given = {"startingOffsets": None, "startingTimestamp": 1101, "maxEntriesPerTrigger": 50}
+    source = reader(either, **given)
+    start = through_json(source.initialOffset())
+    end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
+    assert rows(source, start, end) == numbers(101, 151)
+    assert (start["in"]["n"], end["in"]["n"]) == ((102, 152) if how == "deleted in between" else (101, 151))
+
+    either.xtrim("in", minid="1400-1", approximate=False)
+    restarted = reader(either, **given)
+    lost = 248 if how == "deleted in between" else 249
+    with pytest.raises(DataLoss, match=rf"was trimmed past offset 115\S+: .* 1400-1, up to {lost} entries are gone"):
+        restarted.latestOffset(end, restarted.getDefaultReadLimit())
+
+
+def test_where_the_count_at_the_start_cannot_be_known_that_is_said(
+    either: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(either, 10, "in")
+    with caplog.at_level(logging.WARNING):
+        source = reader(either, startingOffsets='{"in": "99999999999999-0"}')
+        source.initialOffset()
+        assert source.latestOffset(source.initialOffset(), ReadAllAvailable()) == source.initialOffset()
+    assert [record.message for record in caplog.records] == [
+        "stream in is read from 99999999999999-0 on, and nobody knows how many entries were added before (no entry has "
+        "reached it yet): should some be trimmed before they are read, that cannot be noticed until all are read once"
+    ]
+
+
+def test_a_checkpoint_without_a_count_gets_one(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    names = [name.decode() for name, _ in either.xrange("in")]
+    source = reader(either)
+    end = source.latestOffset({"in": {"id": names[3], "n": None}}, ReadMaxRows(2))
+
+    assert (end["in"]["id"], end["in"]["n"]) == (names[5], 6)
+
+
 def test_lag_is_reported(either: redis.Redis) -> None:
     fill(either, 10, "in")
     source = reader(either)
