@@ -7,7 +7,9 @@ As JSON, in Spark's checkpoint:
 
 `id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
 that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
-it covers and how many entries it held when it was planned. `lost`, where present, says how many entries of the range
+it covers and how many entries it held when it was planned. `state`, where present, is "whole": the stream held no more
+when the query last looked; "late": that too, and its split points are made when the batch runs; or "gone": it has been deleted since, and what comes under its name is another one. A stream
+that is not read any more keeps its mark, for the day on which it is read again. `lost`, where present, says how many entries of the range
 were known to be gone (failOnDataLoss=false). `at` is the server and database, for the sink alone, which looks there
 whether it would write to a source of its query.
 
@@ -33,6 +35,7 @@ class Mark:
     cuts: tuple[tuple[str, int], ...] = ()
     from_id: str | None = None
     lost: int = 0
+    state: str = ""
 
     def as_json(self) -> dict[str, object]:
         made: dict[str, object] = {"id": self.id, "n": self.n}
@@ -41,7 +44,13 @@ class Mark:
             made["cuts"] = [list(cut) for cut in self.cuts]
         if self.lost:
             made["lost"] = self.lost
+        if self.state:
+            made["state"] = self.state
         return made
+
+    def at_rest(self, state: str) -> "Mark":
+        """Return the mark of a stream of which the next batch reads nothing."""
+        return Mark(self.id, self.n, state=state)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Range:
     end: str
     count: int
 
+
+WHOLE, GONE, LATE = "whole", "gone", "late"
 
 EARLIEST = Mark(ids.SMALLEST, 0)
 
@@ -73,7 +84,8 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         ids.parse(raw["id"])
         count = raw["n"]
         cuts = tuple((str(end), int(entries)) for end, entries in raw.get("cuts", []))
-        return Mark(raw["id"], None if count is None else int(count), cuts, raw.get("from"), int(raw.get("lost", 0)))
+        count = None if count is None else int(count)
+        return Mark(raw["id"], count, cuts, raw.get("from"), int(raw.get("lost", 0)), str(raw.get("state", "")))
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
         shown = json.dumps(raw)[:80]
         raise StreamdError(

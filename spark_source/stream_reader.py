@@ -12,7 +12,7 @@ from spark_source import ids
 from spark_source.connection import Session
 from spark_source.errors import DataLoss, OptionError
 from spark_source.loops import place_of, refuse_own_rows
-from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
+from spark_source.offsets import EARLIEST, GONE, LATE, WHOLE, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
 from spark_source.planner import (
     PartSizes,
@@ -66,6 +66,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.served_at = time.monotonic()
         self.warned: set[str] = set()
         self.uncounted: set[str] = set()
+        self.seen: dict[str, str] = {}  # the last ID of each stream when it was last there
+        self.unread: Offset = {}  # marks of streams that are not read any more
         self.splitter: Splitter | None = None
         self.previous: dict[str, Any] | None = None
 
@@ -99,13 +101,14 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             if self.previous is None:
                 return self._everything()
             start = self.previous
-        begin = parse_offset(start)
+        begin = {**self.unread, **parse_offset(start)}
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
         if not planned:
             return start
         self.served_at = time.monotonic()
-        end = {name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()}
+        end = {name: planned.get(name) or self._at_rest(name, mark) for name, mark in marks.items()}
+        end.update((name, mark.at_rest(mark.state)) for name, mark in begin.items() if name not in end)
         self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
@@ -117,9 +120,11 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if self.previous is None:
             self.previous = end  # a batch that is run again after a restart, before the next is asked for
         begin, marks = parse_offset(start), parse_offset(end)
+        self.unread.update((name, mark) for name, mark in begin.items() if name not in marks)
         for name, mark in marks.items():
             before = begin.get(name, EARLIEST)
-            if mark.from_id is None and before.id != mark.id:  # made by `_everything`
+            is_late = mark.state == LATE or name in begin  # made by `_everything`, also that of an older version
+            if mark.from_id is None and before.id != mark.id and is_late:
                 marks[name] = self._cut_late(name, before, mark)
         return [InputPartition(part) for part in ranges(begin, marks)]
 
@@ -161,6 +166,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         for name in names:
             info = self.server.patiently(lambda session, name=name: stream_info(session, name), name)  # type: ignore[misc]
             self.infos[name] = info
+            if info is not None:
+                self.seen[name] = info.last
             if info is None and name not in self.warned:
                 log.warning("stream %s does not exist yet: waiting for it", name)
                 self.warned.add(name)
@@ -182,10 +189,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         count = added_up_to(self.server, self._splitter(), name, mark.id, info)
         if count is None and name not in self.uncounted:
             self.uncounted.add(name)
-            why = "no entry has reached it yet" if info.added is not None else "the server, Redis before 7.0, counts none"
+            why = "no entry has reached it yet" if info.added is not None else "Redis before 7.0 counts none"
             log.warning(
-                "stream %s is read from %s on, and nobody knows how many entries were added before (%s): should some be "
-                "trimmed before they are read, that cannot be noticed until all are read once",
+                "stream %s is read from %s on, and nobody knows how many entries were added before (%s): should "
+                "some be trimmed before they are read, that cannot be noticed until all are read once",
                 name,
                 mark.id,
                 why,
@@ -235,7 +242,14 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return Mark(ids.SMALLEST, gone)
         loss = find_loss(name, mark, info)
         if loss is None:
-            return Mark(mark.id, mark.n)
+            return mark.at_rest("")
+        if info is None and self._was_whole(name, mark):
+            if mark.state != GONE and name + GONE not in self.warned:
+                log.warning("stream %s is gone; all of it had been read when it was last there", name)
+                self.warned.add(name + GONE)
+            return mark.at_rest(GONE)
+        if loss.restart and (mark.state == GONE or name + GONE in self.warned):
+            return Mark(ids.SMALLEST, gone)
         if self.read_options.fail_on_data_loss:
             raise DataLoss(f"{loss.text}: restore them, start from another offset, or set failOnDataLoss=false")
         if loss.text not in self.warned:
@@ -244,6 +258,17 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if loss.restart:
             return Mark(ids.SMALLEST, gone or 0, lost=loss.entries or 0)
         return Mark(mark.id, gone, lost=loss.entries or 0)
+
+    def _was_whole(self, name: str, mark: Mark) -> bool:
+        """Return whether all that a stream held was read when it was last looked at."""
+        seen = self.seen.get(name)
+        return mark.state in (WHOLE, LATE, GONE) if seen is None else seen == mark.id
+
+    def _at_rest(self, name: str, mark: Mark) -> Mark:
+        info = self.infos.get(name)
+        if info is None:
+            return mark
+        return mark.at_rest(WHOLE if info.last == mark.id else "")
 
     def _is_worth_it(self, waiting: dict[str, int]) -> bool:
         options = self.read_options
@@ -301,7 +326,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             count = info.added
         else:
             count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
-        return Mark(last, count, cuts, from_id=mark.id, lost=mark.lost)
+        return Mark(last, count, cuts, mark.id, mark.lost, WHOLE if last == info.last else "")
 
     def _everything(self) -> dict[str, Any]:
         """Return an end without split points: Spark before 4.2 does not say where a query stands when it starts.
@@ -310,7 +335,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         points are made in `partitions`.
         """
         infos = self._look(self._names())
-        end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
+        there = {name: info for name, info in infos.items() if info is not None}
+        end = {name: Mark(self._end(name, info), info.added, state=LATE) for name, info in there.items()}
         self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 

@@ -253,6 +253,85 @@ def test_a_checkpoint_without_a_count_gets_one(either: redis.Redis) -> None:
     assert (end["in"]["id"], end["in"]["n"]) == (names[5], 6)
 
 
+def step(source: StreamdStreamReader, start: dict) -> tuple[dict, list[str]]:
+    """Run one micro-batch; return its end, as the checkpoint has it, and the n of its entries."""
+    end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
+    return end, rows(source, start, end) if end != start else []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"stream": None, "streamPattern": "in*", "patternInterval": "0s"}, {"stream": "in1,in2"}]
+)
+def test_a_stream_that_is_deleted_when_it_was_read_whole_is_no_loss(
+    either: redis.Redis, caplog: pytest.LogCaptureFixture, restarts: bool, options: dict
+) -> None:
+    fill(either, 10, "in1")
+    fill(either, 10, "in2", first=100)
+    source = reader(either, **options)
+    end, found = step(source, through_json(source.initialOffset()))
+    assert len(found) == 20
+
+    either.delete("in1")
+    if restarts:
+        source = reader(either, **options)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert step(source, end) == (end, [])
+    assert [text for text in caplog.messages if "is gone" in text] == [
+        "stream in1 is gone; all of it had been read when it was last there"
+    ]
+    fill(either, 5, "in2", first=110)
+    end, found = step(source, end)
+    assert found == numbers(110, 115)
+
+    if restarts:
+        source = reader(either, **options)
+    fill(either, 3, "in1", first=200)
+    end, found = step(source, end)
+    assert found == numbers(200, 203), "a new stream of that name is read from its start"
+    assert step(source, end) == (end, [])
+
+
+@pytest.mark.parametrize("moment", ["it is behind", "more was seen"])
+def test_a_stream_that_is_deleted_before_it_was_read_whole_is_a_loss(either: redis.Redis, moment: str) -> None:
+    fill(either, 10, "in")
+    source = reader(either)
+    start = through_json(source.initialOffset())
+    end = through_json(source.latestOffset(start, ReadMaxRows(4 if moment == "it is behind" else 10)))
+    if moment == "more was seen":
+        fill(either, 5, "in")
+        source.prepareForTriggerAvailableNow()
+
+    either.delete("in")
+    with pytest.raises(DataLoss, match="stream in is gone; it was read up to"):
+        source.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_stream_that_is_left_out_for_a_while_goes_on_where_it_was(
+    either: redis.Redis, monkeypatch: pytest.MonkeyPatch, lacks: bool
+) -> None:
+    """Also on Spark before 4.2, from the second batch on."""
+    if lacks:
+        monkeypatch.setattr(stream_reader, "ReadLimit", None)
+    fill(either, 10, "a")
+    fill(either, 10, "b", first=100)
+    both = reader(either, stream="a,b")
+    end, found = step(both, through_json(both.initialOffset()))
+    assert len(found) == 20
+
+    one = reader(either, stream="a")
+    for first in (10, 12):
+        fill(either, 2, "a", first=first)
+        following = through_json(one.latestOffset() if lacks else one.latestOffset(end, ReadAllAvailable()))
+        assert rows(one, end, following) == numbers(first, first + 2)
+        end = following
+    fill(either, 5, "b", first=110)
+    end, found = step(reader(either, stream="a,b"), end)
+    assert found == numbers(110, 115)
+
+
 def test_lag_is_reported(either: redis.Redis) -> None:
     fill(either, 10, "in")
     source = reader(either)
