@@ -7,11 +7,13 @@ As JSON, in Spark's checkpoint:
 
 `id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
 that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
-it covers and how many entries it held when it was planned. `state`, where present, is "whole": the stream held no more
-when the query last looked; "late": that too, and its split points are made when the batch runs; or "gone": it has been deleted since, and what comes under its name is another one. A stream
-that is not read any more keeps its mark, for the day on which it is read again. `lost`, where present, says how many entries of the range
-were known to be gone (failOnDataLoss=false). `at` is the server and database, for the sink alone, which looks there
-whether it would write to a source of its query.
+it covers and how many entries it held when it was planned. A stream that is not read any more keeps its mark, for the
+day on which it is read again. Where they have something to say, there are also:
+
+* `state`: "whole": the stream held no more when the query last looked; "late": that too, and its split points are made
+  when the batch runs; "gone": it has been deleted since, and what comes under its name is another one.
+* `lost`: how many entries of the range were known to be gone (failOnDataLoss=false).
+* `at`: the server and database, for the sink, which looks there whether it would write to a source of its query.
 
 Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
 query reads the same ranges, even from a stream that has been trimmed since, and even in its first batch, whose start

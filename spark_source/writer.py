@@ -30,6 +30,7 @@ from spark_source.markers import (
     transact,
 )
 from spark_source.options import Options
+from spark_source.replace import replacing
 from spark_source.schema import arrow_schema
 from spark_source.tally import Short
 from spark_source.window import check_durability, choose_mode, ensure_window
@@ -43,6 +44,7 @@ try:
 except ImportError:  # Spark 4.0 hands rows, not batches, to a streaming writer; see `StreamdStreamWriter.write`
     from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter  # type: ignore[assignment]
 
+SWAP_TRIES = 100  # of an overwrite, while others use the stream
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -299,6 +301,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
     def _take_place(self, name: BatchName) -> None:
         """Put the new stream in the place of the old, in one step, which notes that it was done.
 
+        The old one's groups stay: they go on with the new entries, and what was pending in them is gone with the old.
         When the reply is lost the step is tried again, and must then do nothing: the new stream has moved.
         """
         assert self.stream is not None
@@ -306,19 +309,21 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         new, final, key = self.stream, self.final, marker_key(self.final)
         noted = done_field(name) if self.remembered else f"{self.run}:replaced"
 
-        def swap(session: Session) -> None:
+        def swap(session: Session) -> bool:
+            session.call("WATCH", final)
             stands = session.call("HGET", key, noted)
             if is_done(name, stands) if self.remembered else stands:
-                return
+                session.call("UNWATCH")
+                return True
             commands: list[list[str | bytes | int]] = [["MULTI"]]
-            commands.append(["RENAME", new, final] if session.call("EXISTS", new) else ["DEL", final])
+            commands += replacing(session, new, final)
             commands.append(["HSET", key, noted, done_value(name)])
             commands.append(["HDEL", key, open_field(name), *past_marks(session, key, name)])
             commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
-            if not transact(session, commands):
-                raise StreamdError(f"stream {final} could not be replaced: run the job again")
+            return transact(session, commands)
 
-        self.server.patiently(swap, final)
+        if not any(self.server.patiently(swap, final) for _ in range(SWAP_TRIES)):
+            raise StreamdError(f"stream {final} could not be replaced, others keep writing to it: run the job again")
         if not self.remembered:
             self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
 

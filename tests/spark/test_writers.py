@@ -68,13 +68,13 @@ def micro_batch(client: redis.Redis, task: Context, query: str, number: int, row
 
 @pytest.fixture
 def lost_reply(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The reply to the first transaction with a RENAME or DEL is lost; the list then says so."""
+    """The reply to the first transaction with a RENAME or an XTRIM is lost; the list then says so."""
     lost: list[str] = []
     pipeline = Session.pipeline
 
     def losing(session: Session, commands: list) -> list:
         replies = pipeline(session, commands)
-        if not lost and any(words[0] in ("RENAME", "DEL") for words in commands):
+        if not lost and any(words[0] in ("RENAME", "XTRIM", "DEL") for words in commands):
             lost.append("lost")
             raise redis.ConnectionError("cut after the server had the bytes")
         return replies
@@ -102,6 +102,27 @@ def test_an_overwrite_by_nothing_leaves_nothing(either: redis.Redis, task: Conte
     save(either, [], overwrite=True, **options)
 
     assert either.xlen("s") == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"sinkId": "me"}, {"exactlyOnce": "none"}])
+@pytest.mark.parametrize("rows", [ROWS, []])
+@pytest.mark.parametrize("future", [False, True])
+def test_an_overwrite_keeps_the_groups_and_they_get_the_new_rows(
+    either: redis.Redis, task: Context, lost_reply: list[str], options: dict[str, str], rows: list, future: bool
+) -> None:
+    for n in range(4):
+        either.xadd("s", {"n": "old", "v": "old"}, id=f"{9_999_999_999_999 if future else 1}-{n + 1}")
+    for group, read in (("slow", 1), ("quick", 4), ("new", 0)):
+        either.xgroup_create("s", group, id="0")
+        if read:
+            either.xreadgroup(group, "c", {"s": ">"}, count=read)
+
+    save(either, rows, overwrite=True, **options)
+
+    assert sorted(group["name"] for group in either.xinfo_groups("s")) == [b"new", b"quick", b"slow"]
+    for group in ("slow", "quick", "new"):
+        given = either.xreadgroup(group, "c", {"s": ">"})
+        assert len(given[0][1] if given else []) == len(rows)
 
 
 @pytest.mark.parametrize("options", [{"sinkId": "me"}, {"sinkId": "me", "sinkBatch": "1"}])
