@@ -23,8 +23,8 @@ from spark_source.tally import Short, missing
 log = logging.getLogger("spark_source")
 
 KEEP_MORE_S = 3600  # notes outlive the window by that: what it recognises must be known to be the same
-KEY_BUCKETS_MIN = 16  # for batches of some 90,000 rows, whatever share of them the first task has
-TASKS_FORESEEN = 256  # like the first one; a batch with more gets further producers on its way
+KEY_BUCKETS_MIN = 256  # for batches of 1.5 million rows, whatever share the first task has; as quick as one producer
+TASKS_FORESEEN = 16  # like the first one; a batch with more rows than these and those gets further producers on its way
 REMEDY = (
     "set idempotencyKey to columns that are the same in every attempt, take rand(), current_timestamp() and the like "
     "out of the query or from a column of its source, or set onRowsChanged=continue to accept duplicates"

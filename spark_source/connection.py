@@ -277,8 +277,8 @@ class Server:
                     raise explained(error, self.options) from None
                 if self.options.ssl and may_be_plain(error) and answers_plainly(self.options.host, self.options.port):
                     raise StreamdError(
-                        f"there is no TLS at {self.options.endpoint}: it answers without, so give redis:// or ssl=false, "
-                        "or the port where it speaks TLS"
+                        f"there is no TLS at {self.options.endpoint}: it answers without, so give redis:// or "
+                        "ssl=false, or the port where it speaks TLS"
                     ) from None
                 waited_s = time.monotonic() - began
                 if waited_s + pause_s > limit_s:

@@ -186,7 +186,7 @@ def test_each_reply_stands_in_its_place_errors_too(parser: str, monkeypatch: pyt
 def test_tls_to_a_port_without_it_is_said_at_once(request: pytest.FixtureRequest, kind: str) -> None:
     port = request.getfixturevalue(f"{kind}_port")
     given = {"url": f"rediss://127.0.0.1:{port}", "timeout": "2s"}
-    said = rf"^there is no TLS at 127.0.0.1:{port}: it answers without, so give redis:// or ssl=false, or the port where"
+    said = rf"^there is no TLS at 127.0.0.1:{port}: it answers without, so give redis:// or ssl=false, or the port"
     with pytest.raises(StreamdError, match=said):
         Server(parse_options(given).connection).patiently(lambda session: session.call("PING"))
 

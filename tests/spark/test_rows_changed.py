@@ -119,7 +119,7 @@ def part_of(client: redis.Redis) -> bytes:
 
 
 def test_keys_keep_their_producers_when_a_batch_outgrows_its_first_task(streamd: redis.Redis) -> None:
-    """The first task foresees 256 like it: with a window of 30 and one row the others do not fit in."""
+    """256 producers are foreseen at least: with a window of 30 the rows of the second task do not fit in."""
     small = {**KEYED, "windowMaxSize": "30"}
     rows = [{"n": n, "v": "x"} for n in range(4000)]
     for run in ("r1", "r2"):
