@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spark_source.held import no_room
 
-SHARE_HASHES = 250_000  # counted at once, in some 16 MB
+SHARE_HASHES = 125_000  # counted at once, in some 8 MB
 REPEATED_MAX = 250_000  # kept as a set; where more rows repeat, all are counted as they are written
 MEMORY_BYTES = 2 << 20  # of hashes, before they go to a file
 READ_BYTES = 1 << 20

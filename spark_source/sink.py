@@ -436,7 +436,7 @@ class _PartWriter(_StreamWriter):
                 *connection.pack_command("SET", self.key, note),
                 *connection.pack_command("EXEC"),
             ]
-            replies = session.exchange(packed_all, count + 3)
+            replies = session.exchange([b"".join(packed_all)], count + 3)  # sent at once, it arrives whole
         finally:
             if not session.closed:
                 session.call("UNWATCH")
