@@ -5,6 +5,7 @@ Prints the process's peak memory in MB. `--profile` prints instead where its tim
 
 import argparse
 import cProfile
+import os
 import pstats
 import resource
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def read(port: int, rows: int) -> None:
 def write(port: int, rows: int, **given: str) -> None:
     """Write so many rows to stream `task`."""
     options = parse_options({"port": str(port), "stream": "task", **given})
-    name = BatchName("bench", "0", None, False)
+    name = BatchName(f"bench-{os.getpid()}", "0", None, False)
     task = Task(name, 0, 0, "run", "none" if given.get("exactlyOnce") == "none" else "idmp", "", frozenset())
     encoder = RowEncoder(SCHEMA, options.write.key_columns, "task")
     TaskWriter(Server(options.connection), options.write, encoder, task).write(batches(rows))

@@ -61,9 +61,10 @@ class RawConverter:
 class MappedConverter:
     """Makes the columns of a user's schema: fields by name, cast from text, and the reserved ones."""
 
-    def __init__(self, schema: StructType, failfast: bool) -> None:
+    def __init__(self, schema: StructType, failfast: bool, zone: str = "UTC") -> None:
         self.schema = arrow_schema(schema)
         self.failfast = failfast
+        self.zone = zone
         self.names = schema.fieldNames()
 
     def convert(self, stream: str, page: Page) -> pa.RecordBatch:
@@ -86,7 +87,7 @@ class MappedConverter:
                 values = _strided(flat, layout, name, len(page))
             else:
                 values = _picked(lists, name)
-            made, failed = cast_column(pa.array(values, pa.binary()), column.type)
+            made, failed = cast_column(pa.array(values, pa.binary()), column.type, self.zone)
             if failed and self.failfast:
                 value = (values[failed[0]] or b"")[:60].decode(errors="replace")
                 raise BadRow(

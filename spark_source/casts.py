@@ -1,43 +1,50 @@
 """Casts of field values, which are text in bytes, to columns of a user's schema.
 
-Whole columns are cast by Arrow; only a column that holds something Arrow refuses is gone through value by value, by the
-rules below, which are Spark's: blanks around a value do not count, what cannot be cast is null.
+Whole columns are cast by Arrow; only a column that holds something Arrow refuses, or takes otherwise than Spark, goes
+value by value, by the rules of Spark's own cast: blanks around a value do not count, what cannot be cast is null.
 """
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_INTEGER = re.compile(r"[+-]?\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+from spark_source.moments import BLANKS, days_of, micros_of
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+# What Arrow and Spark read alike.
+_ZONELESS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
+_ZONED = _ZONELESS[:-1] + r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
 _TRUE = {"true", "t", "yes", "y", "1"}
 _FALSE = {"false", "f", "no", "n", "0"}
 _SPECIAL = {"nan": "nan", "inf": "inf", "+inf": "inf", "infinity": "inf", "-inf": "-inf", "-infinity": "-inf"}
 
 
-def cast_column(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """Return binary values as a column of `target`, and the rows whose value could not be cast (null there)."""
+def cast_column(values: pa.Array, target: pa.DataType, zone: str = "UTC") -> tuple[pa.Array, list[int]]:
+    """Return binary values as a column of `target`, and the rows whose value could not be cast (null there).
+
+    `zone` is the session's: that of times which name none.
+    """
     if pa.types.is_binary(target):
         return values, []
     try:
         text = values.cast(pa.string())
         if pa.types.is_string(target):
             return text, []
-        return _fast(text, target), []
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return _slow(values, target)
+        return _fast(text, target, zone), []
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+        return _slow(values, target, zone)
 
 
-def _fast(text: pa.Array, target: pa.DataType) -> pa.Array:
+def _fast(text: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     if pa.types.is_integer(target):
         _refuse(text, "x", True)  # Arrow reads 0x1F as a number
     elif pa.types.is_timestamp(target):
-        return text.cast(pa.timestamp("us", "UTC") if target.tz else pa.timestamp("us")).cast(target)
+        return _moments(text, target, zone)
     elif pa.types.is_boolean(target):
         return text.cast(target)
     return text.cast(target)
@@ -48,8 +55,24 @@ def _refuse(text: pa.Array, pattern: str, ignore_case: bool) -> None:
         raise pa.ArrowInvalid(pattern)
 
 
-def _slow(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[int]]:
-    convert = _converter(target)
+def _moments(text: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
+    if target.tz and _all_match(text, _ZONED):
+        return text.cast(pa.timestamp("us", "UTC")).cast(target)
+    if not _all_match(text, _ZONELESS):
+        raise pa.ArrowInvalid("not in one form")
+    local = text.cast(pa.timestamp("us"))
+    if not target.tz:
+        return local.cast(target)
+    # Of an hour that comes twice Spark takes the first, too. One that is left out in spring goes value by value.
+    return pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="raise").cast(target)
+
+
+def _all_match(text: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(text, pattern)).as_py() is not False
+
+
+def _slow(values: pa.Array, target: pa.DataType, zone: str) -> tuple[pa.Array, list[int]]:
+    convert = _converter(target, zone)
     made: list[object] = []
     bad: list[int] = []
     for row, value in enumerate(values.to_pylist()):
@@ -57,14 +80,18 @@ def _slow(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, list[int]]:
             made.append(None)
             continue
         try:
-            made.append(convert(value.decode().strip() if not pa.types.is_string(target) else value.decode()))
+            made.append(convert(value.decode().strip(BLANKS) if not pa.types.is_string(target) else value.decode()))
         except (ValueError, ArithmeticError):
             made.append(None)
             bad.append(row)
+    if pa.types.is_timestamp(target):
+        return pa.array(made, pa.int64()).cast(pa.timestamp("us", target.tz)).cast(target), bad
+    if pa.types.is_date32(target):
+        return pa.array(made, pa.int32()).cast(target), bad
     return pa.array(made, target), bad
 
 
-def _converter(target: pa.DataType) -> Callable[[str], object]:
+def _converter(target: pa.DataType, zone: str) -> Callable[[str], object]:
     if pa.types.is_string(target):
         return str
     if pa.types.is_integer(target):
@@ -77,9 +104,9 @@ def _converter(target: pa.DataType) -> Callable[[str], object]:
     if pa.types.is_decimal(target):
         return lambda text: _decimal(text, target.precision, target.scale)
     if pa.types.is_date(target):
-        return _date
+        return days_of
     assert pa.types.is_timestamp(target), target
-    return lambda text: _moment(text, bool(target.tz))
+    return lambda text: micros_of(text, zone if target.tz else None)
 
 
 def _integer(text: str, limit: int) -> int:
@@ -90,9 +117,8 @@ def _integer(text: str, limit: int) -> int:
 
 
 def _floating(text: str) -> float:
-    if not _NUMBER.fullmatch(text):
-        text = _SPECIAL.get(text.lower(), "")
-    return float(text)
+    match = _NUMBER.fullmatch(text)
+    return float(match[1] if match else _SPECIAL.get(text.lower(), ""))
 
 
 def _boolean(text: str) -> bool:
@@ -103,7 +129,7 @@ def _boolean(text: str) -> bool:
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    if not _NUMBER.fullmatch(text):
+    if not _DECIMAL.fullmatch(text):
         raise ValueError
     try:
         value = Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
@@ -112,19 +138,3 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     if value.adjusted() >= precision - scale and value:
         raise ValueError
     return value
-
-
-def _date(text: str) -> date:
-    match = _DATE.match(text)
-    if match is None or (match.end() < len(text) and text[match.end()] not in "T "):
-        raise ValueError
-    return date(int(match[1]), int(match[2]), int(match[3]))
-
-
-def _moment(text: str, zoned: bool) -> datetime:
-    if not _DATE.match(text):
-        raise ValueError
-    moment = datetime.fromisoformat(text)
-    if zoned:
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment.replace(tzinfo=None)

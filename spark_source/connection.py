@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from spark_source.errors import StreamdError, Unreachable
 from spark_source.options import ConnectionOptions
+from spark_source.plain import answers_plainly, may_be_plain
 
 if TYPE_CHECKING:
     import redis
@@ -274,6 +275,11 @@ class Server:
             except Exception as error:
                 if not is_passing(error):
                     raise explained(error, self.options) from None
+                if self.options.ssl and may_be_plain(error) and answers_plainly(self.options.host, self.options.port):
+                    raise StreamdError(
+                        f"there is no TLS at {self.options.endpoint}: it answers without, so give redis:// or "
+                        "ssl=false, or the port where it speaks TLS"
+                    ) from None
                 waited_s = time.monotonic() - began
                 if waited_s + pause_s > limit_s:
                     raise Unreachable(

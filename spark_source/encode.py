@@ -22,8 +22,8 @@ from pyspark.sql.types import (
 from spark_source.errors import BadRow, OptionError
 from spark_source.schema import CASTABLE
 
-TARGET_COLUMN = "_stream"
-SLICE_BYTES = 64 << 20  # rows that are encoded at once; an Arrow array of bytes ends at 2 GiB
+SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
+SLICE_BYTES = 8 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
 
 _END = pa.scalar(b"\r\n")
 _NONE = b""
@@ -43,24 +43,29 @@ class Rows:
 
 
 class RowEncoder:
-    """Encodes the rows of one schema.
+    """Encodes the rows of one schema. All go to `stream`, or each to the one that `target_column` names.
 
     Raises: OptionError for a column that cannot be written, or a key or target column that is not there.
     """
 
-    def __init__(self, schema: StructType, key_columns: tuple[str, ...], stream: str | None) -> None:
+    def __init__(
+        self, schema: StructType, key_columns: tuple[str, ...], stream: str | None, target_column: str | None = None
+    ) -> None:
         names = schema.fieldNames()
         self.stream = stream
-        self.has_targets = TARGET_COLUMN in names
-        if not self.has_targets and stream is None:
-            raise OptionError("stream is missing: name one stream to write to, or add a column _stream")
-        if self.has_targets and not isinstance(schema[TARGET_COLUMN].dataType, StringType):
-            raise OptionError("column _stream must be a string, the name of the stream each row goes to")
+        self.target_column = target_column
+        if target_column is None and stream is None:
+            raise OptionError("stream is missing: name one stream to write to, or give streamColumn, a column of names")
+        if target_column is not None:
+            if target_column not in names:
+                raise OptionError(f"streamColumn names column {target_column}, the rows only have {', '.join(names)}")
+            if not isinstance(schema[target_column].dataType, StringType):
+                raise OptionError(f"column {target_column} must be a string, the name of the stream each row goes to")
         missing = [name for name in key_columns if name not in names]
         if missing:
             raise OptionError(f"idempotencyKey names column {missing[0]}, the rows only have {', '.join(names)}")
-        self.columns = [i for i, name in enumerate(names) if name != TARGET_COLUMN]
-        self.target_at = names.index(TARGET_COLUMN) if self.has_targets else None
+        self.columns = [i for i, name in enumerate(names) if name not in (SOURCE_COLUMN, target_column)]
+        self.target_at = names.index(target_column) if target_column is not None else None
         self.key_at = [names.index(name) for name in key_columns]
         self.names = names
         self.spread = [i for i in self.columns if _is_pairs(names[i], schema.fields[i].dataType)]
@@ -73,7 +78,7 @@ class RowEncoder:
             if i in self.spread and i in self.key_at:
                 raise OptionError(f"idempotencyKey cannot name column {names[i]}, which holds several fields")
         if not self.columns:
-            raise OptionError("there is nothing to write: the rows have no column besides _stream")
+            raise OptionError("there is nothing to write: the rows have no column besides those that name streams")
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[Rows]:
         """Yield the rows of a batch, encoded, in slices of bounded size.
@@ -112,7 +117,9 @@ class RowEncoder:
             return None
         named = batch.column(self.target_at).to_pylist()
         if self.stream is None and not all(named):
-            raise BadRow("column _stream is null or empty in a row: fill it, or give option stream for such rows")
+            raise BadRow(
+                f"column {self.target_column} is null or empty in a row: fill it, or give option stream for such rows"
+            )
         return [target or self.stream for target in named]  # type: ignore[misc]
 
     def _keys(self, batch: pa.RecordBatch) -> pa.Array | None:

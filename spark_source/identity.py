@@ -5,9 +5,10 @@
 * position: the row's number in its partition; right only where a retry brings the rows in the same order.
 
 A producer's window is limited (`windowMaxSize`), so the rows of a task are spread over as many producers (buckets) as
-keep each of them below it; how many depends on the number of rows alone, never on their order. Producer IDs form a
-ring over the batches: batch N + 4 uses those of batch N again and pushes its iids out, so that a long window costs no
-memory. Only one batch is ever unfinished, so four leave room for a task that was given up and still writes.
+keep each of them below it; how many depends on the number of rows alone, never on their order. With keys all tasks of a
+batch share their producers, see `attempts`. Producer IDs form a ring over the batches: batch N + 4 uses those of batch
+N again and pushes its iids out, so that a long window costs no memory. Only one batch is ever unfinished, so four leave
+room for a task that was given up and still writes.
 """
 
 import math
@@ -20,11 +21,8 @@ from struct import Struct
 from spark_source.occurrences import Occurrences
 
 RING = 4
-KEY_BUCKETS = 4096  # fixed: rows with keys may come in any partition, whose sizes say nothing about the batch
 MOST_BUCKETS = 4096
 SPREAD_MIN = 30  # a smaller window is filled by one producer alone: spread by chance, some bucket would run over
-BUFFER_ROWS = 250_000
-BUFFER_BYTES = 256 << 20
 DIGEST_BYTES = 15  # 120 bits
 DIGEST_CHARS = 20  # of base64
 HASH = Struct("<Q7x")  # of a digest, the 64 bits that choose the bucket and are counted
@@ -36,7 +34,8 @@ class BatchName:
     """Which write a task belongs to: the sink, its batch, and whether a later run can ask for it again.
 
     `lasting` is the sink's name across checkpoints, None where that is `sink` itself. Batches of a new checkpoint are
-    numbered from 0 again, so nothing but the scope of a whole stream may go by it.
+    numbered from 0 again, so nothing but the scope of a whole stream may go by it. `epoch` is the micro-batch in which
+    a named write happens, inside foreachBatch: such names need to be remembered no longer than that.
     """
 
     sink: str
@@ -44,11 +43,17 @@ class BatchName:
     number: int | None
     named: bool
     lasting: str | None = None
+    epoch: int | None = None
 
     @property
     def ring(self) -> str:
         """The batch's place in the ring; a batch write with a name of its own has no ring."""
-        return str(self.number % RING) if self.number is not None else f"b{digest_text(self.batch.encode())}"
+        return str(self.number % RING) if self.number is not None else f"b{digest_text(self.whole.encode())}"
+
+    @property
+    def whole(self) -> str:
+        """The name of the write that no other write of the sink has."""
+        return self.batch if self.epoch is None else f"{self.epoch}/{self.batch}"
 
 
 def digest_text(data: bytes, size: int = 9) -> str:
@@ -67,67 +72,90 @@ def rows_max(window_size: int) -> int:
     return int(MOST_BUCKETS * bucket_fill(window_size)) if window_size >= SPREAD_MIN else window_size
 
 
-def bucket_count(rows: int, window_size: int, overflow: bool) -> int:
+def bucket_count(rows: int, window_size: int) -> int:
     """Return over how many producers the rows of a task are spread, a power of two."""
     if window_size < SPREAD_MIN:
         return 1
-    if overflow:
-        return MOST_BUCKETS
     if rows <= 0.8 * window_size:
         return 1
     return min(MOST_BUCKETS, 1 << math.ceil(math.log2(rows / bucket_fill(window_size))))
 
 
-class Identity:
-    """Names the rows that one task writes to one stream."""
+def digests_of(texts: list[bytes]) -> bytes:
+    """Return the digests of texts, 15 bytes each, joined. The hot spot of a task that writes: 0.4 us a row."""
+    return b"".join([blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts])
 
-    def __init__(self, kind: str, name: BatchName, partition: int, scope: str, window_size: int) -> None:
+
+def hashes_of(digests: bytes) -> list[int]:
+    """Return 64 bits of each digest."""
+    return [number for (number,) in HASH.iter_unpack(digests)]
+
+
+class Identity:
+    """Names the rows that one task writes to one stream.
+
+    `buckets` is over how many producers they are spread; `repeated` holds the hashes of the rows that come more than
+    once, None where they are not known.
+    """
+
+    def __init__(
+        self, kind: str, name: BatchName, partition: int, scope: str, window_size: int, buckets: int = 1
+    ) -> None:
         self.kind = kind
         self.window_size = window_size
         sink = digest_text(name.sink.encode())
-        batch = name.batch if name.number is not None else digest_text(name.batch.encode())
+        batch = name.batch if name.number is not None else digest_text(name.whole.encode())
         self.prefix = f"{batch}.".encode()
         if kind == "key" and scope == "stream":
             sink = digest_text((name.lasting or name.sink).encode())
             self.producer, self.prefix = f"{sink}:k", b""
         elif kind == "key":
-            self.producer = f"{sink}:{name.ring}:k"
+            self.producer = f"{sink}:{name.ring}:k{buckets}"
         else:
             self.producer = f"{sink}:{name.ring}:{partition}"
-        self.buckets = KEY_BUCKETS if kind == "key" else 1
+        self.buckets = buckets
         self.rows = 0
+        self.repeated: set[int] | None = None
         self.occurrences = Occurrences()
 
     def producer_id(self, bucket: int) -> bytes:
         return f"{self.producer}:{bucket}".encode()
 
-    def name_rows(self, payloads: list[bytes], keys: list[bytes] | None) -> tuple[list[int], list[bytes]]:
-        """Return the buckets and the iids of rows; to be called with a task's rows in the order they are written."""
-        if self.kind == "position":
-            return self._by_position(len(payloads))
-        if self.kind == "key":
-            assert keys is not None
-            hashes, iids = self._digests(keys)
-            return [number % KEY_BUCKETS for number in hashes], iids
-        hashes, iids = self._digests(payloads)
-        mask = self.buckets - 1
-        earlier = self.occurrences.count(hashes)
-        if earlier is not None:
-            iids = [b"%b.%d" % (iid, before) if before else iid for iid, before in zip(iids, earlier, strict=True)]
-        return [number & mask for number in hashes], iids
+    def name_rows(self, count: int, digests: bytes) -> tuple[list[int], list[bytes]]:
+        """Return the buckets and the iids of rows; to be called with a task's rows in the order they are written.
 
-    def _digests(self, texts: list[bytes]) -> tuple[list[int], list[bytes]]:
-        """Return 64 bits of each text's digest, and the iids: the digests as text behind the batch's name.
+        `digests` are those of their content or of their keys; by position nothing is asked of them.
 
-        The hot spot of a task that writes: 0.6 us a row, two thirds of it blake2b. 15 bytes are 20 characters of base64
-        with nothing left over, so all digests are encoded at once. Text rather than bytes, and without `+`: where a
-        request holds a byte that could begin another type of reply, streamd decodes it with more care, 0.3 us a row.
+        All digests become text at once: 15 bytes are 20 characters of base64 with nothing left over. Text rather than
+        bytes, and without `+`: where a request holds a byte that could begin another type of reply, streamd decodes it
+        with more care, 0.3 us a row.
         """
-        digests = b"".join([blake2b(text, digest_size=DIGEST_BYTES).digest() for text in texts])
+        if self.kind == "position":
+            return self._by_position(count)
+        hashes = hashes_of(digests)
         chars = b2a_base64(digests, newline=False).translate(URL_SAFE)
         prefix, ends = self.prefix, range(0, len(chars), DIGEST_CHARS)
         iids = [prefix + chars[at : at + DIGEST_CHARS] for at in ends]
-        return [number for (number,) in HASH.iter_unpack(digests)], iids
+        if self.kind == "content":
+            earlier = self._earlier(hashes)
+            if earlier is not None:
+                iids = [b"%b.%d" % (iid, before) if before else iid for iid, before in zip(iids, earlier, strict=True)]
+        mask = self.buckets - 1
+        return [number & mask for number in hashes], iids
+
+    def _earlier(self, hashes: list[int]) -> list[int] | None:
+        """Return how often each row came before, None when none did."""
+        repeated = self.repeated
+        if repeated is None:
+            return self.occurrences.count(hashes)
+        if repeated.isdisjoint(hashes):
+            return None
+        those = [number for number in hashes if number in repeated]
+        counted = self.occurrences.count(those)
+        if counted is None:
+            return None
+        each = iter(counted)
+        return [next(each) if number in repeated else 0 for number in hashes]
 
     def _by_position(self, count: int) -> tuple[list[int], list[bytes]]:
         rows = range(self.rows, self.rows + count)

@@ -2,12 +2,17 @@
 
 {orders}:spark                      hash: <sink> -> last committed batch
                                           <sink>:open:<batch> -> "ms|run|mode" since its first task
-                                          <sink>:done:<batch> -> ms, for named batch writes
+                                          <sink>:done:<batch> -> ms, for named batch writes; those inside foreachBatch
+                                            that are not named by its number: <sink>:done:<name> -> number
+                                          <sink>:into-source -> its query may read the stream (allowSourceAsTarget)
 {orders}:spark:part:<sink>:<part>   string: "batch|rows|digest" (exactlyOnce=marker)
-{orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms
+{orders}:spark:rows:<batch>         hash: what each partition brings of the batch, see `attempts`; gone when it commits
+{orders}:spark:keys:<batch>         hash: with keys, a sample of them
+{orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms, :changed
 {orders}:spark:new:<sink>:<batch>   the stream that an overwrite fills before it takes the other's place
 """
 
+import time
 from dataclasses import dataclass
 
 from spark_source.connection import Session
@@ -15,6 +20,9 @@ from spark_source.errors import OptionError, StreamdError, WindowExpired
 from spark_source.identity import BatchName, digest_text
 from spark_source.options import WriteOptions
 from spark_source.planner import as_dict, stream_info
+
+INTO_SOURCE = ":into-source"  # behind a sink's name, a mark: its query may read what it writes
+COMMIT_TRIES = 100  # other sinks of the stream may note something in between
 
 
 def tagged(stream: str) -> str:
@@ -43,16 +51,31 @@ def stats_key(stream: str) -> str:
     return marker_key(stream) + ":stats"
 
 
+def rows_key(stream: str, name: BatchName) -> str:
+    return f"{marker_key(stream)}:rows:{digest_text((name.sink + ' ' + name.whole).encode())}"
+
+
+def keys_key(stream: str, name: BatchName) -> str:
+    return f"{marker_key(stream)}:keys:{digest_text((name.sink + ' ' + name.whole).encode())}"
+
+
 def replacement_key(stream: str, name: BatchName) -> str:
-    return f"{marker_key(stream)}:new:{digest_text((name.sink + ' ' + name.batch).encode())}"
+    return f"{marker_key(stream)}:new:{digest_text((name.sink + ' ' + name.whole).encode())}"
 
 
 def open_field(name: BatchName) -> str:
-    return f"{name.sink}:open:{name.batch}"
+    return f"{name.sink}:open:{name.whole}"
 
 
 def done_field(name: BatchName) -> str:
     return name.sink if name.number is not None else f"{name.sink}:done:{name.batch}"
+
+
+def done_value(name: BatchName) -> str:
+    """Return what is to stand in the done field of a batch that is committed."""
+    if name.number is not None:
+        return name.batch
+    return str(time.time_ns() // 1_000_000 if name.epoch is None else name.epoch)
 
 
 def is_done(name: BatchName, value: object) -> bool:
@@ -60,7 +83,8 @@ def is_done(name: BatchName, value: object) -> bool:
     if value is None:
         return False
     assert isinstance(value, bytes)
-    return name.number is None or int(value) >= name.number
+    number = name.epoch if name.number is None else name.number
+    return number is None or int(value) >= number
 
 
 @dataclass(frozen=True)
@@ -80,10 +104,16 @@ def open_batch(
         written in another mode, which would not recognise its rows.
     """
     key = marker_key(stream)
-    done, opened = _list(session.call("HMGET", key, done_field(name), open_field(name)))
+    if options.source_as_target:
+        session.call("HSET", key, name.sink + INTO_SOURCE, 1)
+    found, now = session.pipeline([["HMGET", key, done_field(name), open_field(name)], ["TIME"]])
+    for reply in (found, now):
+        if isinstance(reply, Exception):
+            raise reply
+    done, opened = _list(found)
     if is_done(name, done):
         return Opening(True, True)
-    seconds, micros = _list(session.call("TIME"))
+    seconds, micros = _list(now)
     now_ms = int(bytes(seconds)) * 1000 + int(bytes(micros)) // 1000
     if opened is None:
         if session.call("HSETNX", key, open_field(name), f"{now_ms}|{run}|{mode}"):
@@ -113,27 +143,41 @@ def _check_age(session: Session, stream: str, name: BatchName, age_ms: int) -> N
         )
 
 
-def commit_batch(session: Session, stream: str, name: BatchName, now: str, counted: dict[str, int]) -> None:
-    """Note that a batch is committed, with what it counted; once, however often it is called.
+def commit_batch(session: Session, stream: str, name: BatchName, counted: dict[str, int]) -> None:
+    """Note that a batch is committed, and add up what it counted; once, however often it is called.
 
-    Raises: redis.RedisError.
+    Raises: redis.RedisError; StreamdError when other sinks of the stream come in between again and again.
     """
     key, stats = marker_key(stream), stats_key(stream)
-    if is_done(name, session.call("HGET", key, done_field(name))):
-        return
-    fields = [f"{name.sink}:{what}" for what in counted]
-    before = _list(session.call("HMGET", stats, *fields)) if fields else []
-    commands: list[list[str | bytes | int]] = [
-        ["MULTI"],
-        ["HSET", key, done_field(name), name.batch if name.number is not None else now],
-        ["HDEL", key, open_field(name)],
-    ]
-    if fields:
-        words: list[str | bytes | int] = ["HSET", stats]
-        for field, old, more in zip(fields, before, counted.values(), strict=True):
-            words += [field, int(old or 0) + more]
-        commands.append(words)
-    transact(session, commands)
+    for _ in range(COMMIT_TRIES):
+        session.call("WATCH", key)
+        try:
+            if is_done(name, session.call("HGET", key, done_field(name))):
+                return
+            commands: list[list[str | bytes | int]] = [
+                ["MULTI"],
+                ["HSET", key, done_field(name), done_value(name)],
+                ["HDEL", key, open_field(name), *past_marks(session, key, name)],
+                ["DEL", rows_key(stream, name), keys_key(stream, name)],
+            ]
+            commands += [["HINCRBY", stats, f"{name.sink}:{what}", more] for what, more in counted.items()]
+            if transact(session, commands):
+                return
+        finally:
+            if not session.closed:
+                session.call("UNWATCH")
+    raise StreamdError(f"batch {name.batch} of sink {name.sink} cannot be noted on {stream}: start the query again")
+
+
+def past_marks(session: Session, key: str, name: BatchName) -> list[str]:
+    """Return the marks of this sink that stand for an earlier micro-batch, which nobody can ask for again."""
+    if name.epoch is None:
+        return []
+    pairs = _list(session.call("HGETALL", key))
+    marks = {field.decode(): value for field, value in zip(pairs[0::2], pairs[1::2], strict=True)}
+    mine = f"{name.sink}:done:"
+    past = [field for field, value in marks.items() if field.startswith(mine) and int(value) < name.epoch]
+    return [field for field in past if field != done_field(name)]
 
 
 def transact(session: Session, commands: list[list[str | bytes | int]]) -> bool:

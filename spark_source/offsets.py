@@ -7,8 +7,13 @@ As JSON, in Spark's checkpoint:
 
 `id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
 that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
-it covers and how many entries it held when it was planned. `lost`, where present, says how many entries of the range
-were known to be gone (failOnDataLoss=false).
+it covers and how many entries it held when it was planned. A stream that is not read any more keeps its mark, for the
+day on which it is read again. Where they have something to say, there are also:
+
+* `state`: "whole": the stream held no more when the query last looked; "late": that too, and its split points are made
+  when the batch runs; "gone": it has been deleted since, and what comes under its name is another one.
+* `lost`: how many entries of the range were known to be gone (failOnDataLoss=false).
+* `at`: the server and database, for the sink, which looks there whether it would write to a source of its query.
 
 Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
 query reads the same ranges, even from a stream that has been trimmed since, and even in its first batch, whose start
@@ -32,6 +37,7 @@ class Mark:
     cuts: tuple[tuple[str, int], ...] = ()
     from_id: str | None = None
     lost: int = 0
+    state: str = ""
 
     def as_json(self) -> dict[str, object]:
         made: dict[str, object] = {"id": self.id, "n": self.n}
@@ -40,7 +46,13 @@ class Mark:
             made["cuts"] = [list(cut) for cut in self.cuts]
         if self.lost:
             made["lost"] = self.lost
+        if self.state:
+            made["state"] = self.state
         return made
+
+    def at_rest(self, state: str) -> "Mark":
+        """Return the mark of a stream of which the next batch reads nothing."""
+        return Mark(self.id, self.n, state=state)
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,8 @@ class Range:
     end: str
     count: int
 
+
+WHOLE, GONE, LATE = "whole", "gone", "late"
 
 EARLIEST = Mark(ids.SMALLEST, 0)
 
@@ -72,7 +86,8 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         ids.parse(raw["id"])
         count = raw["n"]
         cuts = tuple((str(end), int(entries)) for end, entries in raw.get("cuts", []))
-        return Mark(raw["id"], None if count is None else int(count), cuts, raw.get("from"), int(raw.get("lost", 0)))
+        count = None if count is None else int(count)
+        return Mark(raw["id"], count, cuts, raw.get("from"), int(raw.get("lost", 0)), str(raw.get("state", "")))
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
         shown = json.dumps(raw)[:80]
         raise StreamdError(
@@ -80,9 +95,10 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         ) from None
 
 
-def offset_json(offset: Offset) -> dict[str, dict[str, object]]:
-    """Return an offset as Spark wants it: what `json.dumps` can write."""
-    return {stream: mark.as_json() for stream, mark in offset.items()}
+def offset_json(offset: Offset, place: str | None = None) -> dict[str, dict[str, object]]:
+    """Return an offset as Spark wants it: what `json.dumps` can write; with the server that its streams belong to."""
+    at: dict[str, object] = {} if place is None else {"at": place}
+    return {stream: {**mark.as_json(), **at} for stream, mark in offset.items()}
 
 
 def ranges(start: Offset, end: Offset) -> list[Range]:

@@ -25,8 +25,9 @@ NAMES = (
     "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown", "trimOnCommit", "text",
     "fields", "mode",
     # write
-    "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId", "sinkBatch", "windowSeconds",
-    "windowMaxSize", "windowSetup", "onWindowExpired", "durability", "maxLen", "pipeline",
+    "streamColumn", "allowSourceAsTarget", "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId",
+    "sinkBatch", "windowSeconds", "windowMaxSize", "windowSetup", "onWindowExpired", "onRowsChanged", "durability",
+    "maxLen", "pipeline",
 )  # fmt: skip
 """Every option, as it is spelled in the documentation; Spark hands them over in any case."""
 
@@ -98,6 +99,9 @@ class WriteOptions:
     """How to write, and what makes a row the same row when it comes again."""
 
     stream: str | None
+    stream_column: str | None
+    source_as_target: bool
+    checkpoint: str | None
     exactly_once: str
     identity: str
     key_columns: tuple[str, ...]
@@ -108,6 +112,7 @@ class WriteOptions:
     window_size: int
     window_setup: str
     on_window_expired: str
+    on_rows_changed: str
     durability: str
     max_len: int | None
     pipeline: int
@@ -128,7 +133,8 @@ def parse_options(raw: Mapping[str, str]) -> Options:
     Raises: OptionError, one line that names the option, its value and what is allowed.
     """
     values = _known(raw)
-    return Options(_connection(values), _read(values), _write(values))
+    checkpoint = next((str(value) for key, value in raw.items() if key.lower() == "checkpointlocation"), None)
+    return Options(_connection(values), _read(values), _write(values, checkpoint))
 
 
 class _Values:
@@ -272,7 +278,7 @@ def _read(values: _Values) -> ReadOptions:
     )
 
 
-def _write(values: _Values) -> WriteOptions:
+def _write(values: _Values, checkpoint: str | None) -> WriteOptions:
     identity = values.choice("identity", "content", "key", "position")
     key_columns = values.get("idempotencyKey", _split_names, "a column, or several separated by commas", ())
     if key_columns and not values.has("identity"):
@@ -293,6 +299,9 @@ def _write(values: _Values) -> WriteOptions:
     names = values.get("stream", _split_names, "a stream", ())
     return WriteOptions(
         stream=names[0] if len(names) == 1 else None,
+        stream_column=values.text("streamColumn"),
+        source_as_target=values.flag("allowSourceAsTarget", False),
+        checkpoint=checkpoint,
         exactly_once=exactly_once,
         identity=identity,
         key_columns=key_columns,
@@ -303,6 +312,7 @@ def _write(values: _Values) -> WriteOptions:
         window_size=values.integer("windowMaxSize", 1, WINDOW_SIZE_MAX, WINDOW_SIZE_MAX),
         window_setup=values.choice("windowSetup", "auto", "check", "force"),
         on_window_expired=values.choice("onWindowExpired", "fail", "continue"),
+        on_rows_changed=values.choice("onRowsChanged", "fail", "continue"),
         durability=values.get("durability", _parse_durability, "none | fsync | replicas:N", "none"),
         max_len=values.count("maxLen", 0),
         pipeline=values.integer("pipeline", 1, 100_000, 500),

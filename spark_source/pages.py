@@ -7,13 +7,17 @@ import pyarrow as pa
 
 from spark_source import ids
 from spark_source.arrow import MappedConverter, Page, RawConverter
+from spark_source.bounded import TooLarge, receive
 from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
 from spark_source.errors import DataLoss, StreamMissing
 from spark_source.offsets import Range
 from spark_source.planner import stream_info
 
-FIRST_PAGE = 500  # entries; the first page tells how large entries are
+FIRST_PAGE = 8  # entries; the first page tells how large entries are
+GROWTH = 4  # times as many entries as the page before, at most
 PAGE_BYTES = 4 << 20  # what a page should hold: large enough for Arrow, small enough for a worker's memory
+LIMIT_BYTES = 10 << 20  # where a page is given up and asked for in smaller ones: it stands in memory several times
+SHRINK = 8
 
 log = logging.getLogger("spark_source")
 
@@ -30,14 +34,14 @@ def read_range(
     """
     position, got = part.start, 0
     failures, pause_s = 0, FIRST_PAUSE_S
-    size = min(FIRST_PAGE, page_size)
+    asked = size = min(FIRST_PAGE, page_size)
     while True:
         try:
             with server.session(part.stream) as session:
                 _ask(session, part, position, size)
                 while True:
                     asked = size
-                    page = session.receive()
+                    page, size_bytes = receive(session, LIMIT_BYTES if asked > 1 else None)
                     assert isinstance(page, list)
                     failures, pause_s = 0, FIRST_PAUSE_S
                     done = len(page) < asked
@@ -45,7 +49,7 @@ def read_range(
                         got += len(page)
                         position = page[-1][0].decode()  # type: ignore[index,union-attr]
                     if not done:  # the server works on the next page while this one is converted
-                        size = _next_size(page, page_size)  # type: ignore[arg-type]
+                        size = _next_size(page, size_bytes, page_size)  # type: ignore[arg-type]
                         _ask(session, part, position, size)
                     try:
                         if page:
@@ -59,6 +63,8 @@ def read_range(
                 if got < part.count:
                     _judge(session, part, got, fail_on_data_loss)
                 return
+        except TooLarge:
+            size = max(1, asked // SHRINK)
         except Exception as error:
             if not is_passing(error) or failures >= server.options.retries:
                 raise explained(error, server.options) from None
@@ -71,9 +77,10 @@ def _ask(session: Session, part: Range, position: str, size: int) -> None:
     session.send("XRANGE", part.stream, "(" + position, part.end, "COUNT", size)
 
 
-def _next_size(page: Page, page_size: int) -> int:
-    held = sum(len(value) for entry in page[:50] for value in entry[1]) / min(len(page), 50) + 32
-    return max(1, min(page_size, int(PAGE_BYTES / held)))
+def _next_size(page: Page, size_bytes: int | None, page_size: int) -> int:
+    if size_bytes is None:
+        size_bytes = sum(len(value) for entry in page for value in entry[1]) + 32 * len(page)
+    return max(1, min(page_size, GROWTH * len(page), int(PAGE_BYTES * len(page) / max(size_bytes, 1))))
 
 
 def _judge(session: Session, part: Range, got: int, fail: bool) -> None:

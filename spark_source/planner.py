@@ -12,6 +12,7 @@ from spark_source.offsets import Mark
 
 WALK_ENTRIES = 5_000  # entries that one script or page may walk: some 15 ms of the server's time
 FINE_PARTS = 16  # pieces per part of a walk; they are put together evenly when the total is known
+COUNT_TRIES = 5  # of a stream that is trimmed while its entries are counted
 REPLY_IDS = 1_000  # split points asked for at once
 
 Cuts = tuple[tuple[str, int], ...]
@@ -141,6 +142,24 @@ def choose_splitter(server: Server) -> Splitter:
     if server.has_command("XSPLIT"):
         return NativeSplitter(server)
     return WalkSplitter(server, scripted=server.has_command("EVAL"))
+
+
+def added_up_to(server: Server, splitter: Splitter, stream: str, position: str, info: StreamInfo) -> int | None:
+    """Return how many entries a stream had been given up to a position, None where that cannot be known: before
+    Redis 7.0, and for a position that no entry has reached yet.
+
+    What stands behind the position is counted; should something be trimmed meanwhile, it is counted again.
+    """
+    for _ in range(COUNT_TRIES):
+        if info.added is None or ids.parse(position) > ids.parse(info.last):
+            return None
+        cuts = splitter.cut(stream, position, info.last, None, info.length, PartSizes(max(1, info.length), 1))
+        counted = info.added - sum(entries for _, entries in cuts)
+        now = server.patiently(lambda session: stream_info(session, stream), stream)
+        if now is None or now.first == info.first:
+            return counted
+        info = now
+    return counted
 
 
 class NativeSplitter:

@@ -43,6 +43,7 @@ class RangeReader:
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; of None nothing."""
         from spark_source.arrow import MappedConverter, RawConverter
+        from spark_source.moments import session_zone
         from spark_source.pages import read_range
 
         if part is None:
@@ -52,7 +53,7 @@ class RangeReader:
         if self.is_raw:
             converter = RawConverter(self.schema)
         else:
-            converter = MappedConverter(self.schema, options.mode == "failfast")
+            converter = MappedConverter(self.schema, options.mode == "failfast", session_zone())
         return read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss)
 
 

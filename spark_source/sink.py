@@ -9,21 +9,17 @@ from itertools import repeat
 import pyarrow as pa
 
 from spark_source import ids
+from spark_source.attempts import Verdict, note_presence, note_rows
 from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
 from spark_source.encode import RowEncoder, Rows
 from spark_source.errors import RowsChanged, StreamdError, WindowTooSmall
-from spark_source.identity import (
-    BUFFER_BYTES,
-    BUFFER_ROWS,
-    BatchName,
-    Identity,
-    bucket_count,
-    digest_text,
-    rows_max,
-)
+from spark_source.held import Held, Part
+from spark_source.identity import DIGEST_BYTES, BatchName, Identity, digest_text, digests_of, rows_max
+from spark_source.loops import refuse_source
 from spark_source.markers import Opening, marker_key, open_batch, part_key
 from spark_source.options import WriteOptions
 from spark_source.planner import as_dict
+from spark_source.tally import Short, Tally
 from spark_source.window import ensure_window
 
 log = logging.getLogger("spark_source")
@@ -43,14 +39,18 @@ class Task:
     wait_for: str
     prepared: frozenset[str]
     """Streams whose window the driver has set; others are seen to when the first row for them comes."""
+    sources: frozenset[str] = frozenset()
+    """Streams that the query reads, and must not write."""
 
 
 @dataclass
 class Outcome:
-    """What a task did: rows given to each stream, and what it took."""
+    """What a task did: rows given to each stream, what they were in short, and what it took."""
 
     rows: dict[str, int] = field(default_factory=dict)
+    shorts: dict[str, Short | None] = field(default_factory=dict)
     duplicates: int = 0
+    changed: int = 0
     retries: int = 0
     waited_ms: int = 0
 
@@ -65,65 +65,74 @@ class TaskWriter:
         self.task = task
         self.outcome = Outcome()
         self.streams: dict[str, _StreamWriter] = {}
-        self.buckets = 1
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
         """Write all rows and return what was done, once the server holds them as durably as asked for.
 
         Raises: StreamdError; the task is then tried again by Spark.
         """
-        encoded: Iterator[Rows] = (rows for batch in batches for rows in self.encoder.encode(batch))
-        if self.task.mode == "idmp" and self.options.identity == "content":
-            encoded = self._counted_first(encoded)
-        for rows in encoded:
-            self._write_rows(rows)
+        parts = (part for batch in batches for rows in self.encoder.encode(batch) for part in self._parts(rows))
+        if self.task.mode == "idmp":
+            self._write_held(parts)
+        else:
+            for part in parts:
+                self._write_part(self._stream(part.stream), part)
         for writer in self.streams.values():
             writer.finish()
         self.outcome.retries += self.server.patience.retries
         self.outcome.waited_ms += round(self.server.patience.waited_s * 1000)
         return self.outcome
 
-    def _counted_first(self, encoded: Iterator[Rows]) -> Iterator[Rows]:
-        """Hold rows back until their number is known, or is more than the buffer takes: it decides over the buckets.
+    def _write_held(self, parts: Iterator[Part]) -> None:
+        """Hold the rows until all are known, and write them when it is clear that no attempt before had others.
 
-        Both limits go by the rows themselves, not by how Spark packs them, so that every attempt decides alike. A
-        failure further up in the query also comes to light before the first row is written.
+        Their number also decides over how many producers they are spread. It goes by the rows themselves, not by how
+        Spark packs them, so that every attempt decides alike. A failure further up in the query comes to light before
+        the first row is written.
         """
-        held: list[Rows] = []
-        count = size = 0
-        overflow = False
-        for rows in encoded:
-            held.append(rows)
-            count += len(rows)
-            size += _payload_bytes(rows.payloads)
-            if count > BUFFER_ROWS or size > BUFFER_BYTES:
-                overflow = True
-                break
-        self.buckets = bucket_count(count, self.options.window_size, overflow)
-        held.reverse()
-        while held:
-            yield held.pop()
-        yield from encoded
+        held, tallies = Held(), dict[str, Tally]()
+        try:
+            for part in parts:
+                tally = tallies.get(part.stream)
+                if tally is None:
+                    tally = tallies[part.stream] = Tally(self.options.identity)
+                tally.add(part.payloads, part.digests)
+                held.append(part)
+            for stream, tally in tallies.items():
+                self.streams[stream] = _NamingWriter(self, stream, tally)
+            for part in held.take():
+                self._write_part(self.streams[part.stream], part)
+        finally:
+            held.close()
 
-    def _write_rows(self, rows: Rows) -> None:
+    def _parts(self, rows: Rows) -> Iterator[Part]:
+        """Yield the rows for each stream, with the digests of what names them."""
+        digests = b""
+        if self.task.mode == "idmp" and self.options.identity != "position":
+            named = rows.payloads if rows.keys is None else rows.keys
+            digests = digests_of(named.to_pylist())
+        if rows.targets is None:
+            assert self.encoder.stream is not None
+            yield Part(self.encoder.stream, rows.payloads, rows.words, digests)
+            return
+        places: dict[str, list[int]] = {}
+        for i, target in enumerate(rows.targets):
+            places.setdefault(target, []).append(i)
+        for target, mine in places.items():
+            words = [rows.words[i] for i in mine] if isinstance(rows.words, list) else rows.words
+            named = b"".join([digests[i * DIGEST_BYTES : (i + 1) * DIGEST_BYTES] for i in mine])
+            yield Part(target, rows.payloads.take(pa.array(mine, pa.int32())), words, named)
+
+    def _write_part(self, writer: "_StreamWriter", part: Part) -> None:
+        if writer.opening.done:
+            return
         step = self.options.pipeline
-        for start in range(0, len(rows), step):
-            payloads = rows.payloads.slice(start, step).to_pylist()
-            words = rows.words[start : start + step] if isinstance(rows.words, list) else rows.words
-            keys = rows.keys.slice(start, step).to_pylist() if rows.keys is not None else None
-            if rows.targets is None:
-                assert self.encoder.stream is not None
-                self._stream(self.encoder.stream).write(payloads, words, keys)
-                continue
-            places: dict[str, list[int]] = {}
-            for i, target in enumerate(rows.targets[start : start + step]):
-                places.setdefault(target, []).append(i)
-            for target, mine in places.items():
-                self._stream(target).write(
-                    [payloads[i] for i in mine],
-                    [words[i] for i in mine] if isinstance(words, list) else words,
-                    [keys[i] for i in mine] if keys is not None else None,
-                )
+        for start in range(0, len(part.payloads), step):
+            writer.write(
+                part.payloads.slice(start, step).to_pylist(),
+                part.words[start : start + step] if isinstance(part.words, list) else part.words,
+                part.digests[start * DIGEST_BYTES : (start + step) * DIGEST_BYTES],
+            )
 
     def _stream(self, stream: str) -> "_StreamWriter":
         writer = self.streams.get(stream)
@@ -131,12 +140,6 @@ class TaskWriter:
             kind = _PartWriter if self.task.mode == "marker" else _NamingWriter
             writer = self.streams[stream] = kind(self, stream)
         return writer
-
-
-def _payload_bytes(payloads: pa.Array) -> int:
-    offsets = payloads.buffers()[1]
-    view = memoryview(offsets).cast("i")
-    return view[payloads.offset + len(payloads)] - view[payloads.offset]
 
 
 class _StreamWriter:
@@ -149,6 +152,7 @@ class _StreamWriter:
         self.outcome = task_writer.outcome
         self.stream = stream
         self.wrote = False
+        refuse_source(stream, self.task.sources)
         self.outcome.rows.setdefault(stream, 0)
         if self.task.mode == "idmp" and stream not in self.task.prepared:
             ensure_window(self.server, stream, self.options)
@@ -169,8 +173,8 @@ class _StreamWriter:
             self.stream,
         )
 
-    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
-        """Write rows, at most `pipeline` of them; nothing when the batch is committed."""
+    def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
+        """Write rows, at most `pipeline` of them; not to be called when the batch is committed."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -204,31 +208,48 @@ class _StreamWriter:
 class _NamingWriter(_StreamWriter):
     """Writes with IDMP, each row under its own name; or, in mode none, without any."""
 
-    def __init__(self, task_writer: TaskWriter, stream: str) -> None:
+    def __init__(self, task_writer: TaskWriter, stream: str, tally: Tally | None = None) -> None:
         super().__init__(task_writer, stream)
         task = self.task
         self.identity: Identity | None = None
-        if task.mode == "idmp":
+        if tally is not None:
             options = self.options
-            self.identity = Identity(options.identity, task.name, task.partition, options.scope, options.window_size)
+            verdict = self._noted(tally.short())
+            self.identity = Identity(
+                options.identity, task.name, task.partition, options.scope, options.window_size, verdict.buckets
+            )
             if options.identity == "content":
-                self.identity.buckets = task_writer.buckets
+                self.identity.repeated = tally.repeats.repeated()
         self.heads: dict[tuple[int, int], _Heads] = {}
         self.suspect = self.opening.seen_before and task.mode == "idmp"
         self.newest: tuple[int, int] | None = None
 
-    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
+    def _noted(self, short: Short) -> Verdict:
+        """Note what this attempt brings. Raises: RowsChanged, WindowTooSmall."""
+        task = self.task
+        self.outcome.shorts[self.stream] = short
         if self.opening.done:
-            return
+            return Verdict(1)
+        self._check_room(short.rows)
+        verdict = self.server.patiently(
+            lambda session: note_rows(
+                session, self.stream, task.name, task.partition, short, self.opening.seen_before, self.options
+            ),
+            self.stream,
+        )
+        if verdict.changed:
+            self.outcome.changed += short.rows
+        return verdict
+
+    def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
         count = len(payloads)
-        self._check_room(self.outcome.rows[self.stream] + count)
         # The bytes of all commands are joined at once, from a list that is filled by slices: 0.1 us a row, not 0.3.
         if self.identity is None:
             parts = [b"$1\r\n*\r\n"] * (3 * count)
             parts[0::3] = self._heads_of(words, [0] * count, None)
             parts[2::3] = payloads
         else:
-            buckets, iids = self.identity.name_rows(payloads, keys)
+            buckets, iids = self.identity.name_rows(count, digests)
             parts = [b"\r\n$1\r\n*\r\n"] * (4 * count)
             parts[0::4] = self._heads_of(words, buckets, iids)
             parts[1::4] = iids
@@ -239,7 +260,7 @@ class _NamingWriter(_StreamWriter):
     def _check_room(self, rows: int) -> None:
         """Raise WindowTooSmall when a task has more rows than the server could recognise again."""
         options = self.options
-        if self.identity is None or options.identity == "position" or options.on_window_expired == "continue":
+        if options.identity == "position" or options.on_window_expired == "continue":
             return
         most = rows_max(options.window_size)
         if rows > most:
@@ -336,17 +357,18 @@ class _PartWriter(_StreamWriter):
         super().__init__(task_writer, stream)
         self.key = part_key(stream, self.task.name, self.task.partition)
         name = self.task.name
-        self.batch = name.batch if name.number is not None else digest_text(name.batch.encode())
+        self.batch = name.batch if name.number is not None else digest_text(name.whole.encode())
         self.position = 0
         self.digest = blake2b(digest_size=15)
         self.noted = 0
         self.noted_digest = ""
+        self.outcome.shorts[stream] = None
         if not self.opening.done:
             self.server.patiently(self._look, stream)
+            partition = self.task.partition
+            self.server.patiently(lambda session: note_presence(session, stream, name, partition), stream)
 
-    def write(self, payloads: list[bytes], words: list[int] | int, keys: list[bytes] | None) -> None:
-        if self.opening.done:
-            return
+    def write(self, payloads: list[bytes], words: list[int] | int, digests: bytes) -> None:
         sizes = [words] * len(payloads) if isinstance(words, int) else words
         while payloads:
             over = self.noted - self.position
@@ -414,7 +436,7 @@ class _PartWriter(_StreamWriter):
                 *connection.pack_command("SET", self.key, note),
                 *connection.pack_command("EXEC"),
             ]
-            replies = session.exchange(packed_all, count + 3)
+            replies = session.exchange([b"".join(packed_all)], count + 3)  # sent at once, it arrives whole
         finally:
             if not session.closed:
                 session.call("UNWATCH")

@@ -11,9 +11,19 @@ from pyspark.sql.types import StructType
 from spark_source import ids
 from spark_source.connection import Session
 from spark_source.errors import DataLoss, OptionError
-from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
+from spark_source.loops import place_of, refuse_own_rows
+from spark_source.offsets import EARLIEST, GONE, LATE, WHOLE, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
-from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
+from spark_source.planner import (
+    PartSizes,
+    Splitter,
+    StreamInfo,
+    added_up_to,
+    choose_splitter,
+    find_loss,
+    share,
+    stream_info,
+)
 from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread
 
 try:
@@ -55,6 +65,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.matched_at: float | None = None
         self.served_at = time.monotonic()
         self.warned: set[str] = set()
+        self.uncounted: set[str] = set()
+        self.seen: dict[str, str] = {}  # the last ID of each stream when it was last there
+        self.unread: Offset = {}  # marks of streams that are not read any more
         self.splitter: Splitter | None = None
         self.previous: dict[str, Any] | None = None
 
@@ -88,13 +101,15 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             if self.previous is None:
                 return self._everything()
             start = self.previous
-        begin = parse_offset(start)
+        begin = {**self.unread, **parse_offset(start)}
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
         if not planned:
             return start
         self.served_at = time.monotonic()
-        self.previous = offset_json({name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()})
+        end = {name: planned.get(name) or self._at_rest(name, mark) for name, mark in marks.items()}
+        end.update((name, mark.at_rest(mark.state)) for name, mark in begin.items() if name not in end)
+        self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -105,13 +120,18 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if self.previous is None:
             self.previous = end  # a batch that is run again after a restart, before the next is asked for
         begin, marks = parse_offset(start), parse_offset(end)
+        self.unread.update((name, mark) for name, mark in begin.items() if name not in marks)
         for name, mark in marks.items():
             before = begin.get(name, EARLIEST)
-            if mark.from_id is None and before.id != mark.id:  # made by `_everything`
+            is_late = mark.state == LATE or name in begin  # made by `_everything`, also that of an older version
+            if mark.from_id is None and before.id != mark.id and is_late:
                 marks[name] = self._cut_late(name, before, mark)
         return [InputPartition(part) for part in ranges(begin, marks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        query = _query_of_task()
+        if query is not None and partition.value is not None:
+            refuse_own_rows(self.server, partition.value.stream, query)
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -146,6 +166,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         for name in names:
             info = self.server.patiently(lambda session, name=name: stream_info(session, name), name)  # type: ignore[misc]
             self.infos[name] = info
+            if info is not None:
+                self.seen[name] = info.last
             if info is None and name not in self.warned:
                 log.warning("stream %s does not exist yet: waiting for it", name)
                 self.warned.add(name)
@@ -154,11 +176,33 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _first_mark(self, name: str, info: StreamInfo | None) -> Mark:
         options = self.read_options
         position = first_position(options.starting, options.starting_ms, name, "latest", info)
-        if info is None or info.added is None:
-            return Mark(position, 0 if position == ids.SMALLEST else None)
+        if info is None:
+            return Mark(position, 0)
         if position == ids.SMALLEST:
-            return Mark(position, info.added - info.length)
-        return Mark(position, info.added if position == info.last else None)
+            return Mark(position, 0 if info.added is None else info.added - info.length)
+        return self._counted(name, Mark(position, info.added if position == info.last else None), info)
+
+    def _counted(self, name: str, mark: Mark, info: StreamInfo) -> Mark:
+        """Return a mark with the number of entries up to it: without it nobody could tell what is lost behind it."""
+        if mark.n is not None:
+            return mark
+        count = added_up_to(self.server, self._splitter(), name, mark.id, info)
+        if count is None and name not in self.uncounted:
+            self.uncounted.add(name)
+            why = "no entry has reached it yet" if info.added is not None else "Redis before 7.0 counts none"
+            log.warning(
+                "stream %s is read from %s on, and nobody knows how many entries were added before (%s): should "
+                "some be trimmed before they are read, that cannot be noticed until all are read once",
+                name,
+                mark.id,
+                why,
+            )
+        return Mark(mark.id, count)
+
+    def _splitter(self) -> Splitter:
+        if self.splitter is None:
+            self.splitter = choose_splitter(self.server)
+        return self.splitter
 
     # --- planning ----------------------------------------------------------------------------------------------------
 
@@ -175,6 +219,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         for name in names:
             info = infos[name]
             mark = self._after_loss(name, begin.get(name, EARLIEST), info, name in begin)
+            if mark.n is None and info is not None and not _is_past(info, mark):
+                mark = self._counted(name, mark, info)  # of an older version, or from before there were entries
             marks[name] = mark
             if info is not None and ids.parse(self._end(name, info)) > ids.parse(mark.id):
                 known = info.added is not None and mark.n is not None
@@ -196,7 +242,14 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return Mark(ids.SMALLEST, gone)
         loss = find_loss(name, mark, info)
         if loss is None:
-            return Mark(mark.id, mark.n)
+            return mark.at_rest("")
+        if info is None and self._was_whole(name, mark):
+            if mark.state != GONE and name + GONE not in self.warned:
+                log.warning("stream %s is gone; all of it had been read when it was last there", name)
+                self.warned.add(name + GONE)
+            return mark.at_rest(GONE)
+        if loss.restart and (mark.state == GONE or name + GONE in self.warned):
+            return Mark(ids.SMALLEST, gone)
         if self.read_options.fail_on_data_loss:
             raise DataLoss(f"{loss.text}: restore them, start from another offset, or set failOnDataLoss=false")
         if loss.text not in self.warned:
@@ -205,6 +258,17 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if loss.restart:
             return Mark(ids.SMALLEST, gone or 0, lost=loss.entries or 0)
         return Mark(mark.id, gone, lost=loss.entries or 0)
+
+    def _was_whole(self, name: str, mark: Mark) -> bool:
+        """Return whether all that a stream held was read when it was last looked at."""
+        seen = self.seen.get(name)
+        return mark.state in (WHOLE, LATE, GONE) if seen is None else seen == mark.id
+
+    def _at_rest(self, name: str, mark: Mark) -> Mark:
+        info = self.infos.get(name)
+        if info is None:
+            return mark
+        return mark.at_rest(WHOLE if info.last == mark.id else "")
 
     def _is_worth_it(self, waiting: dict[str, int]) -> bool:
         options = self.read_options
@@ -250,21 +314,19 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         assert info is not None
         end = self._end(name, info)
         sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
-        head_is_past = info.first is not None and ids.parse(info.first) > ids.parse(mark.id)
+        head_is_past = info.first is not None and _is_past(info, mark)
         cuts: tuple[tuple[str, int], ...]
         is_all = head_is_past and end == info.last and (take is None or take >= info.length)
         if is_all and sizes.parts(info.length) == 1:
             cuts = ((end, info.length),)  # all that it holds: no need to count
         else:
-            if self.splitter is None:
-                self.splitter = choose_splitter(self.server)
-            cuts = self.splitter.cut(name, mark.id, end, take, backlog, sizes)
+            cuts = self._splitter().cut(name, mark.id, end, take, backlog, sizes)
         last = cuts[-1][0] if cuts else end
         if last == info.last:
             count = info.added
         else:
             count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
-        return Mark(last, count, cuts, from_id=mark.id, lost=mark.lost)
+        return Mark(last, count, cuts, mark.id, mark.lost, WHOLE if last == info.last else "")
 
     def _everything(self) -> dict[str, Any]:
         """Return an end without split points: Spark before 4.2 does not say where a query stands when it starts.
@@ -273,8 +335,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         points are made in `partitions`.
         """
         infos = self._look(self._names())
-        end = {name: Mark(self._end(name, info), info.added) for name, info in infos.items() if info is not None}
-        self.previous = offset_json(end)
+        there = {name: info for name, info in infos.items() if info is not None}
+        end = {name: Mark(self._end(name, info), info.added, state=LATE) for name, info in there.items()}
+        self.previous = offset_json(end, place_of(self.options.connection))
         return self.previous
 
     def _cut_late(self, name: str, before: Mark, mark: Mark) -> Mark:
@@ -294,3 +357,16 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return session.call("XTRIM", name, "MINID", "~", behind)
 
         self.server.patiently(trim, name)
+
+
+def _is_past(info: StreamInfo, mark: Mark) -> bool:
+    """Return whether the first entry is behind a mark, or there is none."""
+    return info.first is None or ids.parse(info.first) > ids.parse(mark.id)
+
+
+def _query_of_task() -> str | None:
+    """Return the ID of the streaming query that a task belongs to; None outside of tasks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")

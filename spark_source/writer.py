@@ -1,6 +1,5 @@
 """The writers that Spark sees: they name the write, have its rows written by tasks, and commit it."""
 
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,23 +8,31 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from spark_source.attempts import changed_rows, judge_batch
 from spark_source.connection import Server, Session
 from spark_source.encode import RowEncoder
 from spark_source.errors import OptionError, StreamdError
 from spark_source.identity import BatchName
+from spark_source.loops import place_of, refuse_source, streams_read
 from spark_source.markers import (
     commit_batch,
     done_field,
+    done_value,
     is_done,
+    keys_key,
     marker_key,
     open_field,
     part_key,
+    past_marks,
     replacement_key,
+    rows_key,
     tagged,
     transact,
 )
 from spark_source.options import Options
+from spark_source.replace import replacing
 from spark_source.schema import arrow_schema
+from spark_source.tally import Short
 from spark_source.window import check_durability, choose_mode, ensure_window
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ try:
 except ImportError:  # Spark 4.0 hands rows, not batches, to a streaming writer; see `StreamdStreamWriter.write`
     from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter  # type: ignore[assignment]
 
+SWAP_TRIES = 100  # of an overwrite, while others use the stream
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -48,9 +56,11 @@ class TaskReport(WriterCommitMessage):
     name: BatchName
     partition: int
     rows: dict[str, int]
-    duplicates: int
-    retries: int
-    waited_ms: int
+    shorts: dict[str, Short | None]
+    duplicates: int = 0
+    retries: int = 0
+    waited_ms: int = 0
+    changed: int = 0
 
 
 class _Writer:
@@ -61,13 +71,17 @@ class _Writer:
         self.server = Server(options.connection)
         self.schema = schema
         self.stream = stream
-        RowEncoder(schema, self.options.key_columns, stream)  # says what is wrong with the columns
+        self._encoder()  # says what is wrong with the columns
         if stream is not None:
             tagged(stream)
         self.run = uuid.uuid4().hex[:12]
         self.mode = choose_mode(self.server, self.options)
         self.wait_for = check_durability(self.server, self.options)
         self.prepared: frozenset[str] = frozenset()
+        self.sources: frozenset[str] = frozenset()
+
+    def _encoder(self) -> RowEncoder:
+        return RowEncoder(self.schema, self.options.key_columns, self.stream, self.options.stream_column)
 
     def prepare(self, shown: str | None = None) -> None:
         """Set or check the window of the one stream that is written to. Raises: StreamdError."""
@@ -86,14 +100,26 @@ class _Writer:
             mode=self.mode,
             wait_for=self.wait_for,
             prepared=self.prepared,
+            sources=self.sources,
         )
-        encoder = RowEncoder(self.schema, self.options.key_columns, self.stream)
         server = Server(self.server.options)
-        outcome = TaskWriter(server, self.options, encoder, task).write(batches)
-        return TaskReport(name, task.partition, outcome.rows, outcome.duplicates, outcome.retries, outcome.waited_ms)
+        outcome = TaskWriter(server, self.options, self._encoder(), task).write(batches)
+        return TaskReport(
+            name,
+            task.partition,
+            outcome.rows,
+            outcome.shorts,
+            outcome.duplicates,
+            outcome.retries,
+            outcome.waited_ms,
+            outcome.changed,
+        )
 
     def commit_named(self, reports: "list[TaskReport]", name: BatchName) -> None:
-        """Note on every stream that was written to that the batch is committed."""
+        """Note on every stream that was written to that the batch is committed.
+
+        Raises: RowsChanged when an earlier attempt may have written rows that none of these brought.
+        """
         if self.mode == "none":
             return
         totals = {
@@ -101,16 +127,34 @@ class _Writer:
             "retries": sum(report.retries for report in reports),
             "waited_ms": sum(report.waited_ms for report in reports),
         }
-        now = str(time.time_ns() // 1_000_000)
+        changed = sum(report.changed for report in reports)
+        if changed:
+            totals["changed"] = changed
         streams = {stream for report in reports for stream in report.rows}
         if self.stream is not None:
             streams.add(self.stream)
         for stream in sorted(streams):
             counted = {"rows": sum(report.rows.get(stream, 0) for report in reports), **totals}
-            self.server.patiently(
-                lambda session, stream=stream, counted=counted: commit_batch(session, stream, name, now, counted),  # type: ignore[misc]
-                stream,
-            )
+
+            def commit(session: Session, stream: str = stream, counted: dict[str, int] = counted) -> None:
+                if not is_done(name, session.call("HGET", marker_key(stream), done_field(name))):
+                    self.check_rows(session, stream, reports, name)
+                commit_batch(session, stream, name, counted)
+
+            self.server.patiently(commit, stream)
+
+    def check_rows(self, session: Session, stream: str, reports: "list[TaskReport]", name: BatchName) -> None:
+        """Raise RowsChanged when an earlier attempt may have written rows that none of these brought."""
+        if self.mode == "none":
+            return
+        shorts = {report.partition: report.shorts[stream] for report in reports if stream in report.shorts}
+        text = changed_rows(session, stream, name, shorts, self.mode == "idmp" and self.options.identity == "key")
+        judge_batch(text, self.options)
+
+    def forget_rows(self, stream: str, name: BatchName) -> None:
+        """Remove the notes about the rows of a write that nobody can ask for again."""
+        notes = rows_key(stream, name), keys_key(stream, name)
+        self.server.patiently(lambda session: session.call("DEL", *notes), stream)
 
 
 def _stage_attempt(context: "TaskContext") -> int:
@@ -136,6 +180,10 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
         if options.write.sink_batch is not None:
             raise OptionError("sinkBatch is for batch writes: leave it out, a streaming query numbers its batches")
         super().__init__(options, schema, options.write.stream)
+        if not options.write.source_as_target:
+            self.sources = streams_read(options.write.checkpoint, place_of(options.connection))
+            if options.write.stream is not None:
+                refuse_source(options.write.stream, self.sources)
         self.prepare()
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
@@ -185,33 +233,35 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         self.name = BatchName(write.sink_id or uuid.uuid4().hex, write.sink_batch or "0", None, self.named)
         self.final = write.stream
         self.overwrite = overwrite
-        if overwrite and (write.stream is None or "_stream" in schema.fieldNames()):
-            raise OptionError("mode overwrite needs one stream: name it in option stream and leave column _stream out")
+        if overwrite and (write.stream is None or write.stream_column is not None):
+            raise OptionError("mode overwrite needs one stream: name it in option stream and leave streamColumn out")
         target = replacement_key(write.stream, self.name) if overwrite and write.stream is not None else write.stream
         super().__init__(options, schema, target)
         self.remembered = self.named and self.mode != "none"
-        # Without sinkBatch only the tasks know the batch: it is Spark's, inside foreachBatch.
-        self.finished = write.sink_batch is not None and self._is_finished(self.name)
-        if not self.finished:
-            self.prepare(self.final)
+        self.prepare(self.final)
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskReport:
         context = _context()
-        name = self.name
-        batch = context.getLocalProperty(BATCH_ID)
-        if self.named and self.options.sink_batch is None and batch is not None:  # inside foreachBatch
-            name = BatchName(name.sink, batch, None, True)
-        if self.finished or (self.overwrite and self._is_finished(name)):
+        name = self._name_in(context)
+        if self._is_finished(name):
             for _ in iterator:
                 pass
-            return TaskReport(name, context.partitionId(), {}, 0, 0, 0)
+            return TaskReport(name, context.partitionId(), {}, {})
         return self.write_task(iterator, name, context)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         reports = [message for message in messages if isinstance(message, TaskReport)]
         name = reports[0].name if reports else self.name
-        if self.finished or self._is_finished(name):
+        if self._is_finished(name):
             return
+        if self.overwrite or not self.remembered:
+            for stream in {stream for report in reports for stream in report.rows}:
+                self.server.patiently(
+                    lambda session, stream=stream: self.check_rows(session, stream, reports, name),  # type: ignore[misc]
+                    stream,
+                )
+                if not self.overwrite and self.mode != "none":
+                    self.forget_rows(stream, name)
         if self.overwrite:
             self._take_place(name)
         elif self.remembered:
@@ -220,9 +270,26 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Leave the rows of an append: see `StreamdStreamWriter.abort`. The half-made stream of an overwrite goes."""
-        if self.overwrite and not self.named and self.stream is not None:
+        if self.named or self.stream is None:
+            return
+        self.forget_rows(self.stream, self.name)
+        if self.overwrite:
             stream = self.stream
             self.server.patiently(lambda session: session.call("DEL", stream), stream)
+
+    def _name_in(self, context: "TaskContext") -> BatchName:
+        """Return which write this is. Only tasks know whether it is one of a streaming query, inside foreachBatch.
+
+        There it is known by the query too: a new checkpoint numbers its batches from 0 again, and they are others.
+        """
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if not self.named or query is None or batch is None:
+            return self.name
+        given, label = self.options.sink_id, self.options.sink_batch
+        sink = f"{given}@{query}"
+        if label is None or label == batch:
+            return BatchName(sink, batch, int(batch), True, given)
+        return BatchName(sink, label, None, True, given, int(batch))
 
     def _is_finished(self, name: BatchName) -> bool:
         if not self.remembered or self.final is None:
@@ -234,6 +301,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
     def _take_place(self, name: BatchName) -> None:
         """Put the new stream in the place of the old, in one step, which notes that it was done.
 
+        The old one's groups stay: they go on with the new entries, and what was pending in them is gone with the old.
         When the reply is lost the step is tried again, and must then do nothing: the new stream has moved.
         """
         assert self.stream is not None
@@ -241,18 +309,21 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         new, final, key = self.stream, self.final, marker_key(self.final)
         noted = done_field(name) if self.remembered else f"{self.run}:replaced"
 
-        def swap(session: Session) -> None:
-            if session.call("HEXISTS", key, noted):
-                return
+        def swap(session: Session) -> bool:
+            session.call("WATCH", final)
+            stands = session.call("HGET", key, noted)
+            if is_done(name, stands) if self.remembered else stands:
+                session.call("UNWATCH")
+                return True
             commands: list[list[str | bytes | int]] = [["MULTI"]]
-            commands.append(["RENAME", new, final] if session.call("EXISTS", new) else ["DEL", final])
-            commands.append(["HSET", key, noted, str(time.time_ns() // 1_000_000)])
-            commands.append(["HDEL", key, open_field(name)])
-            commands.append(["DEL", marker_key(new)])
-            if not transact(session, commands):
-                raise StreamdError(f"stream {final} could not be replaced: run the job again")
+            commands += replacing(session, new, final)
+            commands.append(["HSET", key, noted, done_value(name)])
+            commands.append(["HDEL", key, open_field(name), *past_marks(session, key, name)])
+            commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
+            return transact(session, commands)
 
-        self.server.patiently(swap, final)
+        if not any(self.server.patiently(swap, final) for _ in range(SWAP_TRIES)):
+            raise StreamdError(f"stream {final} could not be replaced, others keep writing to it: run the job again")
         if not self.remembered:
             self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
 

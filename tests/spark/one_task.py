@@ -14,6 +14,7 @@ from spark_source.markers import commit_batch
 from spark_source.options import parse_options
 from spark_source.sink import Outcome, Task, TaskWriter
 from spark_source.window import choose_mode, ensure_window
+from spark_source.writer import StreamdStreamWriter, TaskReport
 from tests.spark.schemas import schema
 
 COLUMNS = schema("n int, v string")
@@ -71,7 +72,9 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
         ensure_window(server, options.write.stream, options.write)
     prepared = frozenset([options.write.stream] if options.write.stream else [])
     made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, "", prepared)
-    encoder = RowEncoder(task["columns"], options.write.key_columns, options.write.stream)
+    encoder = RowEncoder(
+        task["columns"], options.write.key_columns, options.write.stream, options.write.stream_column
+    )
     types = {"n": pa.int32(), "v": pa.string(), "_stream": pa.string()}
     names = task["columns"].fieldNames()
     batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(name, types[name]) for name in names]))
@@ -81,7 +84,17 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
 
 def commit(client: redis.Redis, name: BatchName = NAME) -> None:
     server = Server(parse_options({"port": port_of(client)}).connection)
-    server.patiently(lambda session: commit_batch(session, "s", name, "1", {"rows": 20}))
+    server.patiently(lambda session: commit_batch(session, "s", name, {"rows": 20}))
+
+
+def commit_reports(client: redis.Redis, outcomes: dict[int, Outcome], name: BatchName = NAME, **given) -> None:
+    """Commit a batch of a streaming query as its driver does, with what the attempts that count reported."""
+    reports = [
+        TaskReport(name, partition, one.rows, one.shorts, one.duplicates, one.retries, one.waited_ms, one.changed)
+        for partition, one in outcomes.items()
+    ]
+    options = parse_options({"port": port_of(client), "stream": "s", **given})
+    StreamdStreamWriter(options, COLUMNS, False).commit(reports, name.number or 0)
 
 
 def entries(client: redis.Redis, stream: str = "s") -> Counter:

@@ -40,7 +40,7 @@ def round_trip(stream: str = "s", **given: object) -> list[str]:
         task = Task(name, partition, attempt, "run", choose_mode(server, options.write), "", frozenset())
         encoder = RowEncoder(schema("n string"), (), stream)
         TaskWriter(server, options.write, encoder, task).write(iter([rows]))
-    server.patiently(lambda session: commit_batch(session, stream, name, "1", {"rows": 50}), stream)
+    server.patiently(lambda session: commit_batch(session, stream, name, {"rows": 50}), stream)
     reader = StreamdStreamReader(options, raw_schema(True, "map"))
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
     parts = reader.partitions(reader.initialOffset(), end)
@@ -53,7 +53,7 @@ EXPECTED = [row["n"] for row in ROWS]
 
 
 def test_a_user_with_few_rights_and_a_password_from_a_file(tmp_path: Path) -> None:
-    rights = "+@stream +@hash +@string +@transaction +@connection +time -info -command"
+    rights = "+@stream +@hash +@string +@transaction +@connection +time +del -info -command"
     (tmp_path / "secret").write_text("hunter2\n")
     users = ["--user", "default", "off", "--user", "spark", "on", ">hunter2", "~*", *rights.split()]
     with redis_server(*users) as port:
@@ -180,3 +180,18 @@ def test_each_reply_stands_in_its_place_errors_too(parser: str, monkeypatch: pyt
         for n, reply in enumerate(replies):
             assert reply == b"OK" if n % 3 else isinstance(reply, redis.ResponseError), n
         assert session.call("GET", "k") == b"998"
+
+
+@pytest.mark.parametrize("kind", ["streamd", "redis"])
+def test_tls_to_a_port_without_it_is_said_at_once(request: pytest.FixtureRequest, kind: str) -> None:
+    port = request.getfixturevalue(f"{kind}_port")
+    given = {"url": f"rediss://127.0.0.1:{port}", "timeout": "2s"}
+    said = rf"^there is no TLS at 127.0.0.1:{port}: it answers without, so give redis:// or ssl=false, or the port"
+    with pytest.raises(StreamdError, match=said):
+        Server(parse_options(given).connection).patiently(lambda session: session.call("PING"))
+
+
+def test_a_server_that_is_away_is_not_said_to_be_without_tls() -> None:
+    given = {"url": f"rediss://127.0.0.1:{free_port()}", "timeout": "100ms"}
+    with pytest.raises(Unreachable, match="did not answer"):
+        Server(parse_options(given).connection).patiently(lambda session: session.call("PING"))

@@ -1,6 +1,7 @@
 """Stream to stream through Spark while drivers, tasks, connections and commits are lost: each row comes once."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
@@ -93,7 +95,7 @@ def test_connections_cut_while_their_rows_are_written(
 def test_a_task_that_fails_once_after_it_has_written(
     spark: SparkSession, filled: redis.Redis, streamd_port: int, tmp_path: Path
 ) -> None:
-    """identity=key writes row by row as they come, so the rows before the failure are there when it comes.
+    """exactlyOnce=marker writes rows as they come, so those before the failure are there when it comes.
 
     The padding is for Spark, which hands rows on when it has 64 KiB of them."""
     flag = str(tmp_path / "failed")
@@ -111,13 +113,33 @@ def test_a_task_that_fails_once_after_it_has_written(
     )
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
     try:
-        finish(copy(spark, streamd_port, tmp_path / "checkpoint", failing, idempotencyKey="source"))
+        finish(copy(spark, streamd_port, tmp_path / "checkpoint", failing, exactlyOnce="marker"))
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
     assert os.path.exists(flag)
     assert compare(filled) == (0, 0)
-    assert filled.xinfo_stream("out")["iids-duplicates"] > 0
+    duplicates = [int(n) for name, n in filled.hgetall("{out}:spark:stats").items() if name.endswith(b":duplicates")]
+    assert duplicates[0] > 0
+
+
+def test_rows_that_are_others_at_each_attempt_stop_the_query(
+    spark: SparkSession, filled: redis.Redis, streamd_port: int, proxy: Proxy, tmp_path: Path
+) -> None:
+    """A task loses its connection in the middle, is tried again, and draws its random numbers anew."""
+    proxy.cut(3)
+    dice = udf(lambda: str(random.random())).asNondeterministic()
+    rows = read_stream(spark, streamd_port, entriesPerPartition=ENTRIES)
+    rows = rows.selectExpr("id AS source", "fields").withColumn("dice", dice())
+    with pytest.raises(StreamingQueryException) as caught:
+        finish(copy(spark, proxy.port, tmp_path, rows, retries=0))
+
+    lines = [line for line in str(caught.value).splitlines() if "spark_source.errors.RowsChanged: " in line]
+    assert "may have written some, this one has 2000 and they are not the same: set idempotencyKey" in lines[-1]
+    assert compare(filled)[1] == 0, "nothing is there twice"
+
+    finish(copy(spark, streamd_port, tmp_path, rows, onRowsChanged="continue"))
+    assert compare(filled)[0] == 0
 
 
 def test_a_commit_that_spark_forgot(

@@ -200,3 +200,34 @@ def test_a_planned_range_that_came_back_short_stops_the_query(
 
     text = error_of(lambda: finish(copy(spark, streamd_port, tmp_path)))
     assert "6 of 10 entries are gone, its first entry is now" in text
+
+
+def test_a_query_that_passes_stream_on_writes_where_the_option_says_and_never_into_its_source(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    fill(streamd, 100)
+    source = read_stream(spark, streamd_port).selectExpr("stream AS _stream", "id AS source", "fields")
+    finish(copy(spark, streamd_port, tmp_path / "a", source))
+    assert compare(streamd) == (0, 0)
+    assert streamd.xlen("in") == 100
+
+    for options in ({"stream": "in"}, {"streamColumn": "_stream"}):
+        text = error_of(lambda given=options: finish(copy(spark, streamd_port, tmp_path / str(given), source, **given)))
+        assert text.startswith("stream in is a source of this query, which would read its own rows: write to another")
+    assert streamd.xlen("in") == 100
+
+
+def test_a_query_whose_checkpoint_the_session_names_stops_at_its_second_batch(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    fill(streamd, 100)
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    try:
+        rows = read_stream(spark, streamd_port).selectExpr("id AS source", "fields")
+        query = rows.writeStream.format("streamd").options(port=streamd_port, stream="in").start()
+        text = error_of(lambda: finish(query))
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+
+    assert text.startswith("stream in is also written by this query, which reads its own rows")
+    assert streamd.xlen("in") == 200

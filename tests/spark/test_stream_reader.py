@@ -204,6 +204,134 @@ def test_a_range_that_came_back_short_is_judged(either: redis.Redis) -> None:
     assert rows(reader(either, failOnDataLoss="false"), middle, end) == ["8", "9"]
 
 
+@pytest.mark.parametrize("how", ["id", "timestamp", "trimmed before", "deleted in between"])
+def test_what_is_trimmed_before_a_query_from_the_middle_caught_up_is_a_loss(either: redis.Redis, how: str) -> None:
+    pipe = either.pipeline(transaction=False)
+    for n in range(600):
+        pipe.xadd("in", {"n": n, "v": "x"}, id=f"{1000 + n}-1")
+    pipe.execute()
+    if how == "trimmed before":
+        either.xtrim("in", minid="1020-1", approximate=False)
+    if how == "deleted in between":
+        either.xdel("in", "1050-1", "1300-1")
+    given = {"startingOffsets": '{"in": "1100-1"}', "maxEntriesPerTrigger": 50}
+    if how == "timestamp":
+        given = {"startingOffsets": None, "startingTimestamp": 1101, "maxEntriesPerTrigger": 50}
+    source = reader(either, **given)
+    start = through_json(source.initialOffset())
+    end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
+    assert rows(source, start, end) == numbers(101, 151)
+    assert (start["in"]["n"], end["in"]["n"]) == ((102, 152) if how == "deleted in between" else (101, 151))
+
+    either.xtrim("in", minid="1400-1", approximate=False)
+    restarted = reader(either, **given)
+    lost = 248 if how == "deleted in between" else 249
+    with pytest.raises(DataLoss, match=rf"was trimmed past offset 115\S+: .* 1400-1, up to {lost} entries are gone"):
+        restarted.latestOffset(end, restarted.getDefaultReadLimit())
+
+
+def test_where_the_count_at_the_start_cannot_be_known_that_is_said(
+    either: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(either, 10, "in")
+    with caplog.at_level(logging.WARNING):
+        source = reader(either, startingOffsets='{"in": "99999999999999-0"}')
+        source.initialOffset()
+        assert source.latestOffset(source.initialOffset(), ReadAllAvailable()) == source.initialOffset()
+    assert [record.message for record in caplog.records] == [
+        "stream in is read from 99999999999999-0 on, and nobody knows how many entries were added before (no entry has "
+        "reached it yet): should some be trimmed before they are read, that cannot be noticed until all are read once"
+    ]
+
+
+def test_a_checkpoint_without_a_count_gets_one(either: redis.Redis) -> None:
+    fill(either, 10, "in")
+    names = [name.decode() for name, _ in either.xrange("in")]
+    source = reader(either)
+    end = source.latestOffset({"in": {"id": names[3], "n": None}}, ReadMaxRows(2))
+
+    assert (end["in"]["id"], end["in"]["n"]) == (names[5], 6)
+
+
+def step(source: StreamdStreamReader, start: dict) -> tuple[dict, list[str]]:
+    """Run one micro-batch; return its end, as the checkpoint has it, and the n of its entries."""
+    end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
+    return end, rows(source, start, end) if end != start else []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"stream": None, "streamPattern": "in*", "patternInterval": "0s"}, {"stream": "in1,in2"}]
+)
+def test_a_stream_that_is_deleted_when_it_was_read_whole_is_no_loss(
+    either: redis.Redis, caplog: pytest.LogCaptureFixture, restarts: bool, options: dict
+) -> None:
+    fill(either, 10, "in1")
+    fill(either, 10, "in2", first=100)
+    source = reader(either, **options)
+    end, found = step(source, through_json(source.initialOffset()))
+    assert len(found) == 20
+
+    either.delete("in1")
+    if restarts:
+        source = reader(either, **options)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert step(source, end) == (end, [])
+    assert [text for text in caplog.messages if "is gone" in text] == [
+        "stream in1 is gone; all of it had been read when it was last there"
+    ]
+    fill(either, 5, "in2", first=110)
+    end, found = step(source, end)
+    assert found == numbers(110, 115)
+
+    if restarts:
+        source = reader(either, **options)
+    fill(either, 3, "in1", first=200)
+    end, found = step(source, end)
+    assert found == numbers(200, 203), "a new stream of that name is read from its start"
+    assert step(source, end) == (end, [])
+
+
+@pytest.mark.parametrize("moment", ["it is behind", "more was seen"])
+def test_a_stream_that_is_deleted_before_it_was_read_whole_is_a_loss(either: redis.Redis, moment: str) -> None:
+    fill(either, 10, "in")
+    source = reader(either)
+    start = through_json(source.initialOffset())
+    end = through_json(source.latestOffset(start, ReadMaxRows(4 if moment == "it is behind" else 10)))
+    if moment == "more was seen":
+        fill(either, 5, "in")
+        source.prepareForTriggerAvailableNow()
+
+    either.delete("in")
+    with pytest.raises(DataLoss, match="stream in is gone; it was read up to"):
+        source.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_stream_that_is_left_out_for_a_while_goes_on_where_it_was(
+    either: redis.Redis, monkeypatch: pytest.MonkeyPatch, lacks: bool
+) -> None:
+    """Also on Spark before 4.2, from the second batch on."""
+    if lacks:
+        monkeypatch.setattr(stream_reader, "ReadLimit", None)
+    fill(either, 10, "a")
+    fill(either, 10, "b", first=100)
+    both = reader(either, stream="a,b")
+    end, found = step(both, through_json(both.initialOffset()))
+    assert len(found) == 20
+
+    one = reader(either, stream="a")
+    for first in (10, 12):
+        fill(either, 2, "a", first=first)
+        following = through_json(one.latestOffset() if lacks else one.latestOffset(end, ReadAllAvailable()))
+        assert rows(one, end, following) == numbers(first, first + 2)
+        end = following
+    fill(either, 5, "b", first=110)
+    end, found = step(reader(either, stream="a,b"), end)
+    assert found == numbers(110, 115)
+
+
 def test_lag_is_reported(either: redis.Redis) -> None:
     fill(either, 10, "in")
     source = reader(either)

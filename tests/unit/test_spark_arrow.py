@@ -28,7 +28,7 @@ def mapped(ddl: str, page: list = PAGE, failfast: bool = False) -> list[dict]:
 def payloads(ddl: str, rows: list[dict], **options) -> list[bytes]:
     columns = schema(ddl)
     batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(columns, timezone="UTC"))
-    encoder = RowEncoder(columns, options.get("keys", ()), options.get("stream", "s"))
+    encoder = RowEncoder(columns, options.get("keys", ()), options.get("stream", "s"), options.get("column"))
     return [payload for rows in encoder.encode(batch) for payload in rows.payloads.to_pylist()]
 
 
@@ -220,8 +220,10 @@ def test_a_slice_of_a_batch_is_encoded_as_the_same_rows_alone() -> None:
 @pytest.mark.parametrize(
     ("ddl", "options", "said"),
     [
-        ("a string", {"stream": None}, "stream is missing: name one stream to write to, or add a column _stream"),
-        ("a string, _stream int", {}, "column _stream must be a string"),
+        ("a string", {"stream": None}, "stream is missing: name one stream to write to, or give streamColumn"),
+        ("a string, _stream string", {"stream": None}, "stream is missing: name one stream to write to, or give"),
+        ("a string, _stream int", {"column": "_stream"}, "column _stream must be a string"),
+        ("a string", {"column": "b"}, "streamColumn names column b, the rows only have a"),
         ("a string", {"keys": ("b",)}, "idempotencyKey names column b, the rows only have a"),
         ("a array<int>", {}, "column a of type array<int> cannot be written as a field: use to_json or cast"),
         ("_stream string", {}, "there is nothing to write"),
@@ -229,7 +231,7 @@ def test_a_slice_of_a_batch_is_encoded_as_the_same_rows_alone() -> None:
 )
 def test_rows_that_cannot_be_written_are_refused_by_their_schema(ddl: str, options: dict, said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        RowEncoder(schema(ddl), options.get("keys", ()), options.get("stream", "s"))
+        RowEncoder(schema(ddl), options.get("keys", ()), options.get("stream", "s"), options.get("column"))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_rows_that_cannot_be_written_are_refused_by_their_schema(ddl: str, optio
     [
         ("a string, b int", {"a": None, "b": None}, {}, "a row has no value that is not null"),
         ("a string, b int", {"a": None, "b": 1}, {"keys": ("a",)}, "column a of idempotencyKey is null"),
-        ("a string, _stream string", {"a": "x", "_stream": None}, {"stream": None}, "column _stream is null or empty"),
+        ("a string, to string", {"a": "x", "to": None}, {"stream": None, "column": "to"}, "column to is null or empty"),
     ],
 )
 def test_a_row_that_cannot_be_written_is_an_error(ddl: str, row: dict, options: dict, said: str) -> None:

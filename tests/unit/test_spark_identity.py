@@ -1,21 +1,21 @@
 """Identity: a row gets the same name in every attempt, whatever the order, and no two rows share one."""
 
+from collections import Counter
 from itertools import permutations, product
 
 import pytest
 
-from spark_source.identity import BatchName, Identity, bucket_count, rows_max
+from spark_source.identity import BatchName, Identity, bucket_count, digests_of, hashes_of, rows_max
 
 NAME = BatchName("query", "7", 7, True)
 
 
 def names(kind: str, rows: list[bytes], keys: list[bytes] | None = None, buckets: int = 1, **other) -> list:
-    identity = Identity(
-        kind, other.get("name", NAME), other.get("partition", 0), other.get("scope", "batch"), other.get("window", 100)
-    )
-    if kind == "content":
-        identity.buckets = buckets
-    return [(identity.producer_id(bucket), iid) for bucket, iid in zip(*identity.name_rows(rows, keys), strict=True)]
+    scope, window = other.get("scope", "batch"), other.get("window", 100)
+    identity = Identity(kind, other.get("name", NAME), other.get("partition", 0), scope, window, buckets)
+    digests = digests_of(rows if keys is None else keys)
+    named = identity.name_rows(len(rows), digests)
+    return [(identity.producer_id(bucket), iid) for bucket, iid in zip(*named, strict=True)]
 
 
 def test_content_names_do_not_depend_on_order() -> None:
@@ -30,9 +30,18 @@ def test_content_names_do_not_depend_on_order() -> None:
 def test_content_names_do_not_depend_on_chunks() -> None:
     rows = [b"a", b"b", b"a", b"a"]
     identity = Identity("content", NAME, 0, "batch", 100)
-    in_chunks = [identity.name_rows([row], None)[1][0] for row in rows]
+    in_chunks = [identity.name_rows(1, digests_of([row]))[1][0] for row in rows]
 
-    assert in_chunks == Identity("content", NAME, 0, "batch", 100).name_rows(rows, None)[1]
+    assert in_chunks == Identity("content", NAME, 0, "batch", 100).name_rows(4, digests_of(rows))[1]
+
+
+@pytest.mark.parametrize("rows", list(product([b"a", b"b", b"c"], repeat=4)))
+def test_to_know_which_rows_repeat_changes_no_name(rows: tuple[bytes, ...]) -> None:
+    knowing = Identity("content", NAME, 0, "batch", 100)
+    digests = digests_of(list(rows))
+    knowing.repeated = {number for number, count in Counter(hashes_of(digests)).items() if count > 1}
+
+    assert knowing.name_rows(4, digests) == Identity("content", NAME, 0, "batch", 100).name_rows(4, digests)
 
 
 def test_equal_rows_of_other_partitions_batches_and_sinks_are_other_rows() -> None:
@@ -81,14 +90,13 @@ def test_position_names_count_rows_and_change_the_producer_before_its_window_is_
     [(0, 10_000, 1), (8_000, 10_000, 1), (8_001, 10_000, 2), (12_001, 10_000, 4), (250_000, 10_000, 64), (81, 100, 2)],
 )
 def test_the_number_of_buckets_goes_by_the_number_of_rows(rows: int, window: int, buckets: int) -> None:
-    assert bucket_count(rows, window, overflow=False) == buckets
-    assert bucket_count(rows, window, overflow=True) == 4096, "when their number is not known it does not count"
+    assert bucket_count(rows, window) == buckets
 
 
 @pytest.mark.parametrize("window", [1, 2, 5, 10, 30, 100, 1000])
 def test_no_bucket_comes_near_the_end_of_its_window(window: int) -> None:
     rows = [b"%d" % i for i in range(min(20_000, rows_max(window)))]
-    found = names("content", rows, buckets=bucket_count(len(rows), window, overflow=False), window=window)
+    found = names("content", rows, buckets=bucket_count(len(rows), window), window=window)
     held: dict[bytes, int] = {}
     for producer, _ in found:
         held[producer] = held.get(producer, 0) + 1

@@ -1,0 +1,58 @@
+"""Which rows of a task come more than once, found in memory that does not grow with the rows.
+
+All hashes are written down, 8 bytes each, and then counted one share of them after the other.
+"""
+
+import tempfile
+from array import array
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_source.held import no_room
+
+SHARE_HASHES = 125_000  # counted at once, in some 8 MB
+REPEATED_MAX = 250_000  # kept as a set; where more rows repeat, all are counted as they are written
+MEMORY_BYTES = 2 << 20  # of hashes, before they go to a file
+READ_BYTES = 1 << 20
+
+
+class Repeats:
+    """Collects 64-bit hashes, and tells which came more than once."""
+
+    def __init__(self, share: int = SHARE_HASHES, most: int = REPEATED_MAX) -> None:
+        self.share, self.most = share, most
+        self.file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - closed in `repeated`
+        self.count = 0
+
+    def add(self, hashes: Sequence[int]) -> None:
+        """Take the hashes of some rows. Raises: StreamdError when there is no room on disk."""
+        try:
+            self.file.write(array("Q", hashes).tobytes())
+        except OSError as error:
+            raise no_room(error) from None
+        self.count += len(hashes)
+
+    def repeated(self) -> set[int] | None:
+        """Return the hashes that came more than once; None when they are too many to be kept. To be asked once."""
+        shares = 1 << max(0, -(-self.count // self.share) - 1).bit_length()
+        found: set[int] = set()
+        for number in range(shares):
+            mine = pa.chunked_array(list(self._one_share(number, shares)), pa.uint64())
+            counted = pc.value_counts(mine)
+            often = counted.filter(pc.greater(counted.field("counts"), 1))
+            found.update(often.field("values").to_pylist())
+            if len(found) > self.most:
+                self.file.close()
+                return None
+        self.file.close()
+        return found
+
+    def _one_share(self, number: int, shares: int) -> Iterator[pa.Array]:
+        self.file.seek(0)
+        while data := self.file.read(READ_BYTES):
+            hashes = pa.Array.from_buffers(pa.uint64(), len(data) // 8, [None, pa.py_buffer(data)])
+            if shares > 1:
+                hashes = hashes.filter(pc.equal(pc.bit_wise_and(hashes, pa.scalar(shares - 1, pa.uint64())), number))
+            yield hashes
