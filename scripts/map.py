@@ -7,22 +7,35 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / "streamd"
 
 
+def module_of(path: Path) -> str:
+    """Return the dotted name of a file's module; that of a package is the package's."""
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def room_of(module: str) -> str:
     """Return the room of a module: `streamd.net.server` is in net, `streamd.cli` is one of its own."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def imports(path: Path) -> set[str]:
-    """Return the rooms that a file imports, wherever in the file that stands."""
+def modules_imported(path: Path) -> set[str]:
+    """Return the modules of the server that a file imports, wherever in the file that stands."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "streamd":
-            names = [f"{node.module}.{name.name}" for name in node.names] if node.module == "streamd" else [node.module]
-            found.update(map(room_of, names))
+            for name in node.names:
+                inner = ROOT.parent.joinpath(*node.module.split("."), name.name)
+                is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
+                found.add(f"{node.module}.{name.name}" if is_module else node.module)
         elif isinstance(node, ast.Import):
-            found.update(room_of(name.name) for name in node.names if name.name.split(".")[0] == "streamd")
+            found.update(name.name for name in node.names if name.name.split(".")[0] == "streamd")
     return found
+
+
+def imports(path: Path) -> set[str]:
+    """Return the rooms that a file imports."""
+    return {room_of(module) for module in modules_imported(path)}
 
 
 def floors(below: dict[str, set[str]]) -> dict[str, int]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import map as map_of_rooms
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
 LINES_MAX = 500
@@ -158,3 +160,11 @@ def test_where_a_command_is_documented_follows_from_its_name_alone():
     assert group_create.source == "https://redis.io/docs/latest/commands/xgroup-create/"
     handlers = [name for name in modules() if name.startswith("streamd/commands/")]
     assert [name for name in handlers if "Source: https://redis.io/docs/latest/commands/" in text_of(name)] == []
+
+
+def test_the_map_of_the_rooms_is_drawn_and_no_file_imports_itself_by_way_of_others(capsys):
+    map_of_rooms.main()
+    assert "engine" in capsys.readouterr().out
+    files = {path: map_of_rooms.module_of(path) for path in map_of_rooms.ROOT.rglob("*.py")}
+    below = {module: map_of_rooms.modules_imported(path) - {module} for path, module in files.items()}
+    map_of_rooms.floors({module: others & below.keys() for module, others in below.items()})  # raises for a circle
