@@ -31,7 +31,7 @@ def main(wanted: str) -> int:
         return 1
     # The build tools first, and then no build isolation: so they are pinned too.
     install(PYTHON, CONSTRAINTS, "setuptools", "wheel")
-    install(PYTHON, CONSTRAINTS, "--no-build-isolation", "-e", ".[demo,test]")
+    install(PYTHON, CONSTRAINTS, "--no-build-isolation", "-e", ".[demo,lua,test]")
     READY.write_text(wanted + "\n")
     print("set-up: done", flush=True)
     return 0

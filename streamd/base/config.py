@@ -227,9 +227,22 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("hz", "integer", 10, "background runs a second", 1, 500),
         Option("maxmemory", "memory", 0, "refuse writes above so many bytes; 0 no limit", flag=True),
         Option("maxmemory-policy", "choice", "noeviction", "only noeviction", choices=("noeviction",)),
+        Option(
+            "busy-reply-threshold",
+            "integer",
+            5_000,
+            "milliseconds after which others are told that a script keeps the server busy; 0 never",
+            flag=True,
+        ),
+        Option(
+            "lua-memory-max", "memory", 128 * 1024 * 1024, "bytes that a script may take", 2 * 1024 * 1024, flag=True
+        ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
     )
 }
+
+# Other names of options, as Redis has them.
+ALIASES: Final = {"lua-time-limit": "busy-reply-threshold"}
 
 
 def _refusal(name: str, reason: str) -> CommandError:
@@ -276,11 +289,16 @@ class Config:
             if any(fnmatchcase(name, pattern) for pattern in lowered)
         }
 
+    def texts(self) -> dict[str, str]:
+        """Return name -> text of all options, under their other names as well."""
+        texts = {name: OPTIONS[name].format(value) for name, value in self.values.items()}
+        return {**texts, **{alias: texts[name] for alias, name in ALIASES.items()}}
+
     def set_all(self, pairs: list[tuple[str, str]]) -> None:
         """Set several options, all or none. Raises: CommandError with Redis's texts."""
         parsed: dict[str, Value] = {}
         for given, text in pairs:
-            option = OPTIONS.get(given.lower())
+            option = OPTIONS.get(ALIASES.get(given.lower(), given.lower()))
             if option is None:
                 raise CommandError(f"ERR Unknown option or number of arguments for CONFIG SET - '{given}'")
             reason = None

@@ -149,3 +149,13 @@ class SubcommandSyntax(CommandError):
 class InvalidCursor(CommandError):
     def __init__(self) -> None:
         super().__init__("ERR invalid cursor")
+
+
+class Busy(CommandError):
+    def __init__(self) -> None:
+        super().__init__("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")
+
+
+class NoScript(CommandError):
+    def __init__(self) -> None:
+        super().__init__("NOSCRIPT No matching script. Please use EVAL.")

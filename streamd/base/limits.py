@@ -40,5 +40,8 @@ SLICE_US = 1_000
 # A stop waits so long for replies to leave.
 STOP_S = 3.0
 
+# An interrupted script goes on for so long between two turns of the others.
+SCRIPT_SLICE_MS = 5
+
 # Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes.
 SEGMENT_CACHE_BYTES_MAX = 32 * MIB

@@ -7,10 +7,26 @@ from typing import Final, Protocol
 from streamd.base.process import ProcessFacts
 from streamd.data.types import STREAM
 from streamd.resp.types import Reply
+from streamd.scripts.scripts import Script, Scripts
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
 from streamd.stream.stream import Stream
+
+
+class ScriptServices(Protocol):
+    """What commands ask of who runs scripts; see streamd.catalog.script_host."""
+
+    scripts: Scripts
+
+    def run(self, context: "Context", script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
+        """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+
+    def beside(self, context: "Context", work: Callable[[], Reply]) -> Reply:
+        """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
+
+    def kill(self) -> None:
+        """End the script that runs, at its next slice. Raises: CommandError."""
 
 
 class Services(Protocol):
@@ -21,6 +37,10 @@ class Services(Protocol):
 
     commands: "CommandTable"
     quick: "QuickTable"
+
+    @property
+    def scripts(self) -> ScriptServices:
+        """Who runs scripts."""
 
     def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
         """Execute requests as part of a unit and return their replies, errors included (EXEC)."""

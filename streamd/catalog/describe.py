@@ -57,7 +57,7 @@ def categories(command: Command) -> list[str]:
     """Return the ACL categories of a command, without the `@`."""
     acl = _CATEGORY_OF_GROUP.get(command.group, "") if command.acl is None else command.acl
     found = {*acl.split(), "fast" if "fast" in command.flags else "slow"}
-    for flag in command.flags:
+    for flag in command.flags if "no_mandatory_keys" not in command.flags else ():  # a script reads what it likes
         found.update(_CATEGORIES_OF_FLAG.get(flag, ()))
     return [name for name in _CATEGORIES if name in found]
 
@@ -79,6 +79,12 @@ def _key_specs(command: Command) -> list[tuple[int, int, list[str]]]:
 
 
 def _key_spec(command: Command, first: int, last: int, flags: list[str]) -> Reply:
+    if "no_mandatory_keys" in command.flags:  # their number stands before them, behind a script
+        return {
+            b"flags": SetReply(list(flags)),
+            b"begin_search": {b"type": b"index", b"spec": {b"index": 2}},
+            b"find_keys": {b"type": b"keynum", b"spec": {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}},
+        }
     if first:
         begin: Reply = {b"type": b"index", b"spec": {b"index": first}}
         # The last key is counted from the first one, or from the end when negative.

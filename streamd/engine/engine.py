@@ -11,6 +11,7 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
+from streamd.catalog.script_host import ScriptHost
 from streamd.data.keyspace import Database
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
@@ -64,6 +65,7 @@ class Engine:
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
+        self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), lambda: self.calls.stopwatch())
         self.memory_limit = MemoryLimit(self.state)
         self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)
 
@@ -240,10 +242,7 @@ class Engine:
         replies = self.execute(client, [request])
         self._end_unit(client)
         self.state.wants_flush(client)
-        if self.state.blocked.ready:
-            self._serve_ready()
-        if self._resumed and not self._running_backlogs:
-            self._run_backlogs()
+        self._serve_and_resume()
         return plain(replies[0]) if replies else NO_REPLY
 
     def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
@@ -292,7 +291,7 @@ class Engine:
         if self._untouched is not None:
             self._untouched.touched = self._untouched.used_s
             self._untouched = None
-        if command is not None and state.monitors and "admin" not in command.flags:
+        if command is not None and state.monitors and not command.flags & {"admin", "skip_monitor"}:
             state.show_monitors(monitor_line(self.clock.now_us(), client.db.index, client.address, request))
         if reply is BLOCKED:
             if command is None:
@@ -342,6 +341,8 @@ class Engine:
 
     def _serve_ready(self) -> None:
         """Try the waiters of every key that became ready, first come first served."""
+        if self.state.is_busy:
+            return  # nobody sees what an interrupted script has done so far
         blocked = self.state.blocked
         while blocked.ready:
             ready = blocked.ready
@@ -365,7 +366,7 @@ class Engine:
         reply = self.calls.attempt(waiter)
         if self.state.records:
             self._end_unit(waiter.client)
-        if reply is not BLOCKED:
+        if reply is not BLOCKED and waiter.client.waiter is waiter:
             self.unblock(waiter, reply)
 
     def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
@@ -387,6 +388,13 @@ class Engine:
             if client.waiter is not None:
                 self.unblock(client.waiter, NO_REPLY)
         state.restrict()
+
+    def _serve_and_resume(self) -> None:
+        """Serve who can be served, and go on with who was."""
+        if self.state.blocked.ready:
+            self._serve_ready()
+        if self._resumed and not self._running_backlogs:
+            self._run_backlogs()
 
     def _run_backlogs(self) -> None:
         """Go on with clients whose wait has ended; what they wake in turn joins this loop, not the stack."""
@@ -417,7 +425,7 @@ class Engine:
         self.gathering.run()
         self._read_clock()
         self._end_pause_in_time()
-        for waiter in self.state.blocked.due_retries(self.state.time.ms):
+        for waiter in () if self.state.is_busy else self.state.blocked.due_retries(self.state.time.ms):
             self._attempt(waiter)
         for waiter in self.state.blocked.due(self.state.time.ms):
             if waiter.client.waiter is waiter:
@@ -436,6 +444,8 @@ class Engine:
         """
         self.gathering.run()
         self._read_clock()
+        if self.state.is_busy:
+            return False  # nothing changes, nor is written, between two halves of a script
         deadline_us = self.clock.monotonic_us() + SLICE_US
 
         def stop() -> bool:
@@ -476,6 +486,14 @@ class Engine:
         return self.state.journal is not None and self.state.journal.tick()
 
     # -- services for commands ------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """Give the interrupted script a slice, and its client the reply when it ends."""
+        if not self.state.is_busy:
+            return
+        self.gathering.run()
+        self._attempt(self.scripts.waiter)
+        self._serve_and_resume()
 
     def shut_down(self, save: bool | None) -> None:
         """Stop the server once the replies of this turn are sent."""

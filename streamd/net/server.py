@@ -56,6 +56,7 @@ class Server:
         self.clock = clock or Clock()
         self.engine = Engine(self.clock, self.config)
         self.engine.on_shutdown = self._shutdown_requested
+        self.engine.scripts.on_interrupted = lambda: self._loop.call_soon(self._go_on)
         self.log = logging.getLogger("streamd")
         self.connections: set[Connection] = set()
         self.addresses: list[tuple[str, int]] = []
@@ -209,6 +210,12 @@ class Server:
                 self.end_turn()
 
         self._loop.call_soon(resume)
+
+    def _go_on(self) -> None:
+        """Go on with the script that keeps the server busy."""
+        if not self._stopping:
+            self.engine.go_on()
+            self.end_turn()
 
     def _arm_timer(self) -> None:
         """Wake up when the next blocked client's time is up."""

@@ -7,6 +7,7 @@ from streamd.base.errors import CommandError
 from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
+    BigNumber,
     Pairs,
     Parts,
     Push,
@@ -122,6 +123,7 @@ def _resp2() -> _Encoders:
             float: lambda number: _bulk(format_float(number)),
             bool: _integer,
             Verbatim: lambda reply: _bulk(reply.data),
+            BigNumber: lambda reply: _bulk(reply.digits),
             _Sentinel: sentinel,
         }
     )
@@ -154,6 +156,7 @@ def _resp3() -> _Encoders:
             Pairs: lambda reply: pairs(reply.items),
             float: lambda number: b",%b\r\n" % format_float(number),
             bool: lambda truth: b"#t\r\n" if truth else b"#f\r\n",
+            BigNumber: lambda reply: b"(%b\r\n" % reply.digits,
             Verbatim: lambda reply: b"=%d\r\n%b:%b\r\n" % (len(reply.data) + 4, reply.format.encode(), reply.data),
             _Sentinel: sentinel,
         }

@@ -77,3 +77,12 @@ class Verbatim:
     def __init__(self, data: bytes, format: str = "txt") -> None:
         self.data = data
         self.format = format
+
+
+class BigNumber:
+    """An integer of any length: RESP3 `(`, RESP2 a bulk string."""
+
+    __slots__ = ("digits",)
+
+    def __init__(self, digits: bytes) -> None:
+        self.digits = digits

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
-from streamd.base.errors import CommandError
+from streamd.base.errors import Busy, CommandError
 from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import Record, Run
 from streamd.idmp.sweeper import Sweeper
@@ -93,7 +93,7 @@ class State:
     persistence: returns the journal's fields of INFO, where they differ from those without a journal.
     journal: None without one.
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
-    is_full: memory is above `maxmemory`.
+    is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
@@ -129,6 +129,7 @@ class State:
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
+        self.is_busy = False
         self.write_error: CommandError | None = None
         self._events_changed()
         config.on_change("notify-keyspace-events", self._events_changed)
@@ -168,10 +169,16 @@ class State:
             self.is_full = is_full
             self.restrict()
 
+    def set_busy(self, is_busy: bool) -> None:
+        """Say whether a script is interrupted: then only commands with the flag `allow_busy` are taken."""
+        self.is_busy = is_busy
+        self.restrict()
+
     def restrict(self) -> None:
         """Say again whether commands must be looked at one by one: after a reason for that came or went."""
         self.on_restricted(
             self.is_loading
+            or self.is_busy
             or self.is_full
             or self.write_error is not None
             or bool(self.monitors)
@@ -180,6 +187,8 @@ class State:
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
         """Raise the error that a command with these flags meets at present, if any."""
+        if self.is_busy and "allow_busy" not in flags:
+            raise Busy()
         if self.is_loading and "loading" not in flags:
             raise CommandError("LOADING Redis is loading the dataset in memory")
         if self.write_error is not None and "write" in flags:

@@ -7,10 +7,11 @@ from tests.session import Session, decode
 
 pytestmark = needs_redis
 
-# Subcommands that answer as unknown ones do: scripts, and views into Redis's own allocator and clock.
+# Subcommands that answer as unknown ones do: functions, a debugger, and views into Redis's own allocator and clock.
 MISSING = {
     *(b"function|delete", b"function|dump", b"function|load", b"function|restore"),
     *(b"latency|doctor", b"latency|graph", b"latency|histogram", b"memory|stats"),
+    b"script|debug",
 }
 
 

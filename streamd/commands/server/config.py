@@ -1,6 +1,5 @@
 """CONFIG: options at run time."""
 
-from streamd.base.config import OPTIONS
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
@@ -38,9 +37,8 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
     for word in args[2:]:
         matches = compile_glob(word, ignore_case=True)
         is_name = not set(b"*?[") & set(word)  # then it is shown as it was written
-        for name, value in context.state.config.values.items():
+        for name, text in context.state.config.texts().items():
             if matches(name.encode()):
-                text = OPTIONS[name].format(value)
                 found[word if is_name else name.encode()] = text.encode("utf-8", "surrogateescape")
     return found
 

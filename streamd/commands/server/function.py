@@ -1,6 +1,8 @@
 """FUNCTION, as a server without functions answers."""
 
-from streamd.base.errors import CommandError, SubcommandSyntax, shown
+from typing import Any
+
+from streamd.base.errors import Busy, CommandError, SubcommandSyntax, shown
 from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments
 from streamd.resp.types import Reply
@@ -57,7 +59,7 @@ def function_flush(context: Context, args: list[bytes]) -> Reply:
 
 
 _ALL = "request_policy:all_shards response_policy"
-_WHILE_BUSY = {"arity": 2, "flags": "noscript allow_busy", "since": "7.0.0", "group": "scripting"}
+_WHILE_BUSY: Any = {"arity": 2, "flags": "noscript allow_busy", "since": "7.0.0", "group": "scripting"}
 _NOTHING_HELD: dict[bytes, Reply] = {b"LUA": {b"libraries_count": 0, b"functions_count": 0}}
 
 answer(
@@ -65,7 +67,13 @@ answer(
     "Return which function runs: none; and what the engine that Redis has holds: nothing.",
     tips=f"nondeterministic_output {_ALL}:special", **_WHILE_BUSY,
 )  # fmt: skip
-answer(
-    "FUNCTION KILL", CommandError("NOTBUSY No scripts in execution right now."),
-    "End the function that runs: an error, as none does.", tips=f"{_ALL}:one_succeeded", **_WHILE_BUSY,
+
+
+@command(
+    "FUNCTION KILL", complexity="O(1)", tips=f"{_ALL}:one_succeeded", **_WHILE_BUSY,
 )  # fmt: skip
+def function_kill(context: Context, args: list[bytes]) -> Reply:
+    """End the function that runs: an error, as none does."""
+    if context.state.is_busy:
+        raise Busy()
+    raise CommandError("NOTBUSY No scripts in execution right now.")

@@ -122,8 +122,8 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
 )  # fmt: skip
 def command_getkeys(context: Context, args: list[bytes]) -> Reply:
     """Return the keys of a request."""
-    keys = _keys_of(context, args)[1]
-    if not keys:
+    found, keys = _keys_of(context, args)
+    if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
     return keys
 
@@ -135,7 +135,7 @@ def command_getkeys(context: Context, args: list[bytes]) -> Reply:
 def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     """Return the keys of a request, and what happens to each."""
     found, keys = _keys_of(context, args)
-    if not keys:
+    if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
     access = access_of_keys(found)
     if "variable_flags" in access[0]:  # SET: whether the old value is read depends on GET

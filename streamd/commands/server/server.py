@@ -2,7 +2,7 @@
 
 import re
 
-from streamd.base.errors import CommandError, SubcommandSyntax, SyntaxError_
+from streamd.base.errors import Busy, CommandError, SubcommandSyntax, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.data.keyspace import Database
 from streamd.resp.types import NO_REPLY, Reply
@@ -80,6 +80,8 @@ def shutdown(context: Context, args: list[bytes]) -> Reply:
         if len(options) > 1:
             raise SyntaxError_()
         raise CommandError("ERR No shutdown in progress.")
+    if context.state.is_busy and b"NOSAVE" not in options:
+        raise Busy()
     save = True if b"SAVE" in options else False if b"NOSAVE" in options else None
     context.services.shut_down(save)
     return NO_REPLY

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
+from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, Raw, Reply
 
@@ -44,11 +45,17 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if touched:
         return NULL_ARRAY
-    client.in_unit = True
+    if any(request[0].lower() in SCRIPT_COMMANDS for request in requests):
+        return context.services.scripts.beside(context, lambda: _run_all(context, requests))
+    return _run_all(context, requests)
+
+
+def _run_all(context: Context, requests: list[list[bytes]]) -> list[Reply]:
+    context.in_unit = True
     try:
         return _execute(context, requests)
     finally:
-        client.in_unit = False
+        context.in_unit = False
 
 
 def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:

@@ -1,0 +1,186 @@
+"""Values of commands as tokens for Lua, and the tokens of a script's result as a reply."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from streamd.base.errors import CommandError
+from streamd.resp.encoder import format_float
+from streamd.resp.types import (
+    NULL_ARRAY,
+    BigNumber,
+    Pairs,
+    Parts,
+    Push,
+    Raw,
+    Reply,
+    SetReply,
+    Verbatim,
+)
+
+# As in lua/redis.lua. A token is bytes, a number, False for nil, True; or None, then a kind, a count, and so many more.
+Token = bytes | int | float | bool | None
+STATUS, ERROR, FLAT, NESTED = 1, 2, 3, 4
+ARRAY, MAP, SET, DOUBLE, BIG_NUMBER, VERBATIM, NIL, BOOLEAN = 5, 6, 7, 8, 9, 10, 11, 12
+
+_INT64_MIN: Final = -(2**63)
+
+
+def error_text(error: CommandError) -> bytes:
+    """Return an error's line as a script sees it."""
+    return str(error).encode("utf-8", "surrogateescape")
+
+
+def put_tokens(tokens: list[Token], reply: Reply, protocol: int) -> None:
+    """Append the tokens of a command's reply; protocol: 2 or 3, as the script has asked for by redis.setresp."""
+    kind = type(reply)
+    if kind is bytes or kind is int:
+        tokens.append(reply)
+    elif reply is None or reply is NULL_ARRAY:
+        if protocol == 2:
+            tokens.append(False)
+        else:
+            tokens += (None, NIL, 0)
+    elif kind is list or kind is tuple:
+        tokens += (None, ARRAY, len(reply))
+        for item in reply:
+            put_tokens(tokens, item, protocol)
+    elif kind is str:
+        tokens += (None, STATUS, 1, reply.encode("utf-8", "surrogateescape"))
+    elif isinstance(reply, CommandError):
+        tokens += (None, ERROR, 1, error_text(reply))
+    elif kind is dict:
+        _put_map(tokens, list(reply.items()), protocol)
+    else:
+        _put_rare(tokens, reply, protocol)
+
+
+def _put_map(tokens: list[Token], pairs: list[tuple[Reply, Reply]], protocol: int) -> None:
+    tokens += (None, MAP, len(pairs)) if protocol == 3 else (None, ARRAY, 2 * len(pairs))
+    for key, value in pairs:
+        put_tokens(tokens, key, protocol)
+        put_tokens(tokens, value, protocol)
+
+
+def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
+    if isinstance(reply, bool):
+        tokens.append(reply if protocol == 3 else int(reply))
+    elif isinstance(reply, float):
+        if protocol == 3:
+            tokens += (None, DOUBLE, 1, reply)
+        else:
+            tokens.append(format_float(reply))
+    elif isinstance(reply, Raw):
+        put_tokens(tokens, _parse(reply.data), protocol)
+    elif isinstance(reply, Parts):
+        put_tokens(tokens, _parse(b"".join(reply.pieces)), protocol)
+    elif isinstance(reply, Pairs):
+        if protocol == 3:
+            _put_map(tokens, reply.items, protocol)
+        else:
+            put_tokens(tokens, [list(pair) for pair in reply.items], protocol)
+    elif isinstance(reply, SetReply):
+        tokens += (None, SET if protocol == 3 else ARRAY, len(reply.items))
+        for item in reply.items:
+            put_tokens(tokens, item, protocol)
+    elif isinstance(reply, Push):
+        put_tokens(tokens, reply.items, protocol)
+    elif isinstance(reply, Verbatim):
+        if protocol == 3:
+            tokens += (None, VERBATIM, 2, reply.format.encode(), reply.data)
+        else:
+            tokens.append(reply.data)
+    elif isinstance(reply, BigNumber):
+        if protocol == 3:
+            tokens += (None, BIG_NUMBER, 1, reply.digits)
+        else:
+            tokens.append(reply.digits)
+    else:
+        raise TypeError(f"no reply: {type(reply).__name__}")
+
+
+def _parse(data: bytes) -> Reply:
+    """Return the value that ready-made RESP says: such replies are of strings, integers and arrays."""
+    return _parse_at(data, 0)[0]
+
+
+def _parse_at(data: bytes, at: int) -> tuple[Reply, int]:
+    end = data.index(b"\r\n", at)
+    kind, head = data[at : at + 1], data[at + 1 : end]
+    at = end + 2
+    if kind == b"$":
+        size = int(head)
+        return (None, at) if size < 0 else (data[at : at + size], at + size + 2)
+    if kind == b"*":
+        count = int(head)
+        if count < 0:
+            return None, at
+        items = []
+        for _ in range(count):
+            item, at = _parse_at(data, at)
+            items.append(item)
+        return items, at
+    if kind == b":":
+        return int(head), at
+    if kind == b"+":
+        return head.decode("utf-8", "surrogateescape"), at
+    if kind == b"_":
+        return None, at
+    raise ValueError(f"no reply that comes ready-made: {kind!r}")
+
+
+def integer(number: float) -> int:
+    """Return a Lua number as an integer reply: cut as C cuts a double, the smallest one if it does not fit."""
+    if number != number or not -(2.0**63) <= number < 2.0**63:
+        return _INT64_MIN
+    return int(number)
+
+
+def build_reply(tokens: Iterator[Token]) -> Reply:
+    """Return the reply that a script's result is; it takes all tokens of one value."""
+    token = next(tokens)
+    kind = type(token)
+    if kind is bytes:
+        return token
+    if kind is int:
+        return token
+    if kind is float:
+        return integer(token)  # type: ignore[arg-type]
+    if token is False:
+        return None
+    if token is True:
+        return 1
+    return _build_nested(tokens)
+
+
+def _build_nested(tokens: Iterator[Token]) -> Reply:
+    kind, count = next(tokens), next(tokens)
+    assert isinstance(count, int)
+    if kind == ARRAY:
+        return [build_reply(tokens) for _ in range(count)]
+    if kind == MAP:
+        return {_hashable(build_reply(tokens)): build_reply(tokens) for _ in range(count)}
+    if kind == SET:
+        return SetReply([build_reply(tokens) for _ in range(count)])
+    value = next(tokens)
+    if kind == BOOLEAN:
+        return bool(value)
+    if kind == DOUBLE:
+        return float(value)  # type: ignore[arg-type]
+    assert isinstance(value, bytes)
+    if kind == ERROR:
+        return CommandError(value.decode("utf-8", "surrogateescape"))
+    if kind == STATUS:
+        return value.decode("utf-8", "surrogateescape")
+    if kind == BIG_NUMBER:
+        return BigNumber(value.translate(None, b"\r\n"))
+    assert kind == VERBATIM, kind
+    data = next(tokens)
+    assert isinstance(data, bytes)
+    return Verbatim(data, value[:3].decode("utf-8", "surrogateescape"))
+
+
+def _hashable(key: Reply) -> Reply:
+    """Return a map's key as one that a dict takes: an array becomes a tuple, which is sent as the same."""
+    if isinstance(key, list):
+        return tuple(map(_hashable, key))
+    return key

@@ -1,0 +1,378 @@
+"""One Lua state with everything a script sees in it, and the way from Python into it.
+
+What bounds it: Lua asks for every byte (`lupa`'s max_memory), and where Lua itself finds that there is none left, the
+script ends with an error like any other. But where *Python* hands a value to Lua, Lua's error would jump over Python's
+frames, which must never happen. So no value is handed over unless there is room for the most that it can make Lua
+allocate: with each new string that is possibly a table of strings of twice the size, which is half of what all
+strings take. Hence a script that holds more than two thirds of the bound is refused further commands.
+
+Values go over at most RESULTS_MAX at a time: so many always fit onto Lua's stack.
+"""
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn, Protocol
+
+from streamd.base.errors import CommandError
+from streamd.resp.types import NULL_ARRAY, Reply
+from streamd.scripts import replies
+from streamd.scripts.bytecode import UnknownBytecode, without_library_tail_calls
+from streamd.scripts.random48 import Random48
+from streamd.scripts.replies import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
+
+log = logging.getLogger("streamd")
+
+LUA: Final = Path(__file__).parent / "lua"
+CHUNK: Final = 15  # as in lua/redis.lua
+WORDS_MAX: Final = 200  # so many words are handed over at once
+NO_MEMORY: Final = 13
+NO_MEMORY_TEXT: Final = b"ERR not enough memory"
+SMALL_BYTES: Final = 64 * 1024  # what is not longer fits wherever anything fits
+_TOKEN_BYTES: Final = 64  # a value in a table, with its share of the table
+_OK: Final = (STATUS, b"OK")
+_NIL2: Final = (True, False)
+_NOTHING: Final[Iterator[Token]] = iter(())
+_NO_ROOM: Final = (NO_MEMORY,)
+_LEVELS: Final = (logging.DEBUG, logging.INFO, logging.INFO, logging.WARNING)
+
+
+class Caller(Protocol):
+    """What a script's commands are called by."""
+
+    def call(self, words: list[bytes]) -> Reply:
+        """Execute a command and return its reply. Raises: CommandError."""
+
+    def set_protocol(self, protocol: int) -> None:
+        """Note that the script wants the replies of version 2 or 3 from now on."""
+
+    def knows(self, name: bytes, subcommand: bytes) -> bool:
+        """Return whether there is such a command."""
+
+
+class NoLua(Exception):
+    """lupa or greenlet is not installed."""
+
+
+class Failed(Exception):
+    """A script ended in an error that it did not catch.
+
+    text: the error's line.
+    source, line: where in the script it was raised, `@user_script` and a number; b"" if that is not known.
+    """
+
+    def __init__(self, text: bytes, source: bytes = b"", line: int = 0) -> None:
+        super().__init__(text)
+        self.text = text
+        self.source = source
+        self.line = line
+
+
+def _lua() -> Any:
+    try:
+        import lupa.lua51
+    except ImportError:
+        raise NoLua
+    return lupa.lua51
+
+
+def _new_state(bytes_max: int) -> Any:
+    return _lua().LuaRuntime(
+        encoding=None,
+        unpack_returned_tuples=True,
+        register_eval=False,
+        register_builtins=False,
+        attribute_filter=_no_attributes,
+        overflow_handler=None,
+        max_memory=bytes_max,
+    )
+
+
+def _no_attributes(owner: object, name: object, is_setting: bool) -> NoReturn:
+    """Refuse all attributes: no Python object is within a script's reach, and if one were it could do nothing."""
+    raise AttributeError("access denied")
+
+
+class Runtime:
+    """A Lua state; the functions that `compile` returns belong to it."""
+
+    def __init__(self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int) -> None:
+        """bytes_max: what a script may take. tick: called now and then while one runs; True ends it. Raises: NoLua."""
+        self.bytes_max = bytes_max
+        # Between two scripts no more may be used, so that what is handed over first finds room.
+        self.idle_bytes_max = min(idle_bytes_max, bytes_max // 4)
+        self.is_spent = False
+        self._error: type[Exception] = _lua().LuaError
+        self._full = bytes_max * 2 // 3
+        self._state = state = _new_state(bytes_max)
+        self._used: Callable[[], int] = state.get_memory_used
+        self._caller: Caller | None = None
+        self._call_of: list[Callable[[list[bytes]], Reply]] = [_no_command]  # of the script that runs
+        self._protocol = 2
+        self._words: list[bytes | int | float] = []
+        self._tokens: Iterator[Token] = _NOTHING
+        self._invoke = self._make_invoke()
+        self._tick = tick
+        random = Random48()
+        execute = self._execute
+        sandbox = execute("sandbox", self._ticked, bytes_max, random.next, random.seed)
+        null = execute("null", sandbox)
+        float_bytes, read_float = execute("cmsgpack", sandbox)
+        execute("cjson", sandbox, null, self._quote)
+        execute("struct", sandbox, float_bytes, read_float)
+        execute("bit", sandbox, _operate)
+        self._compile, self._load, self._run, self._feed, self._run_fed, self._more = execute(
+            "redis",
+            sandbox,
+            self._invoke,
+            self._invoke_any,
+            self._pull,
+            _write_log,
+            self._sha1,
+            self._set_protocol,
+            self._knows,
+        )
+        sandbox[b"close"]()
+
+    def _execute(self, name: str, *args: object) -> Any:
+        return self._state.execute((LUA / f"{name}.lua").read_bytes(), *args, name=b"=streamd")
+
+    @property
+    def used_bytes(self) -> int:
+        """What Lua has allocated beyond the empty state."""
+        return self._used()
+
+    def collect(self) -> None:
+        """Free what no script holds any more."""
+        self._state.set_max_memory(0)  # here nothing would catch Lua's error
+        self._state.gccollect()
+        self._state.set_max_memory(self.bytes_max)
+
+    def compile(self, text: bytes) -> Any:
+        """Return the function that a script is. Raises: Failed, with Lua's message."""
+        if len(text) > self.bytes_max // 8:
+            raise Failed(b"not enough memory")
+        if text.startswith(b"\x1b"):  # bytecode
+            raise Failed(b"user_script:1: unexpected symbol near '\x1b'")
+        code = self._compile(text)
+        if isinstance(code, tuple):
+            raise Failed(code[1])
+        try:
+            code = without_library_tail_calls(code)
+        except UnknownBytecode:
+            pass  # an error may then name no line
+        return self._load(code)
+
+    def run(self, function: Any, keys: int, words: list[bytes], caller: Caller) -> Reply:
+        """Return what a script returns; the first `keys` words are its KEYS. Raises: Failed."""
+        if sum(map(len, words)) + _TOKEN_BYTES * len(words) > self._full - self.idle_bytes_max:
+            raise Failed(NO_MEMORY_TEXT)
+        self._caller = caller
+        self._call_of[0] = caller.call
+        if self._words:
+            self._words.clear()
+        try:
+            if len(words) <= WORDS_MAX:
+                result = self._run(function, keys, *words)
+            else:
+                for first in range(0, len(words), WORDS_MAX):
+                    self._feed(*words[first : first + WORDS_MAX])
+                result = self._run_fed(function, keys)
+        except (MemoryError, self._error):
+            # Lua could not even say what had happened: this state is not used again.
+            self.is_spent = True
+            raise Failed(NO_MEMORY_TEXT)
+        finally:
+            self._caller = None
+            self._call_of[0] = _no_command
+            self._tokens = _NOTHING
+        kind = type(result)
+        if kind is bytes or kind is int:
+            return result
+        if kind is tuple:
+            return self._finish(result)
+        if kind is float:
+            return replies.integer(result)
+        return 1 if result is True else None
+
+    def _finish(self, result: tuple[Any, ...]) -> Reply:
+        if result[0] is False:
+            _, text, source, line = result
+            raise Failed(text, source or b"", line)
+        return build_reply(self._results(result))
+
+    def _results(self, result: tuple[Any, ...]) -> Iterator[Token]:
+        while True:
+            left = result[0]
+            yield from result[1:]
+            if not left:
+                return
+            result = self._more()
+
+    # -- called by Lua: nothing may be raised ---------------------------------------------------------------------
+
+    def _ticked(self) -> bool:
+        try:
+            return self._tick()
+        except BaseException:
+            log.exception("a bug in what runs beside scripts")
+            return True
+
+    def _make_invoke(self) -> Callable[..., tuple[Any, ...]]:
+        """Return the function that executes a command of strings; the hot path of every script, hence a closure."""
+        used, full, call_of, answer = self._used, self._full, self._call_of, self._answer
+
+        def invoke(*words: bytes) -> tuple[Any, ...]:
+            if used() > full:
+                return _NO_ROOM
+            try:
+                reply = call_of[0]([*words])
+                if type(reply) is int or (type(reply) is bytes and len(reply) <= SMALL_BYTES):
+                    return True, reply
+                if reply == "OK":
+                    return _OK
+                return answer(reply)
+            except CommandError as error:
+                return ERROR, error_text(error)[:SMALL_BYTES]
+            except BaseException:
+                log.exception("a bug in a command that a script called")
+                return ERROR, b"ERR internal error"
+
+        return invoke
+
+    def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
+        """Execute a command whose words may be numbers, and whose first ones may have gone before."""
+        if self._words:
+            words = (*self._words, *words)
+            self._words.clear()
+        return self._invoke(*[word if type(word) is bytes else _number(word) for word in words])
+
+    def _answer(self, reply: Reply) -> tuple[Any, ...]:
+        kind = type(reply)
+        if kind is bytes:
+            return (True, reply) if self._has_room(len(reply)) else _NO_ROOM
+        if kind is str:
+            return STATUS, reply.encode("utf-8", "surrogateescape")
+        if reply is None or reply is NULL_ARRAY:
+            return _NIL2 if self._protocol == 2 else (NIL,)
+        if kind is list and len(reply) <= CHUNK and _is_small(reply):
+            return FLAT, *reply
+        return self._send_tokens(reply)
+
+    def _send_tokens(self, reply: Reply) -> tuple[Any, ...]:
+        tokens: list[Token] = []
+        put_tokens(tokens, reply, self._protocol)
+        size = sum([len(token) for token in tokens if type(token) is bytes]) + _TOKEN_BYTES * len(tokens)
+        if size > SMALL_BYTES and not self._has_room(size):
+            return _NO_ROOM
+        tokens += (False,) * (-len(tokens) % CHUNK)
+        self._tokens = iter(tokens)
+        return (NESTED,)
+
+    def _pull(self, *words: Any) -> tuple[Any, ...]:
+        """Give the next tokens of the reply; with words: take the first words of a long command."""
+        if words:
+            self._words += words
+            return ()
+        if self._used() > self._full:
+            return (False,)
+        tokens = self._tokens
+        return True, *[next(tokens) for _ in range(CHUNK)]
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return self._used() + size_bytes <= self._full
+
+    def _sha1(self, text: bytes) -> bytes | bool:
+        if self._used() > self._full:
+            return False
+        return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+    def _quote(self, text: bytes) -> bytes | bool:
+        """Return a string as JSON writes it, without its quotes; False if there is no room for it."""
+        if not self._has_room(6 * len(text) + SMALL_BYTES):
+            return False
+        if len(text.translate(None, _ESCAPED)) == len(text):
+            return text.replace(b"/", b"\\/")
+        return _ESCAPED_OR_SLASH.sub(_escape, text)
+
+    def _set_protocol(self, protocol: int) -> None:
+        self._protocol = int(protocol)
+        if self._caller is not None:
+            self._caller.set_protocol(self._protocol)
+
+    def _knows(self, name: object, subcommand: object) -> bool:
+        if self._caller is None or not isinstance(name, bytes):
+            return False
+        return self._caller.knows(name, subcommand if isinstance(subcommand, bytes) else b"")
+
+
+# What JSON escapes besides the slash, which in base64 is there on its own.
+_ESCAPED: Final = bytes([*range(32), 34, 92, 127])
+_ESCAPED_OR_SLASH: Final = re.compile(rb'[\x00-\x1f"\\/\x7f]')
+_SHORT_ESCAPES: Final = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 47: b"\\/", 92: b"\\\\"}
+
+
+def _escape(match: re.Match[bytes]) -> bytes:
+    code = match[0][0]
+    return _SHORT_ESCAPES.get(code) or b"\\u%04x" % code
+
+
+def _no_command(words: list[bytes]) -> NoReturn:
+    raise CommandError("ERR no script runs")
+
+
+def _number(number: float) -> bytes:
+    """Return a Lua number as a word: all its digits, as C's %.17g."""
+    if type(number) is int and -(10**16) < number < 10**16:
+        return b"%d" % number
+    return b"%.17g" % number
+
+
+def _is_small(items: list[Reply]) -> bool:
+    size = 0
+    for item in items:
+        kind = type(item)
+        if kind is bytes:
+            size += len(item)
+        elif kind is not int:
+            return False
+    return size <= SMALL_BYTES
+
+
+def _write_log(level: float, text: bytes) -> None:
+    log.log(_LEVELS[int(level)], "%s", text.decode("utf-8", "replace"))
+
+
+def _signed(number: int) -> int:
+    number &= 0xFFFFFFFF
+    return number - 0x100000000 if number & 0x80000000 else number
+
+
+def _whole(number: float) -> int:
+    """Return a Lua number's lowest bits, rounded as the library does: half to even."""
+    if type(number) is float:
+        return round(number) if number - number == 0 else 0
+    return int(number)
+
+
+def _operate(name: bytes, first: float, second: float) -> int:
+    """Return what an operation of `bit` makes of two numbers."""
+    a, b = _whole(first) & 0xFFFFFFFF, _whole(second)
+    return _signed(_OPERATIONS[name](a, b))
+
+
+_OPERATIONS: Final[dict[bytes, Callable[[int, int], int]]] = {
+    b"tobit": lambda a, b: a,
+    b"bnot": lambda a, b: ~a,
+    b"bswap": lambda a, b: int.from_bytes(a.to_bytes(4, "little"), "big"),
+    b"band": lambda a, b: a & b,
+    b"bor": lambda a, b: a | b,
+    b"bxor": lambda a, b: a ^ b,
+    b"lshift": lambda a, b: a << (b & 31),
+    b"rshift": lambda a, b: a >> (b & 31),
+    b"arshift": lambda a, b: _signed(a) >> (b & 31),
+    b"rol": lambda a, b: a << (b & 31) | a >> (-b & 31),
+    b"ror": lambda a, b: a >> (b & 31) | a << (-b & 31),
+}

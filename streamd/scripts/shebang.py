@@ -1,0 +1,45 @@
+"""The first line of a script, `#!lua flags=...`: what the script promises."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from streamd.base.errors import CommandError, shown
+
+FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shebang:
+    """What the first line says.
+
+    is_there: a script without the line is run as scripts before Redis 7 were: what it may do is seen at each call.
+    flags: names out of FLAGS.
+    """
+
+    is_there: bool = False
+    flags: frozenset[str] = frozenset()
+
+
+def read_shebang(source: bytes) -> tuple[Shebang, bytes]:
+    """Return what the first line says, and the script with that line emptied, so that lines keep their numbers.
+
+    Raises: CommandError with Redis's texts.
+    Source: https://redis.io/docs/latest/develop/programmability/lua-api/#script_flags
+    """
+    if not source.startswith(b"#!"):
+        return Shebang(), source
+    line, newline, rest = source.partition(b"\n")
+    if not newline:
+        raise CommandError("ERR Invalid script shebang")
+    words = line.split()
+    if not words or words[0] != b"#!lua":
+        raise CommandError(f"ERR Unexpected engine in script shebang: {shown(words[0] if words else b'')}")
+    flags: set[str] = set()
+    for word in words[1:]:
+        if not word.startswith(b"flags="):
+            raise CommandError(f"ERR Unknown lua shebang option: {shown(word)}")
+        for name in filter(None, shown(word[6:]).split(",")):
+            if name not in FLAGS:
+                raise CommandError(f"ERR Unexpected flag in script shebang: {name}")
+            flags.add(name)
+    return Shebang(True, frozenset(flags)), b"\n" + rest
