@@ -76,10 +76,7 @@ def _run_sha(context: Context, args: list[bytes], read_only: bool) -> Reply:
     find_keys=_keys, access="RW access update",
 )  # fmt: skip
 def eval_(context: Context, args: list[bytes]) -> Reply:
-    """Run a script and return what it returns.
-
-    Source: https://redis.io/docs/latest/commands/eval/
-    """
+    """Run a script and return what it returns."""
     return _run_source(context, args, read_only=False)
 
 
@@ -91,7 +88,6 @@ def evalsha(context: Context, args: list[bytes]) -> Reply:
     """Run a script that the server knows, and return what it returns.
 
     Raises: NoScript.
-    Source: https://redis.io/docs/latest/commands/evalsha/
     """
     return _run_sha(context, args, read_only=False)
 
@@ -101,10 +97,7 @@ def evalsha(context: Context, args: list[bytes]) -> Reply:
     syntax=f"script {_SYNTAX}", find_keys=_keys, access="RO access",
 )  # fmt: skip
 def eval_ro(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that may not write, and return what it returns.
-
-    Source: https://redis.io/docs/latest/commands/eval_ro/
-    """
+    """Run a script that may not write, and return what it returns."""
     return _run_source(context, args, read_only=True)
 
 
@@ -116,7 +109,6 @@ def evalsha_ro(context: Context, args: list[bytes]) -> Reply:
     """Run a script that the server knows and that may not write, and return what it returns.
 
     Raises: NoScript.
-    Source: https://redis.io/docs/latest/commands/evalsha_ro/
     """
     return _run_sha(context, args, read_only=True)
 
@@ -126,10 +118,7 @@ def evalsha_ro(context: Context, args: list[bytes]) -> Reply:
     group="scripting", syntax="script", tips="request_policy:all_nodes response_policy:all_succeeded",
 )  # fmt: skip
 def script_load(context: Context, args: list[bytes]) -> Reply:
-    """Make a script known and return its SHA1.
-
-    Source: https://redis.io/docs/latest/commands/script-load/
-    """
+    """Make a script known and return its SHA1."""
     return context.services.scripts.scripts.load(args[2]).sha.encode()
 
 
@@ -141,7 +130,6 @@ def script_exists(context: Context, args: list[bytes]) -> Reply:
     """Return for each SHA1 whether its script is known.
 
     Reply: array of 1 or 0.
-    Source: https://redis.io/docs/latest/commands/script-exists/
     """
     scripts = context.services.scripts.scripts
     return [int(scripts.find(sha) is not None) for sha in args[2:]]
@@ -152,10 +140,7 @@ def script_exists(context: Context, args: list[bytes]) -> Reply:
     syntax="[ASYNC | SYNC]", tips="request_policy:all_nodes response_policy:all_succeeded",
 )  # fmt: skip
 def script_flush(context: Context, args: list[bytes]) -> Reply:
-    """Forget all scripts.
-
-    Source: https://redis.io/docs/latest/commands/script-flush/
-    """
+    """Forget all scripts."""
     if len(args) > 3 or (len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC")):
         raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
     context.services.scripts.scripts.flush()
@@ -167,10 +152,7 @@ def script_flush(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:one_succeeded",
 )  # fmt: skip
 def script_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the script that runs, if it has changed nothing.
-
-    Source: https://redis.io/docs/latest/commands/script-kill/
-    """
+    """End the script that runs, if it has changed nothing."""
     context.services.scripts.kill()
     return "OK"
 
