@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.long import ratio_text, run_curves, run_large, run_memory, run_special
+from bench.group_workloads import GROUP_WORKLOADS
+from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special
 from bench.measure import Result, alternate
 from bench.servers import Target, redis_binary
 from bench.spark import run_spark
@@ -44,7 +45,7 @@ def main() -> int:
     rows: list[dict[str, object]] = []
     chosen = [
         workload
-        for workload in WORKLOADS
+        for workload in (*WORKLOADS, *GROUP_WORKLOADS)
         if arguments.only.lower() in workload.name.lower() and (arguments.suite == "long" or workload.short)
     ]
     print(
@@ -57,6 +58,7 @@ def main() -> int:
     if arguments.suite == "long":
         RESULTS.mkdir(exist_ok=True)
         rows += run_memory(kinds, arguments.only)
+        rows += run_small_memory(kinds, arguments.only)
         rows += run_large(kinds, arguments.only)
         rows += run_special(arguments.only)
         rows += run_curves(kinds, arguments.only, RESULTS)

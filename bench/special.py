@@ -10,6 +10,8 @@ from bench.client import ask, load, request
 from bench.measure import redis_benchmark
 from bench.servers import Target
 from bench.workloads import VALUE
+from streamd.stream.group import Group
+from streamd.stream.stream import Stream
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
@@ -40,6 +42,26 @@ def start_with_a_million() -> Figures:
             entries = ask(sock, "XLEN", "s")
         assert entries == 1_000_000, entries
         return [("start to first PONG, 1,000,000 entries", target.start_s, "s, wanted 5")]
+
+
+def snapshots() -> Figures:
+    """Milliseconds that `Stream.snapshot` takes of a million entries, pending with ten consumers, and as many iids."""
+    million, first_id = 1_000_000, 10**12 << 64
+    stream = Stream(100, 100, 100)
+    group = Group(0)
+    stream.groups = {b"g": group}
+    for at in range(0, million, 100):
+        ids = [first_id + (number << 64) for number in range(at, at + 100)]
+        stream.log.append_many(ids, 2, [b"f", b"v" * 8] * 100)
+        group.pending.deliver(ids, group.consumer(b"c%d" % (at // 100 % 10), 0)[0], at)
+        for entry_id in ids:
+            stream.idmp.record(b"p%d" % (at // 100), b"%d" % entry_id, entry_id)
+    times = []
+    for _ in range(9):
+        start = time.perf_counter()
+        stream.snapshot()
+        times.append((time.perf_counter() - start) * 1000)
+    return [("snapshot of 1,000,000 entries, all pending, with iids", sorted(times)[4], "ms, wanted 2")]
 
 
 def idle_cpu() -> Figures:
@@ -99,22 +121,6 @@ def _ping_p99_ms(sock: object, seconds: float) -> float:
     return sorted(times)[int(len(times) * 0.99)] * 1000
 
 
-def small_producers() -> Figures:
-    """Bytes per producer that holds one iid."""
-    producers = 500_000
-    with Target("streamd", ("--stream-idmp-duration", "86400")) as target, target.connect() as sock:
-        load(sock, [request("XADD", "s", "MAXLEN", 0, "IDMP", f"w{n}", "i" * 16, "*", "f", "v") for n in range(50_000)])
-        before = target.anonymous_bytes()
-        for part in range(0, producers, 50_000):
-            sent = [
-                request("XADD", "s", "MAXLEN", 0, "IDMP", f"p{n}", "i" * 16, "*", "f", "v")
-                for n in range(part, part + 50_000)
-            ]
-            load(sock, sent, batch=2000)
-        each = (target.anonymous_bytes() - before) / producers
-    return [("memory per producer that holds one iid", each, "bytes, wanted 600")]
-
-
 def two_processes() -> Figures:
     """Pipelined XADD of two servers with a client each, over one server with one client.
 
@@ -150,8 +156,8 @@ def two_processes() -> Figures:
 SPECIAL: tuple[Callable[[], Figures], ...] = (
     start_empty,
     start_with_a_million,
+    snapshots,
     idle_cpu,
-    small_producers,
     sweeping,
     two_processes,
 )

@@ -190,9 +190,9 @@ Handler = Callable[[Context, list[bytes]], Reply]
 
 
 # batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
-# they are alike and nobody watches, waits or listens; puts their replies, bulk strings without `$`, into the client's
-# output and returns how many it executed. Each record that it leaves is a unit of its own. 0: it executed none, the
-# handler is to be asked.
+# they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
+# without `$` or all integers, into the client's output and returns how many it executed. Each record that it leaves is
+# a unit of its own. 0: it executed none, the handler is to be asked.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 

@@ -28,11 +28,13 @@ def split_replies(data: bytes) -> Iterator[bytes]:
 
 
 def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Cut `data` behind so many replies, so many more, and so on: bulk strings without `$` in them, or all errors."""
+    """Cut `data` behind so many replies, so many more, and so on: bulk strings without `$` in them, integers, or errors,
+    one kind throughout.
+    """
     kind = data[:1]
     ends = [*accumulate(counts, initial=1)]  # in front of the first one's mark is nothing
-    if kind != b"$":
-        replies = [b"", *split_replies(data)]
-        return [b"".join(replies[start:end]) for start, end in pairwise(ends)]
-    bulks = data.split(kind)
-    return [kind + kind.join(bulks[start:end]) for start, end in pairwise(ends)]
+    if kind == b"-":
+        errors = [b"", *split_replies(data)]
+        return [b"".join(errors[start:end]) for start, end in pairwise(ends)]
+    replies = data.split(kind)
+    return [kind + kind.join(replies[start:end]) for start, end in pairwise(ends)]

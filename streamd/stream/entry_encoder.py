@@ -259,6 +259,23 @@ def weave_mixed_fields(
     return list(chain.from_iterable(entries)), list(map(len, entries))
 
 
+def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
+    """Return the RESP of rows that begin with an entry ID (ascending, one at least), a bulk string.
+
+    head: the lines in front of it; rests: the lines behind, of each row or of all, each line with its CRLF in front.
+    """
+    if len(ids) < WOVEN_MIN:
+        behind = [rests] * len(ids) if isinstance(rests, bytes) else rests
+        names = map(format_id, ids)
+        return join([b"%b\r\n$%d\r\n%b%b" % (head, len(name), name, rest) for name, rest in zip(names, behind)])  # noqa: B905
+    columns, tail = id_columns(split_ids(ids), len(ids), head + b"\r\n$%d\r\n%b")
+    if isinstance(rests, bytes):
+        columns.append(tail + rests)
+    else:
+        columns += [tail, rests]
+    return join(_weave(columns, len(ids)))
+
+
 def _weave(columns: list[Column], length: int) -> list[bytes]:
     step = len(columns)
     pieces = [column if type(column) is bytes else b"" for column in columns] * length

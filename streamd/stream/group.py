@@ -1,6 +1,12 @@
 """Consumer groups: how far a group has read, who is in it, and what it has not acknowledged."""
 
-from streamd.stream.pending import Consumer, PendingEntries
+from typing import Final
+
+from streamd.stream.pending import Consumer, PastConsumer, PendingEntries
+
+# What groups without consumers share, and snapshots without pending entries.
+_NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}
+_NO_PENDING: Final = PendingEntries()
 
 
 class Group:
@@ -15,7 +21,7 @@ class Group:
     def __init__(self, last_id: int, entries_read: int | None = None) -> None:
         self.last_id = last_id
         self.entries_read = entries_read
-        self.consumers: dict[bytes, Consumer] = {}
+        self.consumers: dict[bytes, Consumer] = _NO_CONSUMERS
         self.pending = PendingEntries()
 
     def consumer(self, name: bytes, now_ms: int) -> tuple[Consumer, bool]:
@@ -24,7 +30,11 @@ class Group:
         if consumer is not None:
             consumer.seen_ms = now_ms
             return consumer, False
-        consumer = self.consumers[name] = Consumer(name, now_ms)
+        consumer = Consumer(name, now_ms)
+        if self.consumers:
+            self.consumers[name] = consumer
+        else:
+            self.consumers = {name: consumer}
         return consumer, True
 
     def remove_consumer(self, name: bytes) -> int:
@@ -33,17 +43,20 @@ class Group:
         return 0 if consumer is None else self.pending.remove_owner(consumer)
 
     def snapshot(self) -> "Group":
-        """Return the group as it is now, for reading only; its pending entries say the consumers of this one."""
-        other = Group(self.last_id, self.entries_read)
-        for name, consumer in self.consumers.items():
-            twin = other.consumers[name] = Consumer(name, consumer.seen_ms)
-            twin.active_ms = consumer.active_ms
-        other.pending = self.pending.snapshot()
+        """Return the group as it is now, for reading only: its pending entries are shared until they change.
+
+        `pending.of_consumer` takes the consumers of the snapshot, and all rows say those of this group.
+        """
+        other = Group.__new__(Group)
+        other.last_id, other.entries_read = self.last_id, self.entries_read
+        other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
+        other.pending = self.pending.snapshot() if len(self.pending) else _NO_PENDING
         return other
 
     def copy(self) -> "Group":
         """Return an independent copy."""
         other = Group(self.last_id, self.entries_read)
+        other.consumers = {}
         for name, consumer in self.consumers.items():
             twin = other.consumers[name] = Consumer(name, consumer.seen_ms)
             twin.active_ms = consumer.active_ms

@@ -171,15 +171,22 @@ class Log:
             if not ids:
                 self._drop_tail()
             return True
-        sealed = self._sealed
-        if sealed is None or (index := sealed.index(entry_id)) < sealed.head:
-            return False
-        position = sealed.segments[index].find(entry_id)
-        if position < 0:
-            return False
-        sealed.delete(index, position, position + 1)
-        sealed.shrink(index)
-        return True
+        return self._sealed is not None and self._sealed.delete_id(entry_id)
+
+    def delete_each(self, ids: Sequence[int]) -> list[bool]:
+        """Delete entries one after the other; return of each whether it was there."""
+        sealed, tail = self._sealed, self._ids
+        return [
+            self.delete(one) if sealed is None or (tail and one >= tail[0]) else sealed.delete_id(one) for one in ids
+        ]
+
+    def delete_many(self, ids: Sequence[int]) -> list[int]:
+        """Delete entries; return which of `ids` were there, ascending."""
+        ascending = sorted(ids)
+        tail, sealed = self._ids, self._sealed
+        sealed_ids = bisect_left(ascending, tail[0]) if tail else len(ascending)
+        deleted = [] if sealed is None else sealed.delete_ids(ascending[:sealed_ids])
+        return deleted + [entry_id for entry_id in ascending[sealed_ids:] if self.delete(entry_id)]
 
     def trim_to_length(self, maxlen: int, approximate: bool = False, limit: int = 0) -> int:
         """Delete the first entries until `maxlen` are left; return how many were deleted.
@@ -236,9 +243,9 @@ class Log:
                     if not (sealed or ids or self._gone):
                         self._stay_open(segment)
             return removed
-        if not ids or (limit and removed + len(ids) > limit):
+        if not (ids or self._gone) or (limit and removed + len(ids) > limit):
             return removed
-        if max(ids[-1], self._gone_id) < min_id:
+        if max(ids[-1] if ids else 0, self._gone_id) < min_id:
             removed += len(ids)
             self._drop_tail()
         elif not approximate and (position := bisect_left(ids, min_id)):
@@ -313,7 +320,12 @@ class Log:
         return None
 
     def __contains__(self, entry_id: int) -> bool:
-        return any(True for _ in self._runs(entry_id, entry_id))
+        ids, sealed = self._ids, self._sealed
+        if sealed is None or (ids and entry_id >= ids[0]):
+            position = bisect_left(ids, entry_id)
+            return position < len(ids) and ids[position] == entry_id
+        index = sealed.index(entry_id)
+        return index >= sealed.head and sealed.segments[index].find(entry_id) >= 0
 
     def iterate(self, start: int = 0, end: int = ID_MAX, reverse: bool = False) -> Iterator[tuple[int, list[bytes]]]:
         """Yield `(ID, fields)` of the entries from `start` to `end`, both included, the last one first if `reverse`.
@@ -378,6 +390,14 @@ class Log:
         parts: list[bytes] = []
         if left <= 0:
             return entries, parts
+        sealed, tail = self._sealed, self._ids
+        if sealed is not None and sealed.live_count and count and not reverse and not (tail and start >= tail[0]):
+            found = sealed.run_of(start, end, count)
+            if found is not None:
+                segment, low = found
+                if ids is not None:
+                    ids += segment.ids(low, low + count)
+                return count, [segment.read(low, low + count)]
         for source, low, high in self._runs(start, end, reverse):
             if high - low > left:
                 if reverse:
@@ -422,20 +442,7 @@ class Log:
             yield from self._tail_run(start, end)
         sealed = self._sealed
         if sealed is not None and sealed.live_count and not (ids and start >= ids[0]):
-            segments = sealed.segments
-            first = max(sealed.index(start), sealed.head)
-            last = len(segments) - 1
-            if end < segments[last].last_id:
-                last = sealed.index(end)
-            for index in range(last, first - 1, -1) if reverse else range(first, last + 1):
-                segment = segments[index]
-                lowest = segment.position(start) if index == first else 0
-                highest = segment.count if index < last or end >= segment.last_id else segment.position(end + 1)
-                if segment.live is not None:
-                    for low, high in segment.runs(lowest, highest, reverse):
-                        yield segment, low, high
-                elif lowest < highest:
-                    yield segment, lowest, highest
+            yield from sealed.runs(start, end, reverse)
         if in_tail and not reverse:
             yield from self._tail_run(start, end)
 

@@ -4,11 +4,37 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
+from sys import maxsize
+from typing import Final
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.pending_chunk import CHUNK_ENTRIES_MAX, COUNT_MAX, Chunk, Consumer, PendingEntry, again
+from streamd.stream.pending_chunk import (
+    CHUNK_ENTRIES_MAX,
+    COUNT_MAX,
+    Chunk,
+    Consumer,
+    PastConsumer,
+    PendingColumns,
+    PendingEntry,
+    again,
+)
 
-__all__ = ["CHUNK_ENTRIES_MAX", "COUNT_MAX", "Consumer", "PendingEntries", "PendingEntry", "again"]
+__all__ = [
+    "CHUNK_ENTRIES_MAX",
+    "COUNT_MAX",
+    "Consumer",
+    "PastConsumer",
+    "PendingColumns",
+    "PendingEntries",
+    "PendingEntry",
+    "again",
+]
+
+
+# What groups without pending entries share, as most are.
+_NO_LOWS: Final[list[int]] = []
+_NO_CHUNKS: Final[list[Chunk]] = []
+_NO_NACKED: Final[dict[int, None]] = {}
 
 
 class PendingEntries:
@@ -25,11 +51,11 @@ class PendingEntries:
     __slots__ = ("_chunks", "_length", "_lent", "_lows", "_oldest", "nacked")
 
     def __init__(self) -> None:
-        self._lows: list[int] = []
-        self._chunks: list[Chunk] = []
+        self._lows: list[int] = _NO_LOWS
+        self._chunks: list[Chunk] = _NO_CHUNKS
         self._length = 0
-        self._lent: set[Chunk] = set()
-        self.nacked: dict[int, None] = {}
+        self._lent: set[Chunk] | None = None
+        self.nacked: dict[int, None] = _NO_NACKED
         # A heap of (delivery time, low of chunk), built when somebody first asks for the oldest entries. A chunk's
         # earliest delivery is never before the least time it has here.
         self._oldest: list[tuple[int, int]] | None = None
@@ -69,38 +95,42 @@ class PendingEntries:
             if len(last.ids) + len(ids) <= CHUNK_ENTRIES_MAX:
                 last = self._own(last)
                 last.extend(ids, owner, time_ms, count)
-                owner.gain(last.low, len(ids))
                 self._note_time(time_ms, last)
                 return
         for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
             part = ids if len(ids) <= CHUNK_ENTRIES_MAX else ids[at : at + CHUNK_ENTRIES_MAX]
-            chunk = Chunk(part, owner, time_ms, count)
-            self._lows.append(chunk.low)
-            self._chunks.append(chunk)
-            owner.gain(chunk.low, len(part))
+            self._add(len(self._chunks), part, part[0], owner, time_ms, count)
+
+    def _add(self, at: int, ids: list[int], low: int, owner: Consumer | None, time_ms: int, count: int) -> None:
+        """Make entries the chunk number `at`."""
+        chunk = Chunk(ids, owner, time_ms, count)
+        chunk.low = low
+        chunk.welcome(owner)
+        if self._chunks:
+            self._lows.insert(at, low)
+            self._chunks.insert(at, chunk)
+        else:
+            self._lows, self._chunks = [low], [chunk]
+        if owner is not None:
             self._note_time(time_ms, chunk)
 
     def set(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         """Make one entry pending, or change it. `owner` None: it belongs to nobody, and is the last such one."""
         found = self._find(entry_id)
         if found is None:
-            chunk = self._insert(entry_id, owner, time_ms, count)
-            before = None
+            self._insert(entry_id, owner, time_ms, count)
         else:
-            chunk, index = self._own(found[0]), found[1]
-            before = chunk.owner_at(index)
-            if before is not owner and before is not None:
-                before.lose(chunk.low, 1)
-            chunk.set(index, owner, time_ms, count)
-        if owner is None:
+            chunk = self._own(found[0])
+            chunk.set(found[1], owner, time_ms, count)
+            if owner is not None:
+                self._note_time(time_ms, chunk)
+        if self.nacked:
             self.nacked.pop(entry_id, None)
-            self.nacked[entry_id] = None
-        else:
-            if found is None or before is not owner:
-                owner.gain(chunk.low, 1)
+        if owner is None:
             if self.nacked:
-                self.nacked.pop(entry_id, None)
-            self._note_time(time_ms, chunk)
+                self.nacked[entry_id] = None
+            else:
+                self.nacked = {entry_id: None}
 
     def remove(self, entry_id: int) -> bool:
         """Remove an entry; return whether it was pending."""
@@ -122,6 +152,38 @@ class PendingEntries:
             self._remove(chunk, index, index + run)
         return removed
 
+    def remove_each(self, ids: Sequence[int]) -> list[bool]:
+        """Remove entries one after the other; return of each whether it was pending.
+
+        Hot path: what `remove` does for each, without a call for each step. A property test holds it against a dict.
+        """
+        lows, chunks = self._lows, self._chunks
+        results: list[bool] = []
+        for entry_id in ids:
+            at = bisect_right(lows, entry_id) - 1
+            if at < 0:
+                results.append(False)
+                continue
+            chunk = chunks[at]
+            there = chunk.ids
+            index = bisect_left(there, entry_id)
+            if index == len(there) or there[index] != entry_id:
+                results.append(False)
+                continue
+            results.append(True)
+            owner = chunk.owners
+            if self._lent or len(there) == 1 or type(owner) is not Consumer:
+                self._remove(chunk, index, index + 1)
+                continue
+            owner.pending -= 1
+            self._length -= 1
+            del there[index]
+            if type(chunk.times) is list:
+                del chunk.times[index]
+            if type(chunk.counts) is list:
+                del chunk.counts[index]
+        return results
+
     def take_over(self, ids: list[int], owner: Consumer, time_ms: int, counts_up: bool) -> None:
         """Give pending entries (ascending IDs) to a consumer; that is one more delivery of each if `counts_up`."""
         for chunk, index, run in self._runs(ids):
@@ -129,10 +191,6 @@ class PendingEntries:
                 for entry_id in chunk.ids[index : index + run]:
                     self.nacked.pop(entry_id, None)
             chunk = self._own(chunk)
-            if chunk.owners is not owner:
-                for before, held in self._holders(chunk, index, index + run):
-                    before.lose(chunk.low, held)
-                owner.gain(chunk.low, run)
             chunk.take_over(index, index + run, owner, time_ms, counts_up)
             self._note_time(time_ms, chunk)
 
@@ -170,76 +228,41 @@ class PendingEntries:
         self.remove_many(removed)
         return len(removed)
 
-    def _insert(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> Chunk:
+    def _insert(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         self._length += 1
         at = bisect_right(self._lows, entry_id) - 1
         if at < 0:
-            chunk = Chunk([entry_id], owner, time_ms, count)
-            chunk.low = 0  # whatever comes from below joins it
-            self._lows.insert(0, 0)
-            self._chunks.insert(0, chunk)
-            return chunk
+            self._add(0, [entry_id], 0, owner, time_ms, count)  # whatever comes from below joins it
+            return
         chunk = self._chunks[at]
         if len(chunk.ids) >= CHUNK_ENTRIES_MAX:
             if entry_id > chunk.ids[-1]:
-                chunk = Chunk([entry_id], owner, time_ms, count)
-                self._lows.insert(at + 1, entry_id)
-                self._chunks.insert(at + 1, chunk)
-                return chunk
+                self._add(at + 1, [entry_id], entry_id, owner, time_ms, count)
+                return
             self._split(at)
             if entry_id >= self._lows[at + 1]:
                 at += 1
             chunk = self._chunks[at]
         chunk = self._own(chunk)
-        index = bisect_left(chunk.ids, entry_id)
-        owners, times, counts = chunk.spread()
-        chunk.ids.insert(index, entry_id)
-        owners.insert(index, owner)
-        times.insert(index, time_ms)
-        counts.insert(index, count)
-        return chunk
+        chunk.insert(bisect_left(chunk.ids, entry_id), entry_id, owner, time_ms, count)
+        if owner is not None:
+            self._note_time(time_ms, chunk)
 
     def _split(self, at: int) -> None:
         """Cut the chunk number `at` in the middle."""
         chunk = self._own(self._chunks[at])
-        middle, end = len(chunk.ids) // 2, len(chunk.ids)
-        holders = self._holders(chunk, middle, end)
-        owners, times, counts = chunk.spread()
-        upper = Chunk(chunk.ids[middle:], None, 0, 0)
-        upper.owners, upper.times, upper.counts = owners[middle:], times[middle:], counts[middle:]
-        chunk.remove(middle, end)
+        upper = chunk.split(len(chunk.ids) // 2)
         self._lows.insert(at + 1, upper.low)
         self._chunks.insert(at + 1, upper)
-        for owner, held in holders:
-            owner.lose(chunk.low, held)
-            owner.gain(upper.low, held)
         oldest_ms = upper.oldest_ms()
         if oldest_ms is not None:
             self._note_time(oldest_ms, upper)
-
-    @staticmethod
-    def _holders(chunk: Chunk, start: int, stop: int) -> list[tuple[Consumer, int]]:
-        """Return who holds how many of the entries from index `start` to before `stop`."""
-        owners = chunk.owners
-        if not isinstance(owners, list):
-            return [] if owners is None else [(owners, stop - start)]
-        held: dict[Consumer, int] = {}
-        for owner in owners[start:stop]:
-            if owner is not None:
-                held[owner] = held.get(owner, 0) + 1
-        return list(held.items())
 
     def _remove(self, chunk: Chunk, start: int, stop: int) -> None:
         if self.nacked:
             for entry_id in chunk.ids[start:stop]:
                 self.nacked.pop(entry_id, None)
         chunk = self._own(chunk)
-        owners = chunk.owners
-        if isinstance(owners, list):
-            for owner, held in self._holders(chunk, start, stop):
-                owner.lose(chunk.low, held)
-        elif owners is not None:
-            owners.lose(chunk.low, stop - start)
         self._length -= stop - start
         chunk.remove(start, stop)
         if not chunk.ids:
@@ -295,11 +318,36 @@ class PendingEntries:
                     if row[2] <= until_ms:
                         yield row
 
+    def columns(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> Iterator[PendingColumns]:
+        """Yield what `iterate` does, the first `count` of it, as columns: of entries that follow each other their IDs,
+        owners, times and counts.
+        """
+        chunks, left = self._chunks, maxsize if count is None else count
+        for at in range(max(0, bisect_right(self._lows, start) - 1), len(chunks)):
+            chunk = chunks[at]
+            if chunk.low > end or left <= 0:
+                return
+            first, behind = chunk.between(start, end)
+            if first < behind:
+                behind = min(behind, first + left)
+                left -= behind - first
+                yield chunk.columns(first, behind)
+
+    def counts_of(self, ids: list[int]) -> list[int]:
+        """Return how often entries, ascending and all pending, were delivered."""
+        counts: list[int] = []
+        for chunk, index, run in self._runs(ids):
+            some = chunk.counts
+            counts += some[index : index + run] if isinstance(some, list) else [some] * run
+        return counts
+
     def of_consumer(
         self, owner: Consumer, start: int = 0, end: int = ID_MAX, until_ms: int | None = None
     ) -> Iterator[PendingEntry]:
         """Yield the entries of one consumer; the rest is as in `iterate`."""
         lows, held = self._lows, owner.chunks
+        if isinstance(owner, PastConsumer):
+            owner = owner.original
         for place in range(max(0, bisect_right(held, start) - 1), len(held)):
             low = held[place]
             if low > end:
@@ -388,7 +436,7 @@ class PendingEntries:
         other = PendingEntries()
         other._lows, other._chunks = self._lows[:], self._chunks[:]
         other._length = self._length
-        other.nacked = dict(self.nacked)
+        other.nacked = self.nacked.copy() if self.nacked else _NO_NACKED
         self._lent = set(self._chunks)
         return other
 
@@ -400,5 +448,5 @@ class PendingEntries:
                 other.set(entry_id, None, time_ms, count)
             else:
                 other.deliver([entry_id], consumers[owner.name], time_ms, count)
-        other.nacked = dict(self.nacked)
+        other.nacked = self.nacked.copy() if self.nacked else _NO_NACKED
         return other

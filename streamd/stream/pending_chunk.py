@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from itertools import repeat
+from typing import Final
 
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX = 256
@@ -12,6 +13,12 @@ COUNT_MAX = 2**63 - 1
 
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]
+
+# The same of several entries: a list of one for each, or, but for the IDs, the one that all of them have.
+PendingColumns = tuple[list[int], "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
+
+# What consumers without pending entries share.
+_NO_CHUNKS: Final[list[int]] = []
 
 
 def again(count: int) -> int:
@@ -25,10 +32,11 @@ class Consumer:
     seen_ms: when it was last named in a command; active_ms: when it last got an entry, None if it never did.
     noted_ms: the seen_ms that the journal was told last; -1 none.
     pending: how many entries it has not acknowledged.
-    chunks: the `low` of every chunk that holds some of them, ascending; in_chunk: how many it holds of each.
+    chunks: the `low` of every chunk that holds some of them, ascending.
+    is_lent: a snapshot may have that list, too, which is copied before it is changed.
     """
 
-    __slots__ = ("active_ms", "chunks", "in_chunk", "name", "noted_ms", "pending", "seen_ms")
+    __slots__ = ("active_ms", "chunks", "is_lent", "name", "noted_ms", "pending", "seen_ms")
 
     def __init__(self, name: bytes, seen_ms: int) -> None:
         self.name = name
@@ -36,31 +44,46 @@ class Consumer:
         self.active_ms: int | None = None
         self.noted_ms = -1
         self.pending = 0
-        self.chunks: list[int] = []
-        self.in_chunk: dict[int, int] = {}
+        self.chunks: list[int] = _NO_CHUNKS
+        self.is_lent = False
 
-    def gain(self, low: int, entries: int) -> None:
-        """Note that so many entries of the chunk `low` are its now."""
-        self.pending += entries
-        held = self.in_chunk.get(low)
-        if held is None:
-            self.in_chunk[low] = entries
-            if self.chunks and low < self.chunks[-1]:
-                insort(self.chunks, low)
-            else:
-                self.chunks.append(low)
+    def enter(self, low: int) -> None:
+        """Note that the chunk `low` holds entries of this consumer now."""
+        if self.is_lent:
+            self.chunks, self.is_lent = self.chunks[:], False
+        chunks = self.chunks
+        if not chunks:
+            self.chunks = [low]
+        elif low > chunks[-1]:
+            chunks.append(low)
         else:
-            self.in_chunk[low] = held + entries
+            insort(chunks, low)
 
-    def lose(self, low: int, entries: int) -> None:
-        """Note that so many entries of the chunk `low` are no longer its."""
-        self.pending -= entries
-        left = self.in_chunk[low] - entries
-        if left:
-            self.in_chunk[low] = left
+    def leave(self, low: int) -> None:
+        """Note that the chunk `low` holds none of them any more."""
+        if self.is_lent:
+            self.chunks, self.is_lent = self.chunks[:], False
+        chunks = self.chunks
+        if len(chunks) == 1:
+            self.chunks = _NO_CHUNKS
         else:
-            del self.in_chunk[low]
-            del self.chunks[bisect_left(self.chunks, low)]
+            del chunks[bisect_left(chunks, low)]
+
+
+class PastConsumer(Consumer):
+    """A consumer as it was when a snapshot was taken. original: itself, whom the snapshot's pending entries name."""
+
+    __slots__ = ("original",)
+
+    def __init__(self, original: Consumer) -> None:
+        self.original = original
+        self.name = original.name
+        self.seen_ms = original.seen_ms
+        self.active_ms = original.active_ms
+        self.noted_ms = original.noted_ms
+        self.pending = original.pending
+        self.chunks = original.chunks
+        original.is_lent = True
 
 
 class Chunk:
@@ -69,24 +92,29 @@ class Chunk:
     low: no entry here is below it, and no entry of the chunk before is not.
     ids: ascending. owners, times, counts: one value when it is the same for all entries, which it is as long as a whole
     batch was delivered to one consumer; else a list with one for each.
+    held: how many entries each consumer has; None while one value stands in `owners`.
     noted_ms: the time of the chunk's valid row in the heap of the oldest deliveries; None if it has none.
+
+    What changes owners tells the consumers.
     """
 
-    __slots__ = ("counts", "ids", "low", "noted_ms", "owners", "times")
+    __slots__ = ("counts", "held", "ids", "low", "noted_ms", "owners", "times")
 
     def __init__(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
         self.low = ids[0]
         self.ids = ids
         self.owners: Consumer | list[Consumer | None] | None = owner
+        self.held: dict[Consumer, int] | None = None
         self.times: int | list[int] = time_ms
         self.counts: int | list[int] = count
         self.noted_ms: int | None = None
 
     def copy(self) -> "Chunk":
-        """Return the same chunk, which can be changed apart from this one."""
+        """Return the same chunk, which can be changed in place of this one."""
         other = Chunk(self.ids[:], None, 0, 0)
         other.low, other.noted_ms = self.low, self.noted_ms
         other.owners = self.owners[:] if isinstance(self.owners, list) else self.owners
+        other.held = None if self.held is None else self.held.copy()
         other.times = self.times[:] if isinstance(self.times, list) else self.times
         other.counts = self.counts[:] if isinstance(self.counts, list) else self.counts
         return other
@@ -122,39 +150,45 @@ class Chunk:
             strict=False,
         )
 
-    def take_over(self, start: int, stop: int, owner: Consumer, time_ms: int, counts_up: bool) -> None:
-        """Give the entries from index `start` to before `stop` to a consumer, as one more delivery if `counts_up`."""
-        size, taken = len(self.ids), stop - start
-        if taken == size and not isinstance(self.counts, list):
-            self.owners, self.times = owner, time_ms
-            if counts_up:
-                self.counts = again(self.counts)
-            return
-        owners, times, counts = self.spread()
-        owners[start:stop] = [owner] * taken
-        times[start:stop] = [time_ms] * taken
-        if counts_up:
-            counts[start:stop] = [again(count) for count in counts[start:stop]]
+    def columns(self, start: int, stop: int) -> PendingColumns:
+        """Return the entries from index `start` to before `stop`, a column each."""
+        owners, times, counts = self.owners, self.times, self.counts
+        return (
+            self.ids[start:stop],
+            owners[start:stop] if isinstance(owners, list) else owners,
+            times[start:stop] if isinstance(times, list) else times,
+            counts[start:stop] if isinstance(counts, list) else counts,
+        )
 
-    def spread(self) -> tuple[list[Consumer | None], list[int], list[int]]:
-        """Give every entry an owner, a time and a count of its own."""
-        size = len(self.ids)
-        if not isinstance(self.owners, list):
-            self.owners = [self.owners] * size
-        if not isinstance(self.times, list):
-            self.times = [self.times] * size
-        if not isinstance(self.counts, list):
-            self.counts = [self.counts] * size
-        return self.owners, self.times, self.counts
+    def oldest_ms(self) -> int | None:
+        """Return the earliest delivery of the entries that somebody has, or None."""
+        owners, times = self.owners, self.times
+        if isinstance(owners, list):
+            assert self.held is not None
+            if isinstance(times, list):
+                return min((time for owner, time in zip(owners, times, strict=True) if owner is not None), default=None)
+            return times if self.held else None
+        if owners is None or not self.ids:
+            return None
+        return min(times) if isinstance(times, list) else times
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+
+    def welcome(self, owner: Consumer | None) -> None:
+        """Tell the one consumer of a new chunk."""
+        if owner is not None:
+            owner.pending += len(self.ids)
+            owner.enter(self.low)
 
     def extend(self, ids: list[int], owner: Consumer | None, time_ms: int, count: int) -> None:
         """Add entries behind the last one."""
         added = len(ids)
         size = len(self.ids)
-        if isinstance(self.owners, list):
-            self.owners += [owner] * added
-        elif self.owners is not owner:
-            self.owners = [self.owners] * size + [owner] * added
+        if self.owners is not owner or self.held is not None:
+            self._several_owners().extend([owner] * added)
+            self._gain(owner, added)
+        elif owner is not None:
+            owner.pending += added
         if isinstance(self.times, list):
             self.times += [time_ms] * added
         elif self.times != time_ms:
@@ -165,36 +199,147 @@ class Chunk:
             self.counts = [self.counts] * size + [count] * added
         self.ids += ids
 
+    def insert(self, index: int, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
+        """Add an entry in front of that at an index."""
+        self._several_owners().insert(index, owner)
+        self._several_times().insert(index, time_ms)
+        self._several_counts().insert(index, count)
+        self.ids.insert(index, entry_id)
+        self._gain(owner, 1)
+
     def set(self, index: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         """Change one entry."""
-        if self.owner_at(index) is not owner:
-            if not isinstance(self.owners, list):
-                self.owners = [self.owners] * len(self.ids)
-            self.owners[index] = owner
+        before = self.owner_at(index)
+        if before is not owner:
+            self._several_owners()[index] = owner
+            self._gain(owner, 1)
+            self._lose(before, 1)
         if self.time_at(index) != time_ms:
-            if not isinstance(self.times, list):
-                self.times = [self.times] * len(self.ids)
-            self.times[index] = time_ms
+            self._several_times()[index] = time_ms
         if self.count_at(index) != count:
-            if not isinstance(self.counts, list):
-                self.counts = [self.counts] * len(self.ids)
-            self.counts[index] = count
+            self._several_counts()[index] = count
+
+    def take_over(self, start: int, stop: int, owner: Consumer, time_ms: int, counts_up: bool) -> None:
+        """Give the entries from index `start` to before `stop` to a consumer, as one more delivery if `counts_up`."""
+        is_whole = stop - start == len(self.ids)
+        if self.owners is not owner:
+            before = self._holders(start, stop)
+            if is_whole:
+                if self.held is None or owner not in self.held:
+                    owner.enter(self.low)
+                self.owners, self.held = owner, None
+                for one, held in before:
+                    one.pending -= held
+                    if one is not owner:
+                        one.leave(self.low)
+                owner.pending += stop - start
+            else:
+                self._several_owners()[start:stop] = [owner] * (stop - start)
+                self._gain(owner, stop - start)
+                for one, held in before:
+                    self._lose(one, held)
+        if is_whole:
+            self.times = time_ms
+        elif self.times != time_ms:
+            self._several_times()[start:stop] = [time_ms] * (stop - start)
+        if not counts_up:
+            return
+        if is_whole and not isinstance(self.counts, list):
+            self.counts = again(self.counts)
+            return
+        counts = self._several_counts()
+        some = counts[start:stop]
+        counts[start:stop] = [count + 1 for count in some] if max(some) < COUNT_MAX else [*map(again, some)]
 
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries from index `start` to before `stop`."""
+        owners = self.owners
+        if isinstance(owners, list):
+            for owner, held in self._holders(start, stop):
+                self._lose(owner, held)
+            del owners[start:stop]
+        elif owners is not None:
+            owners.pending -= stop - start
+            if stop - start == len(self.ids):
+                owners.leave(self.low)
         del self.ids[start:stop]
-        if isinstance(self.owners, list):
-            del self.owners[start:stop]
         if isinstance(self.times, list):
             del self.times[start:stop]
         if isinstance(self.counts, list):
             del self.counts[start:stop]
 
-    def oldest_ms(self) -> int | None:
-        """Return the earliest delivery of the entries that somebody has, or None."""
-        owners, times = self.owners, self.times
-        if isinstance(owners, list):
-            return min((self.time_at(i) for i, owner in enumerate(owners) if owner is not None), default=None)
-        if owners is None or not self.ids:
-            return None
-        return min(times) if isinstance(times, list) else times
+    def split(self, index: int) -> "Chunk":
+        """Return a new chunk with the entries from an index on, which are here no longer."""
+        upper = Chunk(self.ids[index:], None, 0, 0)
+        size = len(self.ids)
+        moved = self._holders(index, size)
+        if isinstance(self.owners, list):
+            upper.owners, upper.held = self.owners[index:], dict(moved)
+        else:
+            upper.owners = self.owners
+        upper.times = self.times[index:] if isinstance(self.times, list) else self.times
+        upper.counts = self.counts[index:] if isinstance(self.counts, list) else self.counts
+        self.remove(index, size)
+        for owner, held in moved:
+            owner.pending += held
+            owner.enter(upper.low)
+        return upper
+
+    def _holders(self, start: int, stop: int) -> list[tuple[Consumer, int]]:
+        """Return who holds how many of the entries from index `start` to before `stop`."""
+        owners = self.owners
+        if not isinstance(owners, list):
+            return [] if owners is None else [(owners, stop - start)]
+        some = owners[start:stop]
+        first = some[0]
+        if some.count(first) == stop - start:
+            return [] if first is None else [(first, stop - start)]
+        held: dict[Consumer, int] = {}
+        for owner in some:
+            if owner is not None:
+                held[owner] = held.get(owner, 0) + 1
+        return list(held.items())
+
+    def _gain(self, owner: Consumer | None, entries: int) -> None:
+        if owner is None:
+            return
+        assert self.held is not None
+        owner.pending += entries
+        before = self.held.get(owner)
+        if before is None:
+            self.held[owner] = entries
+            owner.enter(self.low)
+        else:
+            self.held[owner] = before + entries
+
+    def _lose(self, owner: Consumer | None, entries: int) -> None:
+        if owner is None:
+            return
+        assert self.held is not None
+        owner.pending -= entries
+        left = self.held[owner] - entries
+        if left:
+            self.held[owner] = left
+        else:
+            del self.held[owner]
+            owner.leave(self.low)
+
+    def _several_owners(self) -> "list[Consumer | None]":
+        """Give every entry an owner of its own."""
+        owners = self.owners
+        if not isinstance(owners, list):
+            self.held = {} if owners is None else {owners: len(self.ids)}
+            self.owners = owners = [owners] * len(self.ids)
+        return owners
+
+    def _several_times(self) -> list[int]:
+        times = self.times
+        if not isinstance(times, list):
+            self.times = times = [times] * len(self.ids)
+        return times
+
+    def _several_counts(self) -> list[int]:
+        counts = self.counts
+        if not isinstance(counts, list):
+            self.counts = counts = [counts] * len(self.ids)
+        return counts

@@ -35,6 +35,8 @@ _JOINED_BYTES_MAX = 128 * 1024
 _COMPRESSED_BYTES_MIN = 256
 # So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
 _KEPT_BY_PARTS_MAX = 256
+# More than the positions in such a node.
+_PLACES = 1024
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
 _OBJECT_BYTES = 16 + 16 + 8 * 14 + 2 * 48 + 2 * 8
@@ -45,6 +47,15 @@ _FORMATS = [f"{length}s" for length in range(1024)]
 @lru_cache(maxsize=256)
 def _cutter(lengths: tuple[int, ...], entries: int) -> Struct:
     return Struct("".join([f"{length}s" for length in lengths]) * entries)
+
+
+def _index(column: bytes, length: int, number: int) -> int:
+    """Return where a number stands in an ascending column; -1 if nowhere."""
+    if len(column) == length:
+        return column.find(number) if 0 <= number < 256 else -1
+    numbers = view(column, length)
+    index = bisect_left(numbers, number)
+    return index if index < length and numbers[index] == number else -1
 
 
 class Segment:
@@ -64,7 +75,8 @@ class Segment:
     live: a flag per entry, 1 until it is deleted; None until one is.
     live_count, used: how many entries are not deleted; how many were ever put into the node.
     encoded: the RESP of all entries, while the segment cache lets it be kept.
-    touched: a part was read while there was no RESP of all; the next time that is made.
+    touched: what was read in parts while there was no RESP of all: how many entries, times _PLACES, and where the last
+        part ended.
     """
 
     __slots__ = (
@@ -96,7 +108,7 @@ class Segment:
     seqs: bytes | None
     stamps: bytes | None
     texts: bytes | tuple[bytes, ...]
-    touched: bool
+    touched: int
     used: int
 
     def __init__(
@@ -113,7 +125,7 @@ class Segment:
         """
         self.count = self.live_count = self.used = len(ids)
         self.live = self.encoded = None
-        self.touched = False
+        self.touched = 0
         self._seal_ids(ids)
         self._seal_texts(texts, width, widths, like)
 
@@ -195,18 +207,33 @@ class Segment:
         stamp = (entry_id >> 64) - ms + ms % 1000
         stamps = view(self.stamps, count)
         low = bisect_left(stamps, stamp)
-        high = bisect_right(stamps, stamp, low)
+        if low == count or stamps[low] != stamp:
+            return low
         seq = entry_id & SEQ_MAX
         if self.seqs is None:
-            return low if seq <= self.first_id & SEQ_MAX else high
-        return bisect_left(view(self.seqs, count), seq, low, high)
+            return low if seq <= self.first_id & SEQ_MAX else low + 1
+        return bisect_left(view(self.seqs, count), seq, low, bisect_right(stamps, stamp, low))
 
     def find(self, entry_id: int) -> int:
         """Return the position of an entry; -1 if it is not here or deleted."""
-        position = self.position(entry_id)
-        if position == self.count or self.ids(position, position + 1)[0] != entry_id:
-            return -1
-        return position if self.live is None or self.live[position] else -1
+        first, count = self.first_id, self.count
+        position = -1
+        if self.stamps is None:
+            if self.seqs is None:
+                position = entry_id - first
+                if not 0 <= position < count:
+                    return -1
+            elif entry_id >> 64 == first >> 64:
+                position = _index(self.seqs, count, entry_id & SEQ_MAX)
+        elif self.seqs is None:
+            further = entry_id - first
+            if not further & SEQ_MAX:
+                position = _index(self.stamps, count, (further >> 64) + (first >> 64) % 1000)
+        else:
+            position = self.position(entry_id)
+            if position == count or self.ids(position, position + 1)[0] != entry_id:
+                return -1
+        return position if position < 0 or self.live is None or self.live[position] else -1
 
     def runs(self, low: int, high: int, reverse: bool = False) -> Iterator[tuple[int, int]]:
         """Yield the runs `(from, to)` of positions from `low` to before `high` that hold entries not deleted."""
@@ -246,6 +273,16 @@ class Segment:
         self.live_count -= removed
         self.encoded = None
         return removed
+
+    def delete_at(self, position: int) -> int:
+        """Mark the entry at a position, which is not deleted yet, as deleted; return how many are left."""
+        live = self.live
+        if live is None:
+            live = self.live = bytearray(b"\1") * self.count
+        live[position] = 0
+        self.encoded = None
+        self.live_count = left = self.live_count - 1
+        return left
 
     def rewritten(self) -> "Segment":
         """Return the same node without what the deleted entries take; one entry at least must be left."""
@@ -355,14 +392,13 @@ class Segment:
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return what `encode` does, from the cache if it is there.
 
-        The cache takes what is read whole and in order at once, and what is read in part when that is done again.
+        The cache takes what is read whole and in order at once, and what is read in part when that goes on.
         """
         whole = high - low == self.count and not reverse
         encoded = self.encoded
         data = None if encoded is None else encoded.data
         if encoded is None or data is None:
-            if not whole and (not self.touched or self.count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple):
-                self.touched = True
+            if not whole and not self._is_worth_keeping(low, high, reverse):
                 return self.encode(low, high, reverse)
             data = self.encode(0, self.count)
             encoded = self._keep(data, not whole)
@@ -376,8 +412,27 @@ class Segment:
             return data
         return self.encode(low, high, reverse) if encoded is None else self._cut_out(data, encoded, low, high, reverse)
 
+    def _is_worth_keeping(self, low: int, high: int, reverse: bool) -> bool:
+        """Note that a part is read; return whether all should be kept.
+
+        That is so the second time, while the cache has room. When others would have to go, it is for who reads on from
+        where a part ended, or the same part again, and when all entries were read twice: parts of many segments,
+        read at random places, would drive each other out, and all cost more to encode and compress than those parts.
+        """
+        count = self.count
+        if count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
+            return False
+        read, last = divmod(self.touched, _PLACES)
+        if self.touched and last in (low, high):
+            return True
+        read += high - low
+        if self.touched and (read > 2 * count or not CACHE.is_full):
+            return True
+        self.touched = read * _PLACES + (low if reverse else high)
+        return False
+
     def _keep(self, data: bytes, compressed: bool) -> Encoded | None:
-        self.touched = False
+        self.touched = 0
         self.encoded = CACHE.keep(data, len(data) // self.count if self._is_regular() else 0, compressed)
         return self.encoded
 

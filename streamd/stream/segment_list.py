@@ -1,7 +1,7 @@
 """The sealed segments of one log, in order."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
 
@@ -62,13 +62,72 @@ class SegmentList:
 
     def delete(self, index: int, low: int, high: int) -> int:
         """Delete the entries of a segment at positions from `low` to before `high`; return how many there were."""
+        removed = self._to_change(index).delete(low, high)
+        self.live_count -= removed
+        return removed
+
+    def delete_at(self, index: int, position: int) -> int:
+        """Delete one entry of a segment, which is there; return how many are left."""
+        segment = self.segments[index] if self._own is None else self._to_change(index)
+        self.live_count -= 1
+        return segment.delete_at(position)
+
+    def _to_change(self, index: int) -> Segment:
         segment = self.segments[index]
         if self._own is not None and segment not in self._own:
             segment = self.segments[index] = segment.copy()
             self._own.add(segment)
-        removed = segment.delete(low, high)
-        self.live_count -= removed
-        return removed
+        return segment
+
+    def delete_id(self, entry_id: int) -> bool:
+        """Delete an entry by its ID; return whether it was there."""
+        index = bisect_right(self.first_ids, entry_id, self.head) - 1
+        position = self.segments[index].find(entry_id) if index >= self.head else -1
+        if position < 0:
+            return False
+        if 2 * self.delete_at(index, position) < self.segments[index].count:
+            self.shrink(index)
+        return True
+
+    def delete_ids(self, ids: list[int]) -> list[int]:
+        """Delete entries, whose IDs ascend; return which of them were there.
+
+        A segment is looked up once, and entries that follow each other in it go as one.
+        """
+        deleted: list[int] = []
+        at, wanted = 0, len(ids)
+        while at < wanted:
+            entry_id = ids[at]
+            index = self.index(entry_id)
+            last_id = self.segments[index].last_id if index >= self.head else -1
+            if at + 1 == wanted or ids[at + 1] > last_id:
+                if self.delete_id(entry_id):
+                    deleted.append(entry_id)
+                at += 1
+                continue
+            behind = bisect_right(ids, last_id, at)
+            if there := self._delete_in(index, ids[at:behind]):
+                deleted += there
+                self.shrink(index)
+            at = behind
+        return deleted
+
+    def _delete_in(self, index: int, ids: list[int]) -> list[int]:
+        """Delete entries of one segment, which is not shrunk yet; return which of `ids`, ascending, were there."""
+        segment = self.segments[index]
+        if segment.live is None:
+            low = segment.position(ids[0])
+            high = low + len(ids)
+            if high <= segment.count and [*segment.ids(low, high)] == ids:
+                self.delete(index, low, high)
+                return ids
+        deleted = []
+        for entry_id in ids:
+            position = self.segments[index].find(entry_id)
+            if position >= 0:
+                self.delete_at(index, position)
+                deleted.append(entry_id)
+        return deleted
 
     def shrink(self, index: int) -> None:
         """Remove a segment that is empty, and rewrite one that is mostly dead; to be called after deletions."""
@@ -81,6 +140,35 @@ class SegmentList:
                 self._own.discard(segment)
             self.segments[index] = segment.rewritten()
             self.memory_bytes += self.segments[index].memory_bytes
+
+    def runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment, int, int]]:
+        """Yield `(segment, from, to)` for each run of entries, none deleted, from ID `start` to `end`: positions."""
+        segments = self.segments
+        first = max(self.index(start), self.head)
+        last = len(segments) - 1
+        if end < segments[last].last_id:
+            last = self.index(end)
+        for index in range(last, first - 1, -1) if reverse else range(first, last + 1):
+            segment = segments[index]
+            lowest = segment.position(start) if index == first else 0
+            highest = segment.count if index < last or end >= segment.last_id else segment.position(end + 1)
+            if segment.live is not None:
+                for low, high in segment.runs(lowest, highest, reverse):
+                    yield segment, low, high
+            elif lowest < highest:
+                yield segment, lowest, highest
+
+    def run_of(self, start: int, end: int, count: int) -> tuple[Segment, int] | None:
+        """Return where the first `count` entries (1 or more) from `start` to `end` are if one segment has them one
+        behind the other, as it mostly is when few are read; None if `runs` is the way.
+        """
+        segment = self.segments[max(self.index(start), self.head)]
+        low = segment.position(start)
+        if segment.live is not None or low + count > segment.count:
+            return None
+        if end < segment.last_id and low + count > segment.position(end + 1):
+            return None
+        return segment, low
 
     def count_before(self, index: int) -> int:
         """Return how many entries are in the segments in front of one, deleted ones aside."""

@@ -1,6 +1,7 @@
 """The stream: a log with its counters, consumer groups and idempotence table."""
 
 from collections.abc import Sequence
+from itertools import compress
 
 from streamd.idmp.table import IdmpTable
 from streamd.stream.group import Group
@@ -48,6 +49,20 @@ class Stream:
         if entry_id > self.max_deleted_id:
             self.max_deleted_id = entry_id
         return True
+
+    def delete_each(self, ids: Sequence[int]) -> list[bool]:
+        """Delete entries one after the other; return of each whether it was there."""
+        results = self.log.delete_each(ids)
+        if True in results:
+            self.max_deleted_id = max(self.max_deleted_id, *compress(ids, results))
+        return results
+
+    def delete_many(self, ids: Sequence[int]) -> list[int]:
+        """Delete entries; return which of `ids` were there, ascending."""
+        deleted = self.log.delete_many(ids)
+        if deleted and deleted[-1] > self.max_deleted_id:
+            self.max_deleted_id = deleted[-1]
+        return deleted
 
     def has_tombstone_behind(self, entry_id: int) -> bool:
         """Return whether an entry from `entry_id` on may have been deleted out of the middle of what is there."""

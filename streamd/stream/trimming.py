@@ -62,8 +62,7 @@ class Trim:
             removed += len(ids)
             if self.references == "delete":
                 delete_references(stream, ids)
-            for entry_id in ids:
-                log.delete(entry_id)
+            log.delete_many(ids)
         if not removed:
             return []
         words = b"DELREF" if self.references == "delete" else b"ACKED"

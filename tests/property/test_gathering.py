@@ -25,13 +25,15 @@ APPENDS = st.one_of(
         st.sampled_from(["s", "t", "string"]),
         st.sampled_from(FIELDS),
     ),
+    st.builds(lambda seq: ["XACK", "s", "g", f"1700000000000-{seq}"], st.integers(0, 5)),
     st.sampled_from([["XADD", "s", "MAXLEN", "2", "*", "f", "v"], ["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
 )
 OTHERS = st.sampled_from([
     ["MULTI"], ["EXEC"], ["SELECT", "1"], ["SELECT", "0"], ["WATCH", "s"], ["XLEN", "s"], ["DEL", "s"], ["HELLO", "3"],
     ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
     ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["PSUBSCRIBE", "*"], ["MONITOR"], ["BGREWRITEAOF"],
-    ["PEXPIRE", "s", "5"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
+    ["PEXPIRE", "s", "5"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "0"],
+    ["XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">"], ["XDEL", "s", "1700000000000-0"],
 ])  # fmt: skip
 PIPELINES = st.one_of(
     st.lists(st.one_of(APPENDS, APPENDS, APPENDS, OTHERS), min_size=1, max_size=3),

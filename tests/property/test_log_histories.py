@@ -27,6 +27,19 @@ def delete(place, log, model, serial):
     assert not log.delete(entry_id + 1000)
 
 
+def delete_many(places, log, model, serial):
+    ids = model.ids()
+    wanted = [ids[place] for place in places if -len(ids) <= place < len(ids)] + [1]
+    there = sorted(entry_id for entry_id in wanted if model.delete(entry_id))
+    assert log.delete_many(wanted) == there
+
+
+def delete_each(places, log, model, serial):
+    ids = model.ids()
+    wanted = [ids[place] for place in places if -len(ids) <= place < len(ids)] + [1]
+    assert log.delete_each(wanted) == [model.delete(entry_id) for entry_id in wanted]
+
+
 def trim_length(less, approximate, limit, log, model, serial):
     maxlen = max(len(model.ids()) - less, 0)
     assert log.trim_to_length(maxlen, approximate, limit) == model.trim_to_length(maxlen, approximate, limit)
@@ -47,6 +60,9 @@ OPERATIONS = [
     partial(delete, 0),
     partial(delete, 1),
     partial(delete, -1),
+    partial(delete_many, (0, 1, 2)),
+    partial(delete_many, (-1, 1, 3, 1)),
+    partial(delete_each, (1, -1, 0, 1)),
     partial(trim_length, 1, False, 0),
     partial(trim_length, 3, False, 0),
     partial(trim_length, 2, True, 0),

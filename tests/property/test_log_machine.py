@@ -56,6 +56,20 @@ class LogMachine(RuleBasedStateMachine):
         for entry_id in self.ids[start : start + data.draw(st.integers(0, 120))]:
             assert self.log.delete(entry_id) == self.model.delete(entry_id)
 
+    @rule(data=st.data())
+    def delete_many(self, data):
+        start = data.draw(st.integers(0, len(self.ids) - 1))
+        step = data.draw(st.sampled_from([1, 1, 2, 7, -1]))
+        wanted = self.ids[start : start + 200 : step] if step > 0 else self.ids[start : start + 60][::-1]
+        wanted = wanted + data.draw(st.lists(st.sampled_from([*wanted, self.ids[0] - 1, self.last + 5]), max_size=4))
+        there = [entry_id for entry_id in wanted if self.model.delete(entry_id)]
+        assert self.log.delete_many(wanted) == sorted(there)
+
+    @rule(data=st.data())
+    def delete_each(self, data):
+        wanted = data.draw(st.lists(st.sampled_from([*self.ids, self.last + 5]), max_size=80))
+        assert self.log.delete_each(wanted) == [self.model.delete(entry_id) for entry_id in wanted]
+
     @rule(share=st.floats(0, 1.1), approximate=st.booleans(), limit=st.sampled_from([0, 0, 3, 50]))
     def trim_to_length(self, share, approximate, limit):
         maxlen = int(len(self.log) * share)

@@ -1,12 +1,13 @@
 """Pending entries do what an obvious model, a dict of rows, does: all short histories, and many long random ones."""
 
 import random
+from collections import Counter
 from itertools import product
 
 import pytest
 
 from streamd.stream import pending
-from streamd.stream.pending import Consumer, PendingEntries
+from streamd.stream.pending import COUNT_MAX, Consumer, PendingEntries
 
 
 class Model:
@@ -78,6 +79,9 @@ class Pair:
     def remove(self, ids):
         assert self.real.remove_many(ids) == self.model.remove(ids)
 
+    def remove_each(self, ids):
+        assert self.real.remove_each(ids) == [bool(self.model.remove([entry_id])) for entry_id in ids]
+
     def check(self, with_oldest=True):
         real, model = self.real, self.model
         everything = model.listing(0, 1 << 128)
@@ -89,7 +93,12 @@ class Pair:
         for owner in self.consumers:
             assert list(real.of_consumer(owner)) == model.listing(0, 1 << 128, owner=owner)
             assert owner.pending == len(model.listing(0, 1 << 128, owner=owner))
-            assert owner.chunks == sorted(owner.in_chunk)
+            assert owner.chunks == [
+                chunk.low for chunk in real._chunks if any(row[1] is owner for row in chunk.rows(0, len(chunk.ids)))
+            ]
+        for chunk in real._chunks:
+            assert (chunk.held is None) == (not isinstance(chunk.owners, list))
+            assert chunk.held is None or chunk.held == Counter(owner for owner in chunk.owners if owner is not None)
         for entry in everything:
             assert real.get(entry[0]) == entry
             assert real.get(entry[0] + 1) == next((row for row in everything if row[0] == entry[0] + 1), None)
@@ -113,6 +122,7 @@ STEPS = [
     lambda pair: pair.remove([10, 12, 14]),
     lambda pair: pair.remove([14, 13, 12]),
     lambda pair: pair.remove(list(range(8, 40, 4))),
+    lambda pair: pair.remove_each([16, 12, 12, 5, 10]),
 ]
 
 
@@ -134,7 +144,7 @@ def test_long_random_histories_never_differ_from_the_model(seed):
     chance = random.Random(seed)
     pair = Pair()
     for _ in range(150):
-        action = chance.randrange(7)
+        action = chance.randrange(8)
         known = sorted(pair.model.rows) or [1]
         if action == 0:
             pair.deliver(chance.choice((1, 2, 3, 7)), chance.randrange(2), chance.randrange(10))
@@ -143,6 +153,8 @@ def test_long_random_histories_never_differ_from_the_model(seed):
             pair.remove(known[at : at + chance.randrange(1, 6)])
         elif action == 2:
             pair.remove(chance.choices(known, k=3))
+        elif action == 7:
+            pair.remove_each(chance.choices([*known, 2], k=4))
         elif action == 3:
             pair.set(chance.choice(known), chance.choice((0, 1, None)), chance.randrange(10), chance.randrange(4))
         elif action == 5:
@@ -164,6 +176,15 @@ def test_long_random_histories_never_differ_from_the_model(seed):
     assert pair.real.remove_owner(owner) == len(gone)
     pair.model.remove(gone)
     pair.check()
+
+
+def test_a_delivery_count_that_counts_no_further_stays():
+    entries, ann, bob = PendingEntries(), Consumer(b"ann", 0), Consumer(b"bob", 0)
+    entries.deliver([1, 2, 3], ann, 5)
+    entries.set(2, ann, 5, COUNT_MAX)
+    entries.take_over([1, 2], bob, 6, True)
+    entries.take_over([1, 2, 3], bob, 6, True)
+    assert entries.counts_of([1, 2, 3]) == [3, COUNT_MAX, 2]
 
 
 def test_a_copy_changes_apart_from_its_original():

@@ -10,7 +10,7 @@ import pytest
 from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.log import Log
 from streamd.stream.segment_cache import CACHE
-from tests.property.log_model import encode_entry
+from tests.property.log_model import LogModel, assert_same_nodes, encode_entry
 
 
 def filled(entries, node_max_entries=100, step=1):
@@ -182,3 +182,17 @@ def test_trimming_a_million_entries_is_a_matter_of_segments():
     assert log.segments == 10_000
     assert seconds(lambda: log.trim_before(ids[-1])) < 0.5
     assert log.ids() == ids[-1:]
+
+
+def test_an_emptied_node_that_stayed_open_goes_with_a_later_trim():
+    log, model = Log(3), LogModel(3)
+    for one in (log, model):
+        for entry_id in range(1, 6):
+            one.append(entry_id, [b"f", b"v"])
+        for entry_id in (3, 4, 5):
+            one.delete(entry_id)
+        one.trim_before(3)
+        one.node_max_entries = 0
+        one.trim_before(6)
+        one.append(7, [b"f", b"v"])
+    assert_same_nodes(log, model)

@@ -36,12 +36,22 @@ def rows(pending: PendingEntries) -> list:
     return [(entry_id, owner and owner.name, *rest) for entry_id, owner, *rest in pending.iterate()]
 
 
+def of_each(group: Group) -> list:
+    """Return what each consumer has, by its own count and by the pending entries, in two parts as well."""
+    return [
+        (name, consumer.seen_ms, consumer.active_ms, consumer.pending, [(row[0], *row[2:]) for row in whole])
+        for name, consumer in group.consumers.items()
+        if (whole := [*group.pending.of_consumer(consumer)])
+        == [*group.pending.of_consumer(consumer, 0, 700), *group.pending.of_consumer(consumer, 701)]
+    ]
+
+
 def with_pending(entries: int) -> Group:
     group = Group(0)
     ann, _ = group.consumer(b"ann", 0)
     bob, _ = group.consumer(b"bob", 0)
     for at in range(0, entries, 100):
-        group.pending.deliver(list(range(at, at + 100)), bob if at % 200 else ann, at, 1)
+        group.pending.deliver(list(range(at, at + 100)), bob if at % 600 else ann, at, 1)
     return group
 
 
@@ -71,11 +81,15 @@ def test_pending_entries_of_a_snapshot_stay_and_the_others_change_as_without_it(
     taken = []
     for step in range(200):
         if step % 40 == 7:
-            taken.append((group.snapshot(), rows(group.pending)))
+            taken.append((group.snapshot(), rows(group.pending), of_each(group)))
+        if step % 40 == 11:
+            taken.append((taken[0][0], *taken[0][1:]))  # which may be looked at in between
+            assert of_each(taken[-1][0]) == taken[-1][2]
         entry_id, now = chance.randrange(2_200), 10_000 + step
-        kind = chance.randrange(6)
+        kind = chance.randrange(7)
         for one in (group, other):
-            ann, bob = one.consumers[b"ann"], one.consumers[b"bob"]
+            ann, bob = one.consumers[b"ann"], one.consumer(b"bob", now)[0]
+            ann.active_ms = now
             if kind == 0:
                 one.pending.remove_many(list(range(entry_id, entry_id + 50)))
             elif kind == 1:
@@ -86,6 +100,8 @@ def test_pending_entries_of_a_snapshot_stay_and_the_others_change_as_without_it(
                 one.pending.take_over(list(range(entry_id, entry_id + 30)), ann, now, True)
             elif kind == 4:
                 one.pending.deliver([3_000 + step], bob, now)
+            elif kind == 5:
+                one.pending.remove_each([entry_id, entry_id + 1, entry_id + 300])
             else:
                 one.pending.remove(entry_id)
     assert rows(group.pending) == rows(other.pending)
@@ -96,8 +112,9 @@ def test_pending_entries_of_a_snapshot_stay_and_the_others_change_as_without_it(
             (entry_id, group.consumers[name], *rest)
             for entry_id, _, *rest in other.pending.of_consumer(other.consumers[name])
         ]
-    for snapshot, before in taken:
+    for snapshot, before, of_consumers in taken:
         assert rows(snapshot.pending) == before
+        assert of_each(snapshot) == of_consumers
 
 
 @pytest.mark.parametrize("seed", range(30))

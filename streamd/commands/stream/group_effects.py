@@ -90,10 +90,8 @@ def record_taken(
     if context.state.records is None:
         return
     by_count: dict[int, list[int]] = {}
-    for entry_id in ids:
-        entry = group.pending.get(entry_id)
-        assert entry is not None
-        by_count.setdefault(entry[3], []).append(entry_id)
+    for entry_id, count in zip(ids, group.pending.counts_of(ids), strict=True):
+        by_count.setdefault(count, []).append(entry_id)
     for count, same in by_count.items():
         record_owned(context, key, group_name, group, consumer, same, time_ms, count, changes=0)
 

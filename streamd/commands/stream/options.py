@@ -1,11 +1,12 @@
 """What the stream commands have in common: their options, and how trimming and IDs are said."""
 
+from itertools import islice
 from json import loads
 from operator import itemgetter
 from typing import Final
 
 from streamd.base.config import Config
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity
+from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger, SyntaxError_, WrongArity
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
@@ -308,6 +309,23 @@ PLAIN_ID_BYTES_MAX = 20
 _LAST_DIGITS = {b"%03d" % ms: ms << 64 for ms in range(1000)}
 
 
+def parse_run(requests: list[list[bytes]], at: int) -> list[int]:
+    """Return the entry IDs that a run of requests ends with: requests[at] and those behind it that are like it but for
+    their last word; empty if one of these is no ID.
+    """
+    first = requests[at]
+    length, like = len(first), first[:-1]
+    words = [first[-1]]
+    for request in islice(requests, at + 1, None):
+        if len(request) != length or request[:-1] != like:
+            break
+        words.append(request[-1])
+    try:
+        return parse_ids(words)
+    except InvalidStreamId:
+        return []
+
+
 def parse_ids(words: list[bytes]) -> list[int]:
     """Return the entry IDs that a request lists. Raises: InvalidStreamId.
 
@@ -364,7 +382,7 @@ def parse_count_option(words: list[bytes], at: int) -> int | None:
     """
     count = None
     while at < len(words):
-        if words[at].upper() != b"COUNT" or at + 1 >= len(words):
+        if (words[at] != b"COUNT" and words[at].upper() != b"COUNT") or at + 1 >= len(words):
             raise SyntaxError_()
         count = max(0, parse_integer(words[at + 1]))
         at += 2

@@ -1,10 +1,42 @@
 """XACK: acknowledge entries of a consumer group."""
 
+from itertools import compress
+
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
-from streamd.commands.stream.options import parse_ids
+from streamd.commands.stream.options import parse_ids, parse_run
 from streamd.resp.types import Reply
+from streamd.stream.stream import Stream
+
+
+def xack_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Acknowledge an entry for each of a run of requests that name one each; see command.Batch.
+
+    The group is looked up once, and IDs are parsed together. A property test holds this against the handler.
+    """
+    first, db = requests[at], context.db
+    key, group_name = first[1], first[2]
+    stream = db.values.get(key)
+    if len(first) != 4 or type(stream) is not Stream or key in db.expires_ms:
+        return 0
+    group = None if stream.groups is None else stream.groups.get(group_name)
+    ids = [] if group is None else parse_run(requests, at)
+    if group is None or not ids:
+        return 0
+
+    results = group.pending.remove_each(ids)
+
+    if context.state.records is None:
+        context.state.dirty += sum(results)
+    else:
+        for entry_id in compress(ids, results):
+            record_removed(context, key, group_name, [entry_id])
+    context.client.out.append(b"".join([_REPLIES[result] for result in results]))
+    return len(results)
+
+
+_REPLIES = (b":0\r\n", b":1\r\n")
 
 
 @command(
@@ -16,6 +48,7 @@ from streamd.resp.types import Reply
     complexity="O(log(N)) for each entry, N being the number of pending entries of the group.",
     syntax="key group id [id ...]",
     access="RW update",
+    batch=xack_batch,
 )
 def xack(context: Context, args: list[bytes]) -> Reply:
     """Acknowledge entries and return how many were pending.
@@ -29,7 +62,8 @@ def xack(context: Context, args: list[bytes]) -> Reply:
         return 0
     ids = parse_ids(args[3:])
 
-    removed = found[1].pending.remove_many(ids)
+    pending = found[1].pending
+    removed = pending.remove_many(ids) if len(ids) > 1 else [*compress(ids, pending.remove_each(ids))]
 
     if removed:
         record_removed(context, key, group_name, removed)

@@ -1,12 +1,18 @@
 """XAUTOCLAIM: give a consumer the pending entries of a group that are idle for long."""
 
+from itertools import compress, repeat
+from operator import and_
+
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
+from streamd.stream.entry_encoder import encode_rows
 from streamd.stream.entry_id import format_id, parse_range_start
+from streamd.stream.group import Group
 from streamd.stream.log import Log
+from streamd.stream.pending import Consumer
 
 COUNT_DEFAULT = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
@@ -53,22 +59,7 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
     consumer = need_consumer(context, key, group_name, group, args[3])
 
     now_ms = context.now_ms
-    attempts = wanted * ATTEMPTS_FACTOR
-    gone: list[int] = []
-    claimed: list[int] = []
-    next_id = 0
-    log = stream.log
-    for entry_id, owner, delivered_ms, _ in group.pending.iterate(start):
-        if not attempts or not wanted:
-            next_id = entry_id
-            break
-        attempts -= 1
-        if entry_id not in log:
-            gone.append(entry_id)
-            wanted -= 1
-        elif owner is None or not min_idle_ms or now_ms - delivered_ms >= min_idle_ms:
-            claimed.append(entry_id)
-            wanted -= 1
+    claimed, gone, next_id = _choose(stream.log, group, start, wanted, now_ms - min_idle_ms if min_idle_ms else None)
 
     group.pending.take_over(claimed, consumer, now_ms, counts_up=not just_id)
     record_taken(context, key, group_name, group, consumer, claimed, now_ms)
@@ -79,14 +70,67 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
         group.pending.remove_many(gone)
         record_removed(context, key, group_name, gone)
     record_seen(context, key, group_name, consumer)
-    shown: Reply = [*map(format_id, claimed)] if just_id else _entries(log, claimed)
-    return [format_id(next_id), shown, [*map(format_id, gone)]]
+    return [format_id(next_id), _ids(claimed) if just_id else _entries(stream.log, claimed), _ids(gone)]
+
+
+def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | None) -> tuple[list[int], list[int], int]:
+    """Return the IDs to claim, those of pending entries that were deleted, and the ID to go on from, 0 at the end.
+
+    until_ms: claim what was delivered then or before; None for all. Entries that follow each other in the group as in
+    the log are judged together.
+    """
+    claimed: list[int] = []
+    gone: list[int] = []
+    attempts = wanted * ATTEMPTS_FACTOR
+    for ids, owners, times, _ in group.pending.columns(start):
+        at = 0
+        while at < len(ids):
+            if not attempts or not wanted:
+                return claimed, gone, ids[at]
+            some = ids[at : at + min(wanted, attempts)]
+            attempts -= len(some)
+            idle = _idle(owners, times, until_ms, at, len(some))
+            at += len(some)
+            if log.ids(some[0], some[-1], len(some) + 1) != some:
+                there = [entry_id in log for entry_id in some]
+                missing = [entry_id for entry_id, is_there in zip(some, there, strict=True) if not is_there]
+                gone += missing
+                wanted -= len(missing)
+                idle = [*map(and_, there, repeat(idle) if isinstance(idle, bool) else idle)]
+            if idle is not False:
+                chosen = some if idle is True else [*compress(some, idle)]
+                claimed += chosen
+                wanted -= len(chosen)
+    return claimed, gone, 0
+
+
+def _idle(
+    owners: "list[Consumer | None] | Consumer | None",
+    times: list[int] | int,
+    until_ms: int | None,
+    at: int,
+    length: int,
+) -> bool | list[bool]:
+    """Return whether so many entries, from an index on, belong to nobody or were delivered up to `until_ms`: all, none,
+    or each.
+    """
+    if until_ms is None:
+        return True
+    if not isinstance(times, list) and not isinstance(owners, list):
+        return owners is None or times <= until_ms
+    some = times[at : at + length] if isinstance(times, list) else [times] * length
+    of = owners[at : at + length] if isinstance(owners, list) else [owners] * length
+    return [time_ms <= until_ms or owner is None for time_ms, owner in zip(some, of, strict=True)]
+
+
+def _ids(ids: list[int]) -> Raw:
+    return Raw(b"*%d\r\n%b" % (len(ids), encode_rows(ids, b"", b"") if ids else b""))
 
 
 def _entries(log: Log, ids: list[int]) -> Raw:
     """Return the entries `ids`, which are all there."""
-    if ids and log.ids(ids[0], ids[-1], len(ids) + 1) == ids:
-        data = log.encode_range(ids[0], ids[-1])[1]
-    else:
+    found: list[int] = []
+    data = b"".join(log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]) if ids else b""
+    if found != ids:
         data = b"".join([log.encode_range(entry_id, entry_id)[1] for entry_id in ids])
     return Raw(b"*%d\r\n%b" % (len(ids), data))

@@ -13,8 +13,10 @@ from streamd.commands.stream.group_effects import (
     record_seen,
     shown,
 )
+from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
+from streamd.stream.log import Log
 from streamd.stream.pending import again
 
 
@@ -44,6 +46,11 @@ class _Options:
                 self.last_id = parse_id(words.word())
             else:
                 raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(words.word())}'")
+
+
+def _all_there(log: Log, ids: list[int]) -> bool:
+    """Return whether these are several entries that stand in the log one behind the other."""
+    return len(ids) > 1 and ids[0] < ids[-1] and log.ids(ids[0], ids[-1], len(ids) + 1) == ids
 
 
 @command(
@@ -118,6 +125,13 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
 
 def _leading_ids(args: list[bytes]) -> list[int]:
     """Return the IDs, up to the first word that is none."""
+    end = 5
+    while end < len(args) and args[end][:1].isdigit():
+        end += 1
+    try:
+        return parse_ids(args[5:end])
+    except InvalidStreamId:
+        pass  # one by one is the way to see how many
     ids: list[int] = []
     for word in args[5:]:
         try:
@@ -141,6 +155,9 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
     # More is known of a consumer that streamd has written of: it stands in a note behind this record.
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
+    if _all_there(stream.log, ids):
+        group.pending.deliver(ids, consumer, time_ms, options.count)
+        return
     for entry_id in ids:
         if entry_id in stream.log:
             group.pending.set(entry_id, consumer, time_ms, options.count)

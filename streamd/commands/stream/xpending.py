@@ -1,15 +1,20 @@
 """XPENDING: what a consumer group has not acknowledged."""
 
+from collections.abc import Iterable
 from itertools import islice
+from typing import TypeVar
 
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import need_group
 from streamd.resp.types import NULL_ARRAY, Raw, Reply
-from streamd.stream.entry_id import SEQ_MAX, format_id, parse_range_end, parse_range_start
+from streamd.stream.entry_encoder import encode_rows
+from streamd.stream.entry_id import format_id, parse_range_end, parse_range_start
 from streamd.stream.group import Group
-from streamd.stream.pending import Consumer
+from streamd.stream.pending import Consumer, PendingColumns
+
+_T = TypeVar("_T")
 
 
 @command(
@@ -46,28 +51,56 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
     start = parse_range_start(args[at])
     end = parse_range_end(args[at + 1])
     _, group = need_group(context, args[1], args[2])
-    until_ms = context.now_ms - min_idle_ms if min_idle_ms else None
+    now_ms = context.now_ms
+    until_ms = now_ms - min_idle_ms if min_idle_ms else None
+    pending = group.pending
+    if at + 3 == words and until_ms is None:
+        return _rows(pending.columns(start, end, count), now_ms)
     if at + 3 < words:
         consumer = group.consumers.get(args[at + 3])
         if consumer is None:
             return []
-        entries = group.pending.of_consumer(consumer, start, end, until_ms)
+        entries = pending.of_consumer(consumer, start, end, until_ms)
     else:
-        entries = group.pending.iterate(start, end, until_ms)
-    now_ms = context.now_ms
-    parts = []
-    of: Consumer | None = None
-    at_ms = times = None
-    for entry_id, owner, time_ms, deliveries in islice(entries, count):
-        # What was delivered together differs in its IDs alone.
-        if time_ms != at_ms or owner is not of or deliveries != times:
-            of, at_ms, times = owner, time_ms, deliveries
-            # An entry that was released belongs to nobody, and is idle since no time that could be said.
-            name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
-            rest = b"\r\n$%d\r\n%b\r\n:%d\r\n:%d\r\n" % (len(name), name, idle_ms, deliveries)
-        id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-        parts.append(b"*4\r\n$%d\r\n%b%b" % (len(id_text), id_text, rest))
-    return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts)))
+        entries = pending.iterate(start, end, until_ms)
+    some = [*islice(entries, count)]
+    ids, owners, times, counts = map(list, zip(*some, strict=True)) if some else ([], [], [], [])
+    return _rows([(ids, owners, times, counts)] if some else [], now_ms)
+
+
+def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
+    """Return the rows; what was delivered together differs in its IDs alone."""
+    length = 0
+    rows: list[bytes] = []
+    for ids, some_owners, some_times, some_counts in parts:
+        length += len(ids)
+        owners, times, counts = _alike(some_owners), _alike(some_times), _alike(some_counts)
+        rests: bytes | list[bytes]
+        if isinstance(times, list) or isinstance(counts, list):
+            size = len(ids)
+            of = owners if isinstance(owners, list) else [owners] * size
+            since = times if isinstance(times, list) else [times] * size
+            often = counts if isinstance(counts, list) else [counts] * size
+            rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
+        elif isinstance(owners, list):
+            texts = {owner: _rest(owner, times, counts, now_ms) for owner in set(owners)}
+            rests = [*map(texts.__getitem__, owners)]
+        else:
+            rests = _rest(owners, times, counts, now_ms)
+        rows.append(encode_rows(ids, b"\r\n*4", rests))
+    return Raw(b"*%d\r\n%b" % (length, b"".join(rows)))
+
+
+def _alike(column: list[_T] | _T) -> list[_T] | _T:
+    """Return a column, or the one value if all are the same."""
+    return column[0] if isinstance(column, list) and column.count(column[0]) == len(column) else column
+
+
+def _rest(owner: Consumer | None, time_ms: int, deliveries: int, now_ms: int) -> bytes:
+    """Return what stands behind the ID; each line has its CRLF in front."""
+    # An entry that was released belongs to nobody, and is idle since no time that could be said.
+    name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
+    return b"\r\n$%d\r\n%b\r\n:%d\r\n:%d" % (len(name), name, idle_ms, deliveries)
 
 
 def _summary(group: Group) -> Reply:
