@@ -28,8 +28,9 @@ def split_replies(data: bytes) -> Iterator[bytes]:
 
 
 def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Cut `data` behind so many replies, so many more, and so on: bulk strings without `$` in them, integers, or errors,
-    one kind throughout.
+    """Cut `data` behind so many replies, so many more, and so on.
+
+    They are of one kind: all bulk strings without `$` in them, all integers, or all errors.
     """
     kind = data[:1]
     ends = [*accumulate(counts, initial=1)]  # in front of the first one's mark is nothing
