@@ -7,15 +7,17 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo test test-spark40 notebook serve bench bench-long crash differential chaos lint map clean set-up
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long crash differential chaos lint map clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
+	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
 	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
+	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
@@ -26,6 +28,9 @@ help:
 
 demo: set-up
 	@$(RUN) -m demo $(ARGS)
+
+demo-topics: set-up
+	@$(RUN) -m demo.topics $(ARGS)
 
 test: lint
 	@$(RUN) -m pytest $(ARGS)
@@ -41,6 +46,9 @@ crash: set-up
 
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)
+
+topics-long: set-up
+	@$(RUN) -m tests.topics $(ARGS)
 
 chaos: set-up
 	@$(RUN) -m tests.spark.chaos $(ARGS)

@@ -20,6 +20,7 @@ from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
+from streamd.topics.cli import add_commands as add_topics
 
 EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 
@@ -147,6 +148,7 @@ def _parser() -> _Parser:
         help="what the names of the journal's files begin with (default: %(default)s)",
     )
     checking.set_defaults(action=_check)
+    add_topics(commands, _Parser)
     return parser
 
 

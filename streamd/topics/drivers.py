@@ -1,0 +1,106 @@
+"""Running the logic of a topic log over redis-py's clients, the plain one or the one for asyncio."""
+
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+
+from streamd.topics.steps import Commit, Pipeline, Steps, Watch
+
+T = TypeVar("T")
+
+
+def check_client(client: Any) -> None:
+    """Refuse a client that would decode payloads, which are bytes. Raises: ValueError."""
+    if client.get_encoder().decode_responses:
+        raise ValueError("the client decodes replies, but payloads are bytes: make it without decode_responses=True")
+
+
+def block_ms_max(client: Any) -> int:
+    """Return for how many milliseconds a command may block before the client takes its connection for dead."""
+    timeout_s = client.connection_pool.connection_kwargs.get("socket_timeout")
+    return 1_000 if timeout_s is None else max(1, min(1_000, int(timeout_s * 500)))
+
+
+def run(client: redis.Redis, steps: Steps[T]) -> T:
+    """Return what the logic returns, with its requests sent by this client."""
+    transaction: Any = None
+    try:
+        step = next(steps)
+        while True:
+            reply: Any
+            if isinstance(step, Pipeline):
+                pipeline = client.pipeline(transaction=False)
+                for command in step.commands:
+                    pipeline.execute_command(*command)
+                reply = pipeline.execute(raise_on_error=False)
+            elif isinstance(step, Watch):
+                if transaction is None:
+                    transaction = client.pipeline(transaction=True)
+                try:
+                    if step.keys:
+                        transaction.watch(*step.keys)
+                    reply = [transaction.execute_command(*command) for command in step.commands]
+                except redis.WatchError as error:  # so redis-py calls a connection lost in between
+                    raise redis.ConnectionError(str(error))
+            else:
+                assert isinstance(step, Commit)
+                assert transaction is not None
+                transaction.multi()
+                for command in step.commands:
+                    transaction.execute_command(*command)
+                try:
+                    reply = transaction.execute()
+                except redis.WatchError:
+                    reply = None
+                transaction = None
+            step = steps.send(reply)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        steps.close()
+        if transaction is not None:
+            transaction.reset()
+
+
+async def run_async(client: redis.asyncio.Redis, steps: Steps[T]) -> T:
+    """Return what the logic returns, with its requests sent by this asyncio client."""
+    transaction: Any = None
+    try:
+        step = next(steps)
+        while True:
+            reply: Any
+            if isinstance(step, Pipeline):
+                pipeline = client.pipeline(transaction=False)
+                for command in step.commands:
+                    pipeline.execute_command(*command)
+                reply = await pipeline.execute(raise_on_error=False)
+            elif isinstance(step, Watch):
+                if transaction is None:
+                    transaction = client.pipeline(transaction=True)
+                try:
+                    if step.keys:
+                        await transaction.watch(*step.keys)
+                    reply = [await transaction.execute_command(*command) for command in step.commands]
+                except redis.WatchError as error:  # so redis-py calls a connection lost in between
+                    raise redis.ConnectionError(str(error))
+            else:
+                assert isinstance(step, Commit)
+                assert transaction is not None
+                transaction.multi()
+                for command in step.commands:
+                    transaction.execute_command(*command)
+                try:
+                    reply = await transaction.execute()
+                except redis.WatchError:
+                    reply = None
+                transaction = None
+            step = steps.send(reply)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        steps.close()
+        if transaction is not None:
+            await transaction.reset()

@@ -1,0 +1,62 @@
+"""The servers that the tests of topics run on: streamd by both protocol versions, and redis-server where it is."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import redis
+
+from streamd.base.clock import Clock
+from streamd.testing import EmbeddedServer
+from tests.differential.redis_process import needs_redis, running_redis
+
+SERVERS = [
+    pytest.param("streamd-2"),
+    pytest.param("streamd-3"),
+    pytest.param("redis", marks=needs_redis),
+]
+
+
+class Servers:
+    """Servers that are started when a test first wants them."""
+
+    def __init__(self, directory) -> None:
+        self.directory = directory
+        self.stack = ExitStack()
+        self.ports: dict[str, int] = {}
+        self.streamd: EmbeddedServer | None = None
+
+    def port(self, kind: str) -> int:
+        if kind not in self.ports:
+            if kind == "redis":
+                self.ports[kind] = self.stack.enter_context(running_redis(self.directory))
+            else:
+                self.streamd = self.stack.enter_context(EmbeddedServer(Clock()))
+                self.ports["streamd"] = self.streamd.port
+        return self.ports[kind]
+
+
+@pytest.fixture(scope="session")
+def topic_servers(tmp_path_factory) -> Iterator[Servers]:
+    servers = Servers(tmp_path_factory.mktemp("redis"))
+    with servers.stack:
+        yield servers
+
+
+@pytest.fixture(params=SERVERS)
+def client(request, topic_servers) -> Iterator[redis.Redis]:
+    """A client of each kind of server in turn; the server is empty."""
+    kind, _, protocol = request.param.partition("-")
+    with redis.Redis(port=topic_servers.port(kind), protocol=int(protocol or 2)) as client:
+        client.flushall()
+        yield client
+    if topic_servers.streamd is not None:
+        assert topic_servers.streamd.internal_errors == 0
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    """A streamd with a clock that the test moves."""
+    with EmbeddedServer() as server:
+        yield server
+        assert server.internal_errors == 0
