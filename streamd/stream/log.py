@@ -29,9 +29,22 @@ class Log:
     _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
     _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0. _sealed: None until a tail was
     sealed.
+    _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
+    It takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
 
-    __slots__ = ("_gone", "_gone_id", "_ids", "_node_max", "_room", "_sealed", "_texts", "_width", "_widths")
+    __slots__ = (
+        "_emptied",
+        "_gone",
+        "_gone_id",
+        "_ids",
+        "_node_max",
+        "_room",
+        "_sealed",
+        "_texts",
+        "_width",
+        "_widths",
+    )
 
     def __init__(self, node_max_entries: int = 100) -> None:
         self._ids: list[int] = []
@@ -43,6 +56,7 @@ class Log:
         self._gone_id = 0
         self._node_max = node_max_entries
         self._sealed: SegmentList | None = None
+        self._emptied: tuple[int, int] | None = None
 
     @property
     def node_max_entries(self) -> int:
@@ -124,7 +138,9 @@ class Log:
         elif not self._gone and self._sealed and self._sealed.segments[-1].used < self._capacity:
             return self._reopen()
         self._gone = self._gone_id = 0
-        self._room = self._capacity
+        if self._emptied is not None and not self._sealed and self._emptied[0] < self._capacity:
+            (self._gone, self._gone_id), self._emptied = self._emptied, None
+        self._room = self._capacity - self._gone
         return ids
 
     def _reopen(self) -> list[int]:
@@ -146,12 +162,6 @@ class Log:
             self._ids.append(entry_id)
             self._texts += entry_fields
         return self._ids
-
-    def _stay_open(self, segment: Segment) -> None:
-        """Make the last node the tail, now that trimming has emptied it; Redis keeps it, and appends to it."""
-        self._gone = segment.used
-        self._gone_id = segment.last_id
-        self._room = self._capacity - self._gone
 
     def _sealed_for_writing(self) -> SegmentList:
         if self._sealed is None:
@@ -175,7 +185,7 @@ class Log:
 
     def delete_each(self, ids: Sequence[int]) -> list[bool]:
         """Delete entries one after the other; return of each whether it was there."""
-        sealed, tail = self._sealed, self._ids
+        tail, sealed = self._ids, self._sealed
         return [
             self.delete(one) if sealed is None or (tail and one >= tail[0]) else sealed.delete_id(one) for one in ids
         ]
@@ -195,7 +205,7 @@ class Log:
         none) a node that would bring their entries above it, and what is behind, is left alone.
         """
         before = length = len(self)
-        sealed = self._sealed
+        sealed, self._emptied = self._sealed, self._emptied if length <= maxlen else None
         while sealed and length > maxlen:
             segment = sealed.segments[sealed.head]
             entries = segment.live_count
@@ -226,8 +236,9 @@ class Log:
         `approximate` and `limit` are as in `trim_to_length`.
         """
         removed = 0
-        ids = self._ids
-        sealed = self._sealed
+        ids, sealed = self._ids, self._sealed
+        if self._emptied is not None and self._emptied[1] < min_id:
+            self._emptied = None
         while sealed:
             segment = sealed.segments[sealed.head]
             if limit and removed + segment.live_count > limit:
@@ -240,8 +251,7 @@ class Log:
                 removed += sealed.delete(sealed.head, 0, position)
                 if not sealed.segments[sealed.head].live_count:
                     sealed.remove(sealed.head)
-                    if not (sealed or ids or self._gone):
-                        self._stay_open(segment)
+                    self._emptied = segment.used, segment.last_id
             return removed
         if not (ids or self._gone) or (limit and removed + len(ids) > limit):
             return removed
@@ -301,7 +311,8 @@ class Log:
     @property
     def segments(self) -> int:
         """How many nodes there are."""
-        return (0 if self._sealed is None else len(self._sealed)) + (1 if self._ids or self._gone else 0)
+        sealed = 0 if self._sealed is None else len(self._sealed)
+        return sealed + bool(self._ids or self._gone) + (self._emptied is not None)
 
     @property
     def memory_bytes(self) -> int:
@@ -385,11 +396,8 @@ class Log:
 
         ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
         """
-        left = sys.maxsize if count is None else count
         entries = 0
         parts: list[bytes] = []
-        if left <= 0:
-            return entries, parts
         sealed, tail = self._sealed, self._ids
         if sealed is not None and sealed.live_count and count and not reverse and not (tail and start >= tail[0]):
             found = sealed.run_of(start, end, count)
@@ -398,39 +406,31 @@ class Log:
                 if ids is not None:
                     ids += segment.ids(low, low + count)
                 return count, [segment.read(low, low + count)]
-        for source, low, high in self._runs(start, end, reverse):
-            if high - low > left:
-                if reverse:
-                    low = high - left
-                else:
-                    high = low + left
+        for source, low, high in self._first_runs(start, end, count, reverse):
             parts.append(source.read(low, high, reverse))
             if ids is not None:
                 ids += source.ids(low, high)
             entries += high - low
-            left -= high - low
-            if not left:
-                break
         return entries, parts
 
     def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
         """Return the IDs of the entries that `encode_range` encodes."""
-        left = sys.maxsize if count is None else count
         found: list[int] = []
-        if left <= 0:
-            return found
-        for source, low, high in self._runs(start, end, reverse):
-            if high - low > left:
-                if reverse:
-                    low = high - left
-                else:
-                    high = low + left
-            run = source.ids(low, high)
-            found += run[::-1] if reverse else run
-            left -= high - low
-            if not left:
-                break
+        for source, low, high in self._first_runs(start, end, count, reverse):
+            found += source.ids(low, high)[::-1] if reverse else source.ids(low, high)
         return found
+
+    def _first_runs(
+        self, start: int, end: int, count: int | None, reverse: bool
+    ) -> Iterator[tuple[Segment | Tail, int, int]]:
+        """Yield what `_runs` does, of the first `count` entries."""
+        left = sys.maxsize if count is None else count
+        for source, low, high in self._runs(start, end, reverse) if left > 0 else ():
+            if high - low >= left:
+                yield (source, high - left, high) if reverse else (source, low, low + left)
+                return
+            yield source, low, high
+            left -= high - low
 
     def _runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
         """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""

@@ -112,3 +112,16 @@ def test_all_short_histories(node_max_entries, appended, depth):
     for serial in range(appended):
         append(log, model, serial)
     assert explore(log, model, appended, depth) == len(OPERATIONS) ** depth
+
+
+def test_all_short_histories_after_trimming_emptied_a_node_that_had_deleted_entries():
+    """It takes entries again if all behind it are deleted and nodes take more."""
+    log, model = Log(3), LogModel(3)
+    for one in (log, model):
+        for entry_id in range(1, 6):
+            one.append(entry_id, [b"f", b"v"])
+        one.delete(3)
+        one.trim_before(3)
+        one.delete(5)
+        one.node_max_entries = 5
+    explore(log, model, 1, 3)
