@@ -12,9 +12,10 @@ PREPARED: Final = (
     "XADD stream 2-1 f v",
     "XGROUP CREATE stream g 0",
     "XREADGROUP GROUP g c COUNT 1 STREAMS stream >",
+    "ZADD zset 1 a 2 b",
     "SET vol x PX 100000000",
 )
-KEYS: Final = "str num hash list set stream vol"
+KEYS: Final = "str num hash list set stream vol zset"
 
 # A request to the keys above, its hits, its misses, and the keys whose idle time starts again.
 ACCESSES: Final = (
@@ -72,6 +73,25 @@ ACCESSES: Final = (
     ("SMEMBERS no", 0, 1, ""),
     ("SCARD set", 1, 0, "set"),
     ("SISMEMBER set a", 1, 0, "set"),
+    ("ZADD zset 1 a", 0, 0, "zset"),
+    ("ZINCRBY zset 1 a", 0, 0, "zset"),
+    ("ZREM zset a", 0, 0, "zset"),
+    ("ZREMRANGEBYRANK zset 0 0", 0, 0, "zset"),
+    ("ZPOPMIN zset", 0, 0, "zset"),
+    ("ZMPOP 1 zset MIN", 0, 0, "zset"),
+    ("BZPOPMIN no zset 0", 0, 0, "zset"),
+    ("ZCARD zset", 1, 0, "zset"),
+    ("ZSCORE zset a", 1, 0, "zset"),
+    ("ZMSCORE no a", 0, 1, ""),
+    ("ZRANGE zset 0 -1", 1, 0, "zset"),
+    ("ZRANGE no 0 -1", 0, 1, ""),
+    ("ZCOUNT zset 0 1", 1, 0, "zset"),
+    ("ZRANK zset a", 1, 0, "zset"),
+    ("ZSCAN zset 0", 1, 0, "zset"),
+    ("ZRANDMEMBER zset", 1, 0, "zset"),
+    ("ZUNION 3 zset set no", 2, 1, "zset set"),
+    ("ZRANGESTORE no zset 0 -1", 1, 0, "zset no"),
+    ("ZUNIONSTORE no 1 zset", 1, 0, "zset no"),
     ("DEL str", 0, 0, ""),
     ("UNLINK str", 0, 0, ""),
     ("EXISTS str no", 1, 1, ""),
@@ -80,7 +100,7 @@ ACCESSES: Final = (
     ("TYPE no", 0, 1, ""),
     ("KEYS *", 0, 0, ""),
     ("SCAN 0", 0, 0, ""),
-    ("SCAN 0 TYPE string", 7, 0, ""),
+    ("SCAN 0 TYPE string", 8, 0, ""),
     ("RANDOMKEY", 0, 0, ""),
     ("RENAME str other", 0, 0, "other"),
     ("RENAME str num", 0, 0, "num"),

@@ -1,4 +1,4 @@
-"""Random requests about keys, strings, hashes, lists and sets."""
+"""Random requests about keys, and about values of all types but streams."""
 
 from random import Random
 

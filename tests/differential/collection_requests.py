@@ -1,0 +1,136 @@
+"""Random requests about sorted sets, and those that wait for elements."""
+
+from tests.differential.key_requests import KeyRequests, Words
+from tests.differential.words import LEX_BOUNDS, MEMBERS, PLACES, SCORE_BOUNDS, SCORES
+
+_KEYS_OF = {
+    b"zset": [b"zset", b"zset", b"zset", b"zother"],
+    b"list": [b"list", b"list", b"list", b"lother"],
+    b"set": [b"set", b"set", b"set", b"sother"],
+}
+
+
+class CollectionRequests(KeyRequests):
+    """The part of the author that knows collections.
+
+    may_block: whether a request may leave its client waiting.
+    """
+
+    may_block = True
+
+    def key_of(self, kind: bytes) -> bytes:
+        if self.often(0.02):
+            return self.any_key()
+        return self.pick(_KEYS_OF[kind])
+
+    def members(self) -> Words:
+        return [self.pick(MEMBERS) for _ in range(self.choose.choice([1, 1, 2, 3]))]
+
+    def pairs(self) -> Words:
+        scores = SCORES if self.often(0.5) else SCORES[:5]
+        return [word for member in self.members() for word in (self.pick(scores), member)]
+
+    def counted(self, kind: bytes) -> Words:
+        keys = [self.key_of(kind) for _ in range(self.choose.choice([1, 2, 2, 3]))]
+        return [b"%d" % len(keys), *keys]
+
+    def maybe(self, *words: bytes) -> Words:
+        return list(words) if self.often(0.3) else []
+
+    def limit(self) -> Words:
+        return self.maybe(b"LIMIT", self.pick([b"0", b"1", b"2", b"-1"]), self.pick([b"-1", b"0", b"1", b"2", b"10"]))
+
+    def sorted_set_writes(self) -> Words:
+        key = self.key_of(b"zset")
+        option = self.choose.choice([[], [], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"], [b"XX", b"GT"], [b"GT", b"LT"]])
+        return self.choose.choice(
+            [
+                [b"ZADD", key, *option, *self.maybe(b"CH"), *self.pairs()],
+                [b"ZADD", key, *option, *self.maybe(b"CH"), *self.pairs()],
+                [b"ZADD", key, *self.pairs()],
+                [b"ZADD", key, *option, b"INCR", self.pick(SCORES), self.pick(MEMBERS)],
+                [b"ZINCRBY", key, self.pick(SCORES), self.pick(MEMBERS)],
+                [b"ZREM", key, *self.members()],
+                [b"ZREMRANGEBYRANK", key, self.pick(PLACES), self.pick(PLACES)],
+                [b"ZREMRANGEBYSCORE", key, self.pick(SCORE_BOUNDS), self.pick(SCORE_BOUNDS)],
+                [self.pick([b"ZPOPMIN", b"ZPOPMAX"]), key, *self.maybe(self.pick([b"0", b"1", b"2", b"-1"]))],
+                [b"ZMPOP", *self.counted(b"zset"), self.pick([b"MIN", b"MAX"]), *self.maybe(b"COUNT", b"2")],
+                [b"ZRANGESTORE", key, self.key_of(b"zset"), *self.range_words(), *self.limit()],
+                [self.pick([b"ZUNIONSTORE", b"ZINTERSTORE"]), key, *self.algebra()],
+                [b"ZDIFFSTORE", key, *self.counted(b"zset")],
+            ]
+        )
+
+    def range_words(self) -> Words:
+        kind = self.choose.randrange(3)
+        if kind == 0:
+            return [self.pick(PLACES), self.pick(PLACES), *self.maybe(b"REV")]
+        if kind == 1:
+            return [self.pick(SCORE_BOUNDS), self.pick(SCORE_BOUNDS), b"BYSCORE", *self.maybe(b"REV")]
+        return [self.pick(SCORE_BOUNDS[:5]), self.pick(SCORE_BOUNDS[:5]), b"BYSCORE"]
+
+    def algebra(self) -> Words:
+        counted = self.counted(b"zset")
+        if self.often(0.2):
+            counted = [b"2", self.key_of(b"zset"), b"set"]
+        weights = [self.pick([b"1", b"2", b"-1", b"0", b"0.5", b"inf"]) for _ in counted[1:]]
+        aggregate = self.maybe(b"AGGREGATE", self.pick([b"SUM", b"MIN", b"MAX"]))
+        return [*counted, *self.shuffled(self.maybe(b"WEIGHTS", *weights), aggregate)]
+
+    def sorted_set_reads(self) -> Words:
+        key = self.key_of(b"zset")
+        low, high = self.pick(SCORE_BOUNDS), self.pick(SCORE_BOUNDS)
+        shown = self.maybe(b"WITHSCORES")
+        return self.choose.choice(
+            [
+                [b"ZRANGE", key, *self.range_words(), *self.limit(), *shown],
+                [b"ZRANGE", key, *self.range_words(), *shown],
+                [b"ZREVRANGE", key, self.pick(PLACES), self.pick(PLACES), *shown],
+                [self.pick([b"ZRANGEBYSCORE", b"ZREVRANGEBYSCORE"]), key, low, high, *self.limit(), *shown],
+                [b"ZCOUNT", key, low, high],
+                [self.pick([b"ZRANK", b"ZREVRANK"]), key, self.pick(MEMBERS)],
+                [b"ZCARD", key],
+                [b"ZSCORE", key, self.pick(MEMBERS)],
+                [b"ZMSCORE", key, *self.members()],
+                [b"ZSCAN", key, b"0", *self.maybe(b"MATCH", b"b*")],
+                [b"ZRANDMEMBER", b"no key", *self.maybe(b"2", b"WITHSCORES")],
+                [self.pick([b"ZUNION", b"ZINTER"]), *self.algebra(), *shown],
+                [b"ZDIFF", *self.counted(b"zset"), *shown],
+                [b"ZINTERCARD", *self.counted(b"zset"), *self.maybe(b"LIMIT", self.pick([b"0", b"1", b"-1"]))],
+                [b"OBJECT", b"ENCODING", b"zset"],
+            ]
+        )
+
+    def lexical(self) -> Words:
+        """Return a request to a sorted set whose members all have one score."""
+        low, high = self.pick(LEX_BOUNDS), self.pick(LEX_BOUNDS)
+        return self.choose.choice(
+            [
+                [b"ZADD", b"zlex", *(word for member in self.members() for word in (b"0", member))],
+                [b"ZADD", b"zlex", *(word for member in self.members() for word in (b"0", member))],
+                [b"ZRANGE", b"zlex", low, high, b"BYLEX", *self.maybe(b"REV"), *self.limit()],
+                [b"ZRANGEBYLEX", b"zlex", low, high, *self.limit()],
+                [b"ZREVRANGEBYLEX", b"zlex", high, low, *self.limit()],
+                [b"ZLEXCOUNT", b"zlex", low, high],
+                [b"ZREMRANGEBYLEX", b"zlex", low, high],
+                [b"ZRANGESTORE", b"zlex", b"zlex", low, high, b"BYLEX"] if self.often(0.3) else [b"ZCARD", b"zlex"],
+            ]
+        )
+
+    def waiting_pops(self) -> Words:
+        """Return a pop that may wait; the first client never does, so that somebody is left to go on."""
+        if not self.may_block:
+            return self.sorted_set_writes()
+        timeout = self.pick([b"0", b"1000", b"0", b"-1", b"x", b"1000.5"])
+        keys = [self.key_of(b"zset") for _ in range(self.choose.choice([1, 1, 2]))]
+        return self.choose.choice(
+            [
+                [self.pick([b"BZPOPMIN", b"BZPOPMAX"]), *keys, timeout],
+                [b"BZMPOP", timeout, *self.counted(b"zset"), self.pick([b"MIN", b"MAX"]), *self.maybe(b"COUNT", b"2")],
+            ]
+        )
+
+    def about_collections(self) -> Words:
+        """Return some request of this part."""
+        parts = [self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical, self.waiting_pops]
+        return self.choose.choice(parts)()
