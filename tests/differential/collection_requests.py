@@ -1,7 +1,7 @@
-"""Random requests about sorted sets, and those that wait for elements."""
+"""Random requests about collections, and those that wait for elements."""
 
 from tests.differential.key_requests import KeyRequests, Words
-from tests.differential.words import LEX_BOUNDS, MEMBERS, PLACES, SCORE_BOUNDS, SCORES
+from tests.differential.words import COUNTS, LEX_BOUNDS, MEMBERS, PLACES, SCORE_BOUNDS, SCORES
 
 _KEYS_OF = {
     b"zset": [b"zset", b"zset", b"zset", b"zother"],
@@ -117,20 +117,61 @@ class CollectionRequests(KeyRequests):
             ]
         )
 
+    def lists(self) -> Words:
+        key, element = self.key_of(b"list"), self.pick(MEMBERS[:5])
+        count = self.pick([b"0", b"1", b"2", b"-1", b"-2"])
+        return self.choose.choice(
+            [
+                [self.pick([b"LPUSH", b"RPUSH"]), key, *self.members(), element],
+                [self.pick([b"LPUSH", b"RPUSH"]), key, *self.members(), element],
+                [self.pick([b"LPUSHX", b"RPUSHX"]), key, element],
+                [self.pick([b"LPOP", b"RPOP"]), key, *self.maybe(b"2")],
+                [b"LINDEX", key, self.pick(PLACES)],
+                [b"LSET", key, self.pick(PLACES), element],
+                [b"LINSERT", key, self.pick([b"BEFORE", b"AFTER"]), self.pick(MEMBERS), element],
+                [b"LTRIM", key, self.pick(PLACES), self.pick(PLACES)],
+                [b"LREM", key, count, element],
+                [b"LPOS", key, element, *self.shuffled(
+                    self.maybe(b"RANK", count), self.maybe(b"COUNT", self.pick(COUNTS)), self.maybe(b"MAXLEN", b"2")
+                )],
+                [b"LMPOP", *self.counted(b"list"), *self.end(), *self.maybe(b"COUNT", self.pick(COUNTS))],
+                [b"LMOVE", key, self.key_of(b"list"), *self.end(), *self.end()],
+                [b"RPOPLPUSH", key, self.key_of(b"list")],
+                [b"LRANGE", key, b"0", b"-1"],
+            ]
+        )  # fmt: skip
+
+    def end(self) -> Words:
+        return [self.pick([b"LEFT", b"RIGHT"])]
+
     def waiting_pops(self) -> Words:
         """Return a pop that may wait; the first client never does, so that somebody is left to go on."""
         if not self.may_block:
-            return self.sorted_set_writes()
+            return self.sorted_set_writes() if self.often(0.5) else self.lists()
         timeout = self.pick([b"0", b"1000", b"0", b"-1", b"x", b"1000.5"])
-        keys = [self.key_of(b"zset") for _ in range(self.choose.choice([1, 1, 2]))]
+        kind = self.pick([b"zset", b"list"])
+        keys = [self.key_of(kind) for _ in range(self.choose.choice([1, 1, 2]))]
+        if kind == b"zset":
+            end = self.pick([b"MIN", b"MAX"])
+            return self.choose.choice(
+                [
+                    [self.pick([b"BZPOPMIN", b"BZPOPMAX"]), *keys, timeout],
+                    [b"BZMPOP", timeout, *self.counted(kind), end, *self.maybe(b"COUNT", b"2")],
+                ]
+            )
         return self.choose.choice(
             [
-                [self.pick([b"BZPOPMIN", b"BZPOPMAX"]), *keys, timeout],
-                [b"BZMPOP", timeout, *self.counted(b"zset"), self.pick([b"MIN", b"MAX"]), *self.maybe(b"COUNT", b"2")],
+                [self.pick([b"BLPOP", b"BRPOP"]), *keys, timeout],
+                [b"BLMPOP", timeout, *self.counted(kind), *self.end(), *self.maybe(b"COUNT", b"2")],
+                [b"BLMOVE", keys[0], self.key_of(kind), *self.end(), *self.end(), timeout],
+                [b"BRPOPLPUSH", keys[0], self.key_of(kind), timeout],
             ]
         )
 
     def about_collections(self) -> Words:
         """Return some request of this part."""
-        parts = [self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical, self.waiting_pops]
+        parts = [
+            *(self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical),
+            *(self.lists, self.lists, self.waiting_pops),
+        ]
         return self.choose.choice(parts)()

@@ -85,6 +85,17 @@ sorted_sets = st.one_of(
     request(b"ZUNIONSTORE", plain, b"2", plain, any_key, b"WEIGHTS", score, b"1"),
     request(b"ZDIFFSTORE", plain, b"2", plain, any_key),
 )
+end = st.sampled_from([b"LEFT", b"RIGHT"])
+place = st.sampled_from([b"0", b"1", b"-1", b"3"])
+lists = st.one_of(
+    request(b"RPUSH", plain, value, value),
+    request(b"LMOVE", plain, any_key, end, end),
+    request(b"LMPOP", b"2", plain, any_key, end, b"COUNT", b"2"),
+    request(b"LSET", any_key, place, value),
+    request(b"LINSERT", any_key, b"AFTER", value, value),
+    request(b"LTRIM", any_key, place, place),
+    request(b"LREM", any_key, place, value),
+)
 others = st.one_of(
     request(b"SET", plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
     request(b"APPEND", plain, value),
@@ -123,7 +134,7 @@ BEGINNING = [
         b"SELECT 1", b"XADD t IDMP p 1 * f v", b"SET l 2", b"SELECT 0",
     )
 ]  # fmt: skip
-steps = st.one_of(streams, groups, others, sorted_sets, special)
+steps = st.one_of(streams, groups, others, sorted_sets, lists, special)
 histories = st.lists(steps, min_size=15, max_size=60).map(lambda drawn: BEGINNING + drawn)
 
 
