@@ -8,13 +8,14 @@ from typing import Any, Final, Generic, TypeVar
 
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
+from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import LISTED_MEMBERS_MAX, SortedSet
 from streamd.stream.stream import Stream
 
 T = TypeVar("T")
 E = TypeVar("E")
 
-KeyValue = bytes | GrowingString | Hash | deque[bytes] | set[bytes] | SortedSet | Stream
+KeyValue = bytes | GrowingString | Hash | deque[bytes] | MemberSet | SortedSet | Stream
 
 # Redis keeps strings up to so many bytes inside the object.
 _EMBEDDED_BYTES_MAX: Final = 44
@@ -107,7 +108,7 @@ HASH: Final = ValueType(
 )
 
 
-def _elements_memory_bytes(value: deque[bytes] | set[bytes]) -> int:
+def _elements_memory_bytes(value: deque[bytes] | MemberSet) -> int:
     return _CONTAINER_OVERHEAD + sum(map(len, value)) + len(value) * (ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
@@ -121,14 +122,14 @@ LIST: Final[ValueType[deque[bytes]]] = ValueType(
     copy=deque.copy,
 )
 
-SET: Final[ValueType[set[bytes]]] = ValueType(
+SET: Final = ValueType(
     "set",
-    set,
+    MemberSet,
     encoding=lambda value: b"hashtable",
     memory_bytes=_elements_memory_bytes,
     elements=len,
     commands=lambda key, value: ([b"SADD", key, *part] for part in _parts(value)),
-    copy=set.copy,
+    copy=MemberSet.copy,
 )
 
 

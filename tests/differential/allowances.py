@@ -36,7 +36,7 @@ TIME_FIELDS = {b"stream": {b"seen-time"}, b"consumers": {b"idle"}}
 # Commands that reply a time, and its unit in milliseconds.
 TIMES = {b"ttl": 1000, b"pttl": 1, b"expiretime": 1000, b"pexpiretime": 1}
 # Commands whose replies, or what comes second in them, have no order.
-UNORDERED = {b"keys", b"smembers"}
+UNORDERED = {b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember"}
 UNORDERED_SECOND = {b"scan", b"sscan", b"zscan"}
 
 FIELDS = {"newer fields of XINFO", "radix-tree-*", "lag, entries-read", "times", "order of keys and members"}
@@ -269,6 +269,13 @@ def _goes_on(words: list[bytes]) -> bool:
     return _number(words[at]) not in (0, _NO_NUMBER) if at < len(words) else False
 
 
+def _chooses(words: list[bytes]) -> bool:
+    """Whether a server would choose: all members, none, or those of a key that nobody writes are no choice."""
+    if words[0] not in (b"SPOP", b"SRANDMEMBER", b"ZRANDMEMBER", b"HRANDFIELD") or words[1:2] == [b"NOTHING"]:
+        return False
+    return len(words) < 3 or _number(words[2]) < 0 or 0 < _number(words[2]) < 100
+
+
 UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
     "times": lambda words: _ends_soon(words) or _measures_idle(words),
     "XREAD +": _reads_last,
@@ -277,6 +284,7 @@ UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
     "counters at 2^63": _counts_far,
     "cursors": _goes_on,
     "CONFIG GET of several": _asks_for_several,
+    "random choices": _chooses,
     "rank with score": lambda words: words[0] in (b"ZRANK", b"ZREVRANK") and len(words) > 3,
     "SYNC": lambda words: words[0] in (b"SYNC", b"PSYNC"),
 }
@@ -344,11 +352,17 @@ def _unbalanced(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
     return b"Unbalanced" in theirs.text and b"Unbalanced" in ours.text
 
 
+def _waits_too_long(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether a wait is longer than a 64-bit number of milliseconds, which 7.0.15 takes for a negative one."""
+    return ours.text == b"ERR timeout is out of range" and theirs.text == b"ERR timeout is negative"
+
+
 RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
     "end of a wait": _wait_ended,
     "XADD ms-* without a seq left": _seqs_used_up,
     "OBJECT ENCODING": _names_encoding,
     "unbalanced XREAD": _unbalanced,
+    "a wait beyond 2^63": _waits_too_long,
     "XREAD that waited for several streams": _woken_by_one,
 }
 

@@ -93,7 +93,7 @@ class CollectionRequests(KeyRequests):
                 [b"ZSCORE", key, self.pick(MEMBERS)],
                 [b"ZMSCORE", key, *self.members()],
                 [b"ZSCAN", key, b"0", *self.maybe(b"MATCH", b"b*")],
-                [b"ZRANDMEMBER", b"no key", *self.maybe(b"2", b"WITHSCORES")],
+                [b"ZRANDMEMBER", b"nothing", *self.maybe(b"2", b"WITHSCORES")],
                 [self.pick([b"ZUNION", b"ZINTER"]), *self.algebra(), *shown],
                 [b"ZDIFF", *self.counted(b"zset"), *shown],
                 [b"ZINTERCARD", *self.counted(b"zset"), *self.maybe(b"LIMIT", self.pick([b"0", b"1", b"-1"]))],
@@ -141,6 +141,27 @@ class CollectionRequests(KeyRequests):
             ]
         )  # fmt: skip
 
+    def sets(self) -> Words:
+        key, other, member = self.key_of(b"set"), self.key_of(b"set"), self.pick(MEMBERS)
+        keys = [key, *self.maybe(other), *self.maybe(b"sother")]
+        return self.choose.choice(
+            [
+                [b"SADD", key, *self.members()],
+                [b"SADD", key, *self.members()],
+                [b"SREM", key, *self.members()],
+                [b"SMOVE", key, other, member],
+                [b"SMISMEMBER", key, *self.members()],
+                [b"SPOP", key, self.pick([b"0", b"100", b"-1"])] if self.often(0.2) else [b"SPOP", b"nothing"],
+                [b"SRANDMEMBER", key, self.pick([b"0", b"100"])] if self.often(0.5) else [b"SRANDMEMBER", b"nothing"],
+                [self.pick([b"SINTER", b"SUNION", b"SDIFF"]), *keys],
+                [self.pick([b"SINTER", b"SUNION", b"SDIFF"]), *keys],
+                [self.pick([b"SINTERSTORE", b"SUNIONSTORE", b"SDIFFSTORE"]), other, *keys],
+                [b"SINTERCARD", *self.counted(b"set"), *self.maybe(b"LIMIT", self.pick([b"0", b"1", b"-1"]))],
+                [b"SSCAN", key, b"0", *self.maybe(b"MATCH", b"b*")],
+                [b"SMEMBERS", key],
+            ]
+        )
+
     def end(self) -> Words:
         return [self.pick([b"LEFT", b"RIGHT"])]
 
@@ -172,6 +193,6 @@ class CollectionRequests(KeyRequests):
         """Return some request of this part."""
         parts = [
             *(self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical),
-            *(self.lists, self.lists, self.waiting_pops),
+            *(self.lists, self.lists, self.waiting_pops, self.sets),
         ]
         return self.choose.choice(parts)()

@@ -96,6 +96,14 @@ lists = st.one_of(
     request(b"LTRIM", any_key, place, place),
     request(b"LREM", any_key, place, value),
 )
+sets = st.one_of(
+    request(b"SADD", plain, value, value),
+    request(b"SPOP", any_key, optional(small)),
+    request(b"SMOVE", any_key, plain, value),
+    request(b"SUNIONSTORE", plain, any_key, plain),
+    request(b"SDIFFSTORE", plain, any_key, plain),
+    request(b"HINCRBYFLOAT", plain, value, score),
+)
 others = st.one_of(
     request(b"SET", plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
     request(b"APPEND", plain, value),
@@ -134,7 +142,7 @@ BEGINNING = [
         b"SELECT 1", b"XADD t IDMP p 1 * f v", b"SET l 2", b"SELECT 0",
     )
 ]  # fmt: skip
-steps = st.one_of(streams, groups, others, sorted_sets, lists, special)
+steps = st.one_of(streams, groups, others, sorted_sets, lists, sets, special)
 histories = st.lists(steps, min_size=15, max_size=60).map(lambda drawn: BEGINNING + drawn)
 
 

@@ -9,6 +9,7 @@ from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
 from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.commands.keys.set_algebra import take_limit
 from streamd.commands.keys.sorted_set_ranges import store_sorted_set
 from streamd.commands.keys.sorted_sets import with_scores
 from streamd.data.sorted_set import SortedSet
@@ -103,7 +104,7 @@ def _intersection(asked: _Asked) -> Scores:
         if all(member in scores for scores, _ in others):
             total = _weighted(score, weight)
             for scores, other_weight in others:
-                total = asked.aggregate(total, _weighted(scores[member], other_weight))
+                total = asked.aggregate(total, scores[member] * other_weight)
             found[member] = total
     return found
 
@@ -172,16 +173,3 @@ def zintercard(context: Context, args: list[bytes]) -> Reply:
 
 
 _NO_KEY: Final = "ERR at least 1 input key is needed for 'zintercard' command"
-
-
-def take_limit(words: Arguments) -> int:
-    """Take `LIMIT number`, if it is there; 0 for no limit. Raises: CommandError."""
-    limit = 0
-    error = CommandError("ERR LIMIT can't be negative")
-    while words.left():
-        if not words.flag(b"LIMIT", followed_by=1):
-            raise SyntaxError_()
-        limit = words.integer(error)
-        if limit < 0:
-            raise error
-    return limit
