@@ -162,6 +162,24 @@ class CollectionRequests(KeyRequests):
             ]
         )
 
+    def bits(self) -> Words:
+        key, other = self.pick([b"bits", b"bits", b"string"]), self.pick([b"bits", b"other bits"])
+        offset = self.pick([b"0", b"1", b"7", b"8", b"23", b"100", b"-1"])
+        places = [self.pick(PLACES), self.pick(PLACES), *self.maybe(self.pick([b"BIT", b"BYTE"]))]
+        places = places if self.often(0.7) else self.maybe(b"1")
+        return self.choose.choice(
+            [
+                [b"SETBIT", key, offset, self.pick([b"0", b"1", b"1", b"2"])],
+                [b"SETBIT", key, offset, b"1"],
+                [b"GETBIT", key, offset],
+                [b"BITCOUNT", key, *places],
+                [b"BITPOS", key, self.pick([b"0", b"1", b"2"]), *places],
+                [b"BITOP", self.pick([b"AND", b"OR", b"XOR"]), other, key, other, *self.maybe(b"string")],
+                [b"BITOP", b"NOT", other, key],
+                [b"SET", key, self.pick([b"\xff\xff", b"\0\0", b"\x7f", b"", b"\xff\xf0\0"])],
+            ]
+        )
+
     def end(self) -> Words:
         return [self.pick([b"LEFT", b"RIGHT"])]
 
@@ -193,6 +211,6 @@ class CollectionRequests(KeyRequests):
         """Return some request of this part."""
         parts = [
             *(self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical),
-            *(self.lists, self.lists, self.waiting_pops, self.sets),
+            *(self.lists, self.lists, self.waiting_pops, self.sets, self.bits),
         ]
         return self.choose.choice(parts)()

@@ -1,6 +1,14 @@
 """Commands on hashes."""
 
-from streamd.base.errors import CommandError, NotAFloat, NotAnInteger, SyntaxError_, WouldOverflow, WrongArity
+from streamd.base.errors import (
+    CommandError,
+    NotAFloat,
+    NotAnInteger,
+    NotFinite,
+    SyntaxError_,
+    WouldOverflow,
+    WrongArity,
+)
 from streamd.base.glob import compile_glob
 from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
@@ -213,7 +221,10 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hincrbyfloat(context: Context, args: list[bytes]) -> Reply:
     """Add a fraction to a number in a field and return it; no field counts as 0."""
-    add_fractions(b"0", args[3])
+    try:
+        add_fractions(b"0", args[3])
+    except NotFinite:
+        raise CommandError("ERR value is NaN or Infinity")
     before = (context.db.get_as(args[1], HASH) or _NONE).get(args[2], b"0")
     try:
         value = add_fractions(before, args[3])
