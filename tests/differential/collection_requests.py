@@ -180,6 +180,41 @@ class CollectionRequests(KeyRequests):
             ]
         )
 
+    def sorting(self) -> Words:
+        numbers = [self.pick([b"1", b"2", b"10", b"-3", b"0.5", b"30"]) for _ in range(4)]
+        key = self.pick([b"numbers", b"numbers", b"list", b"zset", b"set", b"s"])
+        options = self.shuffled(
+            self.maybe(b"BY", self.pick([b"w_*", b"h_*->f", b"nosort", b"h_*->", b"*->f"])),
+            [b"LIMIT", self.pick([b"0", b"1", b"-1"]), self.pick([b"2", b"-1", b"0"])] if self.often(0.3) else [],
+            self.maybe(b"GET", self.pick([b"#", b"w_*", b"h_*->f", b"constant"])),
+            self.maybe(b"GET", b"#"),
+            self.maybe(self.pick([b"ASC", b"DESC"])),
+            [b"ALPHA"] if self.often(0.6) else [],
+        )
+        if b"BY" in options and b"ALPHA" in options:
+            options.remove(b"ALPHA")  # the order of equal words is that of a sort that is not stable
+        if key == b"set" and b"nosort" in options:
+            options.remove(b"nosort")
+            options.insert(options.index(b"BY") + 1, b"w_*")
+        return self.choose.choice(
+            [
+                [b"RPUSH", b"numbers", *numbers],
+                [b"DEL", b"numbers"],
+                [b"SET", b"w_" + self.pick([*numbers, b"a", b"b", b"c"]), self.pick([*numbers, b"a", b"x"])],
+                [b"HSET", b"h_" + self.pick([*numbers, b"a", b"b", b"c"]), b"f", self.pick(numbers)],
+                [b"SORT", key, *options],
+                [b"SORT", key, *options],
+                [b"SORT", key, *options, b"STORE", b"sorted"],
+                [b"SORT_RO", key, *options],
+                [b"LRANGE", b"sorted", b"0", b"-1"],
+                [b"LCS", b"bits", b"string", *self.shuffled(
+                    self.maybe(b"IDX"), self.maybe(b"LEN"), self.maybe(b"WITHMATCHLEN"),
+                    self.maybe(b"MINMATCHLEN", self.pick([b"1", b"2", b"-1", b"x"])),
+                )],
+                [b"MSET", b"string", self.pick([b"ohmytext", b"mynewtext", b"aXbXc"]), b"bits", b"mytestnext"],
+            ]
+        )  # fmt: skip
+
     def end(self) -> Words:
         return [self.pick([b"LEFT", b"RIGHT"])]
 
@@ -211,6 +246,6 @@ class CollectionRequests(KeyRequests):
         """Return some request of this part."""
         parts = [
             *(self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical),
-            *(self.lists, self.lists, self.waiting_pops, self.sets, self.bits),
+            *(self.lists, self.lists, self.waiting_pops, self.sets, self.bits, self.sorting),
         ]
         return self.choose.choice(parts)()

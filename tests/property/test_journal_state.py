@@ -103,6 +103,7 @@ sets = st.one_of(
     request(b"SUNIONSTORE", plain, any_key, plain),
     request(b"SDIFFSTORE", plain, any_key, plain),
     request(b"HINCRBYFLOAT", plain, value, score),
+    request(b"SORT", any_key, b"ALPHA", b"STORE", plain),
     request(b"SETBIT", plain, small, st.sampled_from([b"0", b"1"])),
     request(b"BITOP", b"XOR", plain, any_key, plain),
 )

@@ -140,6 +140,15 @@ def getrange(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
+    "SUBSTR", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the bytes returned",
+    group="string", syntax="key start:integer end:integer", access="RO access",
+)  # fmt: skip
+def substr(context: Context, args: list[bytes]) -> Reply:
+    """Return a part of a string: the older name of GETRANGE."""
+    return getrange(context, args)
+
+
+@command(
     "SETRANGE", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.2.0",
     complexity="O(N), N the length of what is written", group="string", syntax="key offset:integer value",
     access="RW update",
