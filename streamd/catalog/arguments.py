@@ -1,9 +1,28 @@
 """A cursor over a request's words that parses them with Redis's error texts."""
 
-from streamd.base.errors import CommandError, InvalidCursor, NoSuchDatabase, NotAnInteger, OutOfRange, SyntaxError_
+import re
+from math import ceil, inf
+from typing import Final
+
+from streamd.base.errors import (
+    CommandError,
+    InvalidCursor,
+    NoSuchDatabase,
+    NotAFloat,
+    NotAnInteger,
+    OutOfRange,
+    SyntaxError_,
+)
+from streamd.base.glob import Matcher, compile_glob
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+
+_DECIMAL: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?")
+_INFINITE: Final = re.compile(rb"([+-]?)inf(?:inity)?", re.IGNORECASE)
+# The longest number that anybody writes, and more: what takes time to read is refused.
+_NUMBER_BYTES_MAX: Final = 400
 
 
 def parse_integer(word: bytes) -> int:
@@ -15,6 +34,80 @@ def parse_integer(word: bytes) -> int:
     number = int(word)
     if not INT64_MIN <= number <= INT64_MAX:
         raise NotAnInteger()
+    return number
+
+
+def parse_double(word: bytes, error: CommandError | None = None) -> float:
+    """Return a number as C's strtod reads it, infinities too. Raises: `error`, by default NotAFloat."""
+    if word.isdigit() and len(word) <= 300:
+        return float(word)
+    number = _strtod(word)
+    # Too large, and too small, a number is none.
+    if number is None or (abs(number) == inf and not _INFINITE.fullmatch(word)):
+        raise error or NotAFloat()
+    if not number and (mantissa := _DECIMAL.fullmatch(word)) and mantissa[1].strip(b"0."):
+        raise error or NotAFloat()
+    return number
+
+
+def _strtod(word: bytes) -> float | None:
+    """Return the number that a word is; infinity for one too large; None for no number."""
+    if len(word) > _NUMBER_BYTES_MAX:
+        return None
+    if _DECIMAL.fullmatch(word):
+        return float(word)
+    if infinite := _INFINITE.fullmatch(word):
+        return -inf if infinite[1] == b"-" else inf
+    if _HEXADECIMAL.fullmatch(word):
+        try:
+            return float.fromhex(word.decode())
+        except OverflowError:
+            return inf
+    return None
+
+
+def parse_bound(word: bytes) -> tuple[float, bool]:
+    """Return the end of a range of scores, and whether it is left out: `(5`. Raises: CommandError."""
+    leaves_out = word[:1] == b"("
+    text = (word[1:] if leaves_out else word).lstrip()
+    number = _strtod(text) if text else 0.0
+    if number is None:
+        raise CommandError("ERR min or max is not a float")
+    return number, leaves_out
+
+
+def parse_wait_ms(word: bytes) -> int:
+    """Return how long to wait at most, given in seconds, in milliseconds; 0 for ever. Raises: CommandError."""
+    seconds = parse_double(word, CommandError("ERR timeout is not a float or out of range"))
+    if seconds * 1000 > INT64_MAX:
+        raise CommandError("ERR timeout is out of range")
+    if seconds < 0:
+        raise CommandError("ERR timeout is negative")
+    return ceil(seconds * 1000)
+
+
+def parse_random_count(word: bytes, limit: int = INT64_MAX) -> int:
+    """Return how many random elements are wanted: negative ones may repeat. Raises: CommandError."""
+    number = parse_integer(word)
+    if not -INT64_MAX <= number <= INT64_MAX:
+        raise CommandError(f"ERR value is out of range, value must between {-INT64_MAX} and {INT64_MAX}")
+    if not -limit <= number <= limit or number < -REPEATED_MAX:
+        raise CommandError("ERR value is out of range")
+    return number
+
+
+# So many random elements, repeated ones among them, are given at once: a reply is made in memory.
+REPEATED_MAX: Final = 10_000_000
+
+
+def parse_positive(word: bytes) -> int:
+    """Return a count that is not negative. Raises: CommandError."""
+    try:
+        number = parse_integer(word)
+    except NotAnInteger:
+        number = -1
+    if number < 0:
+        raise CommandError("ERR value is out of range, must be positive")
     return number
 
 
@@ -95,3 +188,18 @@ class Arguments:
         """Check that every word was taken. Raises: SyntaxError_."""
         if self.at < len(self.words):
             raise SyntaxError_()
+
+    def scan_options(self) -> tuple[int, Matcher | None]:
+        """Take what stands behind a cursor: COUNT, and what MATCH matches, None for all. Raises: CommandError."""
+        count = 10
+        matches: Matcher | None = None
+        while self.left():
+            if self.flag(b"MATCH", followed_by=1):
+                matches = compile_glob(self.word())
+            elif self.flag(b"COUNT", followed_by=1):
+                count = self.integer()
+                if count < 1:
+                    raise SyntaxError_()
+            else:
+                raise SyntaxError_()
+        return count, matches

@@ -3,6 +3,7 @@
 from typing import Final
 
 from streamd.catalog import Command
+from streamd.catalog.counted_keys import CountedKeys
 from streamd.catalog.syntax import Argument, parse_syntax
 from streamd.resp.types import Reply, SetReply
 
@@ -18,6 +19,7 @@ _CATEGORIES: Final = str.split(
 _CATEGORY_OF_GROUP: Final = {
     "generic": "keyspace",
     "string": "string",
+    "bitmap": "bitmap",
     "hash": "hash",
     "list": "list",
     "set": "set",
@@ -48,7 +50,7 @@ def describe(command: Command) -> list[Reply]:
         *command.keys,
         SetReply([f"@{name}" for name in categories(command)]),
         SetReply([tip.encode() for tip in command.tips.split()]),
-        SetReply([_key_spec(command, *spec) for spec in _key_specs(command)]),
+        SetReply(_key_specs(command)),
         SetReply([describe(one) for one in command.subcommands.values()]),
     ]
 
@@ -69,33 +71,43 @@ def access_of_keys(command: Command) -> list[list[str]]:
     return [part.split() for part in command.access.split(";")]
 
 
-def _key_specs(command: Command) -> list[tuple[int, int, list[str]]]:
-    """Return `(first, last, flags)` of each key specification."""
-    first, last, _ = command.keys
+def _key_specs(command: Command) -> list[Reply]:
+    """Return the key specifications: keys at their places, keys behind their number, behind a keyword, or elsewhere."""
+    first, last, step = command.keys
     access = access_of_keys(command)
-    if len(access) > 1:
-        return [(first + index, first + index, flags) for index, flags in enumerate(access)]
-    return [(first, last, access[0])] if first or command.find_keys is not None else []
+    if not first and command.find_keys is None:
+        return []
+    if not first and not isinstance(command.find_keys, CountedKeys):
+        # As many keys as further words behind the keyword.
+        keyword = {b"keyword": b"STREAMS", b"startfrom": 4 if command.arity == -7 else 1}
+        return [_key_spec(access[0], b"keyword", keyword, b"range", _range(-1, 1, 2))]
+    specs = []
+    for at, flags in enumerate(access):
+        index = first + at
+        is_last = at == len(access) - 1
+        if isinstance(command.find_keys, CountedKeys) and is_last:
+            behind = {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}
+            specs.append(_key_spec(flags, b"index", {b"index": command.find_keys.at}, b"keynum", behind))
+        elif index > last > 0:
+            specs.append(_key_spec(flags, b"unknown", {}, b"unknown", {}))
+        else:
+            # The last key is counted from the first one, or from the end when negative.
+            distance = (last - index if last >= 0 else last) if is_last else 0
+            if command.find_keys is not None:
+                distance = 0
+            specs.append(_key_spec(flags, b"index", {b"index": index}, b"range", _range(distance, step, 0)))
+    return specs
 
 
-def _key_spec(command: Command, first: int, last: int, flags: list[str]) -> Reply:
-    if "no_mandatory_keys" in command.flags:  # their number stands before them, behind a script
-        return {
-            b"flags": SetReply(list(flags)),
-            b"begin_search": {b"type": b"index", b"spec": {b"index": 2}},
-            b"find_keys": {b"type": b"keynum", b"spec": {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}},
-        }
-    if first:
-        begin: Reply = {b"type": b"index", b"spec": {b"index": first}}
-        # The last key is counted from the first one, or from the end when negative.
-        lastkey, step, limit = (last - first if last >= 0 else last), command.keys[2], 0
-    else:  # as many keys as further words behind the keyword
-        begin = {b"type": b"keyword", b"spec": {b"keyword": b"STREAMS", b"startfrom": 4 if command.arity == -7 else 1}}
-        lastkey, step, limit = -1, 1, 2
+def _range(last: int, step: int, limit: int) -> Reply:
+    return {b"lastkey": last, b"keystep": step, b"limit": limit}
+
+
+def _key_spec(flags: list[str], begin: bytes, begin_spec: Reply, find: bytes, find_spec: Reply) -> Reply:
     return {
         b"flags": SetReply(list(flags)),
-        b"begin_search": begin,
-        b"find_keys": {b"type": b"range", b"spec": {b"lastkey": lastkey, b"keystep": step, b"limit": limit}},
+        b"begin_search": {b"type": begin, b"spec": begin_spec},
+        b"find_keys": {b"type": find, b"spec": find_spec},
     }
 
 

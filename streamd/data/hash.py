@@ -1,5 +1,7 @@
 """The value of a hash: fields and their values, and the order in which HSCAN walks over them."""
 
+from random import Random
+
 from streamd.data.scan_order import ScanOrder
 
 # Redis keeps a hash of up to so many fields, none of whose words is longer, in a list, and shows it on one page.
@@ -51,6 +53,21 @@ class Hash(dict[bytes, bytes]):
         if self._order is None or not self._order.fits:
             self._order = ScanOrder(self.keys())
         return self._order.page(cursor, count)
+
+    def some(self, random: Random, count: int) -> list[bytes]:
+        """Return so many different random fields, or all. O(count) where that is a small part of them, but for the
+        first time.
+        """
+        if count >= len(self):
+            return list(self)
+        if self.is_listed or count * 3 > len(self):
+            return random.sample(list(self), count)
+        if self._order is None or not self._order.fits:
+            self._order = ScanOrder(self.keys())
+        found: dict[bytes, None] = {}
+        while len(found) < count:
+            found[self._order.some_key(random.random())] = None
+        return list(found)
 
     def copy(self) -> "Hash":
         """Return an independent copy."""

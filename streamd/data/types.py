@@ -8,12 +8,14 @@ from typing import Any, Final, Generic, TypeVar
 
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
+from streamd.data.member_set import MemberSet
+from streamd.data.sorted_set import LISTED_MEMBERS_MAX, SortedSet
 from streamd.stream.stream import Stream
 
 T = TypeVar("T")
 E = TypeVar("E")
 
-KeyValue = bytes | GrowingString | Hash | deque[bytes] | set[bytes] | Stream
+KeyValue = bytes | GrowingString | Hash | deque[bytes] | MemberSet | SortedSet | Stream
 
 # Redis keeps strings up to so many bytes inside the object.
 _EMBEDDED_BYTES_MAX: Final = 44
@@ -106,7 +108,7 @@ HASH: Final = ValueType(
 )
 
 
-def _elements_memory_bytes(value: deque[bytes] | set[bytes]) -> int:
+def _elements_memory_bytes(value: deque[bytes] | MemberSet) -> int:
     return _CONTAINER_OVERHEAD + sum(map(len, value)) + len(value) * (ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
@@ -120,14 +122,36 @@ LIST: Final[ValueType[deque[bytes]]] = ValueType(
     copy=deque.copy,
 )
 
-SET: Final[ValueType[set[bytes]]] = ValueType(
+SET: Final = ValueType(
     "set",
-    set,
+    MemberSet,
     encoding=lambda value: b"hashtable",
     memory_bytes=_elements_memory_bytes,
     elements=len,
     commands=lambda key, value: ([b"SADD", key, *part] for part in _parts(value)),
-    copy=set.copy,
+    copy=MemberSet.copy,
+)
+
+
+def _sorted_set_memory_bytes(value: SortedSet) -> int:
+    # A float takes 24 bytes, its place in the order 8, of a large set 64.
+    each = ROW_OVERHEAD + BYTES_OVERHEAD + 24 + (8 if len(value) <= LISTED_MEMBERS_MAX else 64)
+    return 2 * _CONTAINER_OVERHEAD + sum(map(len, value.scores)) + len(value) * each
+
+
+def _add_members(key: bytes, value: SortedSet) -> Iterator[list[bytes]]:
+    for run in value.runs(_ELEMENTS_AT_ONCE):
+        yield [b"ZADD", key, *(word for member, score in run for word in (b"%.17g" % score, member))]
+
+
+SORTED_SET: Final = ValueType(
+    "zset",
+    SortedSet,
+    encoding=lambda value: b"listpack" if value.is_listed else b"skiplist",
+    memory_bytes=_sorted_set_memory_bytes,
+    elements=len,
+    commands=_add_members,
+    copy=SortedSet.copy,
 )
 
 
@@ -152,7 +176,7 @@ STREAM: Final = ValueType(
 )
 
 TYPES: Final[dict[type, ValueType[Any]]] = {
-    holds: one for one in (STRING, HASH, LIST, SET, STREAM) for holds in (one.holds, *one.also)
+    holds: one for one in (STRING, HASH, LIST, SET, SORTED_SET, STREAM) for holds in (one.holds, *one.also)
 }
 
 

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from streamd.base.errors import CommandError
+from streamd.data.sorted_set import SortedSet
 from streamd.data.types import type_of
 from streamd.engine.engine import Engine
 from streamd.stream.stream import Stream
@@ -32,6 +33,8 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                     "settings": (value.idmp.duration_s, value.idmp.maxsize),
                     "counters": (value.idmp.iids_added, value.idmp.iids_duplicates),
                 }
+            elif isinstance(value, SortedSet):
+                shown = (value.scores, value.members(0, len(value)))
             elif isinstance(value, dict):
                 shown = dict(value)
             elif isinstance(value, deque):

@@ -36,8 +36,8 @@ TIME_FIELDS = {b"stream": {b"seen-time"}, b"consumers": {b"idle"}}
 # Commands that reply a time, and its unit in milliseconds.
 TIMES = {b"ttl": 1000, b"pttl": 1, b"expiretime": 1000, b"pexpiretime": 1}
 # Commands whose replies, or what comes second in them, have no order.
-UNORDERED = {b"keys", b"smembers"}
-UNORDERED_SECOND = {b"scan"}
+UNORDERED = {b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember"}
+UNORDERED_SECOND = {b"scan", b"sscan", b"zscan"}
 
 FIELDS = {"newer fields of XINFO", "radix-tree-*", "lag, entries-read", "times", "order of keys and members"}
 STATE = {"when a consumer is made", "a reader woken for nothing", "order of events"}
@@ -182,6 +182,11 @@ def _sets_below_deleted(words: list[bytes], value: object, client: Client) -> bo
         return False
 
 
+def _stores_where_one_waits(words: list[bytes], value: object, client: Client) -> bool:
+    """Whether a result may come to a key of another type for which a pop waits: that wakes nobody there."""
+    return words[0].endswith(b"STORE") and (bool(client.db.waiting) or client.transaction is not None)
+
+
 def _number(word: bytes) -> int:
     try:
         return int(word)
@@ -204,7 +209,23 @@ def _ends_soon(words: list[bytes]) -> bool:
         return _soon(words[2:3], 60_000)
     if words[0] in (b"SET", b"GETEX"):
         return _soon(_behind(words, b"EX"), 60) or _soon(_behind(words, b"PX"), 60_000)
+    if words[0] in _WAITS_BEHIND and len(words) > 1:
+        return 0 < _fraction(words[_WAITS_BEHIND[words[0]]]) * 1000 <= TOLERANCE_MS
     return words[0] in (b"XREAD", b"XREADGROUP") and _soon(_behind(words, b"BLOCK"))
+
+
+# Where the seconds stand that a pop waits.
+_WAITS_BEHIND = {
+    **dict.fromkeys((b"BLPOP", b"BRPOP", b"BRPOPLPUSH", b"BLMOVE", b"BZPOPMIN", b"BZPOPMAX"), -1),
+    **dict.fromkeys((b"BLMPOP", b"BZMPOP"), 1),
+}
+
+
+def _fraction(word: bytes) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
 
 
 def _measures_idle(words: list[bytes]) -> bool:
@@ -244,8 +265,15 @@ def _asks_for_several(words: list[bytes]) -> bool:
 
 
 def _goes_on(words: list[bytes]) -> bool:
-    at = {b"SCAN": 1, b"HSCAN": 2}.get(words[0], len(words))
+    at = {b"SCAN": 1, b"HSCAN": 2, b"ZSCAN": 2, b"SSCAN": 2}.get(words[0], len(words))
     return _number(words[at]) not in (0, _NO_NUMBER) if at < len(words) else False
+
+
+def _chooses(words: list[bytes]) -> bool:
+    """Whether a server would choose: all members, none, or those of a key that nobody writes are no choice."""
+    if words[0] not in (b"SPOP", b"SRANDMEMBER", b"ZRANDMEMBER", b"HRANDFIELD") or words[1:2] == [b"NOTHING"]:
+        return False
+    return len(words) < 3 or _number(words[2]) < 0 or 0 < _number(words[2]) < 100
 
 
 UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
@@ -256,12 +284,15 @@ UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
     "counters at 2^63": _counts_far,
     "cursors": _goes_on,
     "CONFIG GET of several": _asks_for_several,
+    "random choices": _chooses,
+    "rank with score": lambda words: words[0] in (b"ZRANK", b"ZREVRANK") and len(words) > 3,
     "SYNC": lambda words: words[0] in (b"SYNC", b"PSYNC"),
 }
 
 UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {
     "times": _takes_clock,
     "XSETID below a deleted ID": _sets_below_deleted,
+    "a result over another type": _stores_where_one_waits,
 }
 
 # -- pairs of replies that differ because the versions do -------------------------------------------------------------
@@ -321,11 +352,17 @@ def _unbalanced(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
     return b"Unbalanced" in theirs.text and b"Unbalanced" in ours.text
 
 
+def _waits_too_long(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether a wait is longer than a 64-bit number of milliseconds, which 7.0.15 takes for a negative one."""
+    return ours.text == b"ERR timeout is out of range" and theirs.text == b"ERR timeout is negative"
+
+
 RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
     "end of a wait": _wait_ended,
     "XADD ms-* without a seq left": _seqs_used_up,
     "OBJECT ENCODING": _names_encoding,
     "unbalanced XREAD": _unbalanced,
+    "a wait beyond 2^63": _waits_too_long,
     "XREAD that waited for several streams": _woken_by_one,
 }
 

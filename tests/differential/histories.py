@@ -15,7 +15,7 @@ def write_and_run(servers: TwoServers, seed: int, steps: int) -> tuple[list[Step
     Return its steps, how many requests were sent and the difference that ended it, if one did.
     """
     choose = Random(seed)
-    author = Author(choose, servers.session.state, deletes=seed % 3 > 0)
+    author = Author(choose, servers.session.state, deletes=seed % 3 > 0, collections=seed % 5 > 2)
     history: list[Step] = []
     sent = 0
     try:

@@ -1,4 +1,4 @@
-"""Random requests about keys, strings, hashes, lists and sets."""
+"""Random requests about keys, and about values of all types but streams."""
 
 from random import Random
 
@@ -124,6 +124,8 @@ class KeyRequests:
                 [b"HEXISTS", key, field],
                 [b"HINCRBY", key, field, self.pick([b"1", b"-3", b"9223372036854775807"])],
                 [b"HSCAN", key, b"0"],
+                [b"HINCRBYFLOAT", key, field, self.pick([b"1.5", b"-0.1", b"1e3", b"x"])],
+                [b"HRANDFIELD", key, self.pick([b"0", b"100"]), *self.choose.choice([[], [b"WITHVALUES"]])],
             ]
         )
 

@@ -13,7 +13,8 @@ from streamd.session.client import Client
 from streamd.session.state import State
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.stream import Stream
-from tests.differential.key_requests import KeyRequests, Words
+from tests.differential.collection_requests import CollectionRequests
+from tests.differential.key_requests import Words
 from tests.differential.words import (
     BAD_IDS,
     BAD_WORDS,
@@ -31,15 +32,18 @@ from tests.differential.words import (
 )
 
 
-class Author(KeyRequests):
+class Author(CollectionRequests):
     """Chooses what the clients send.
 
     deletes: entries are deleted and trimmed, too. Without that all counts must agree.
+    collections: most requests are about collections, few about streams.
     """
 
-    def __init__(self, choose: Random, state: State, deletes: bool) -> None:
+    def __init__(self, choose: Random, state: State, deletes: bool, collections: bool = False) -> None:
         super().__init__(choose, state)
         self.weights = _WEIGHTS if deletes else _WEIGHTS_WITHOUT_DELETING
+        if collections:
+            self.weights = _WEIGHTS_OF_COLLECTIONS
         self.deletes = deletes
         self.last_read: Words = []
 
@@ -57,7 +61,7 @@ class Author(KeyRequests):
             return [b"MULTI"]
         self.in_transaction = client.transaction is not None
         self.may_block = self.state.clients and client.id != min(self.state.clients)
-        if self.db.waiting and choose.random() < 0.3:
+        if self.db.waiting and self.weights is not _WEIGHTS_OF_COLLECTIONS and choose.random() < 0.3:
             words = self.for_who_waits()
         else:
             words = choose.choices(_WRITERS, self.weights)[0](self)
@@ -416,6 +420,7 @@ _SHARES: list[tuple[Callable[[Author], Words], int]] = [
     (Author.strings, 5),
     (Author.hashes, 3),
     (Author.lists_and_sets, 2),
+    (Author.about_collections, 3),
     (Author.transactions, 5),
     (Author.connections, 3),
     (Author.unblocking, 3),
@@ -424,3 +429,6 @@ _WRITERS = [write for write, _ in _SHARES]
 _WEIGHTS = [share for _, share in _SHARES]
 _DELETING = (Author.xdel, Author.xtrim, Author.xsetid)
 _WEIGHTS_WITHOUT_DELETING = [0 if write in _DELETING else share for write, share in _SHARES]
+_ABOUT_KEYS = {Author.keys: 3, Author.expiry: 3, Author.strings: 3, Author.hashes: 8, Author.lists_and_sets: 8}
+_ABOUT_COLLECTIONS = {**_ABOUT_KEYS, Author.about_collections: 80, Author.transactions: 6, Author.unblocking: 3}
+_WEIGHTS_OF_COLLECTIONS = [_ABOUT_COLLECTIONS.get(write, 0) for write in _WRITERS]

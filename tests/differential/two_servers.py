@@ -5,6 +5,7 @@ import time
 from itertools import chain
 
 from streamd.base.clock import ManualClock
+from streamd.data.types import type_of
 from streamd.resp.types import NO_REPLY
 from streamd.stream.stream import Stream
 from tests.differential.allowances import Leniency, is_empty_read, is_unfit, same, waits_for_reads
@@ -259,6 +260,17 @@ class TwoServers:
                     self.run((0, requests))
                     for group in sorted(value.groups or ()):
                         self.run((0, [[b"XPENDING", key, group], [b"XINFO", b"CONSUMERS", key, group]]))
+                elif (show := _SHOWN_BY.get(type_of(value).name)) is not None:
+                    self.run((0, [[show[0], key, *show[1:]]]))
+
+
+# What shows the whole of a value.
+_SHOWN_BY = {
+    "zset": [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
+    "list": [b"LRANGE", b"0", b"-1"],
+    "set": [b"SMEMBERS"],
+    "string": [b"GET"],
+}
 
 
 def _with_id(request: Words, ids: list[int]) -> Words:

@@ -68,6 +68,45 @@ groups = st.one_of(
             some_ids.map(lambda ids: [b"IDS", b"%d" % len(ids), *ids]), optional(b"FORCE")),
     request(b"XACKDEL", key, group, references, some_ids.map(lambda ids: [b"IDS", b"%d" % len(ids), *ids])),
 )  # fmt: skip
+score = st.sampled_from([b"1", b"2.5", b"-0.1", b"inf", b"1e300"])
+pairs = st.lists(st.tuples(score, value), min_size=1, max_size=3).map(
+    lambda drawn: [word for one in drawn for word in one]
+)
+sorted_sets = st.one_of(
+    request(b"ZADD", plain, pairs),
+    request(b"ZADD", plain, pairs),
+    request(b"ZADD", plain, st.sampled_from([b"NX", b"XX", b"GT"]), pairs),
+    request(b"ZINCRBY", plain, score, value),
+    request(b"ZREM", any_key, value),
+    request(b"ZPOPMAX", any_key, optional(small)),
+    request(b"ZREMRANGEBYRANK", any_key, small, small),
+    request(b"ZREMRANGEBYSCORE", any_key, score, score),
+    request(b"ZRANGESTORE", plain, any_key, b"0", small),
+    request(b"ZUNIONSTORE", plain, b"2", plain, any_key, b"WEIGHTS", score, b"1"),
+    request(b"ZDIFFSTORE", plain, b"2", plain, any_key),
+)
+end = st.sampled_from([b"LEFT", b"RIGHT"])
+place = st.sampled_from([b"0", b"1", b"-1", b"3"])
+lists = st.one_of(
+    request(b"RPUSH", plain, value, value),
+    request(b"LMOVE", plain, any_key, end, end),
+    request(b"LMPOP", b"2", plain, any_key, end, b"COUNT", b"2"),
+    request(b"LSET", any_key, place, value),
+    request(b"LINSERT", any_key, b"AFTER", value, value),
+    request(b"LTRIM", any_key, place, place),
+    request(b"LREM", any_key, place, value),
+)
+sets = st.one_of(
+    request(b"SADD", plain, value, value),
+    request(b"SPOP", any_key, optional(small)),
+    request(b"SMOVE", any_key, plain, value),
+    request(b"SUNIONSTORE", plain, any_key, plain),
+    request(b"SDIFFSTORE", plain, any_key, plain),
+    request(b"HINCRBYFLOAT", plain, value, score),
+    request(b"SORT", any_key, b"ALPHA", b"STORE", plain),
+    request(b"SETBIT", plain, small, st.sampled_from([b"0", b"1"])),
+    request(b"BITOP", b"XOR", plain, any_key, plain),
+)
 others = st.one_of(
     request(b"SET", plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
     request(b"APPEND", plain, value),
@@ -106,7 +145,7 @@ BEGINNING = [
         b"SELECT 1", b"XADD t IDMP p 1 * f v", b"SET l 2", b"SELECT 0",
     )
 ]  # fmt: skip
-steps = st.one_of(streams, groups, others, special)
+steps = st.one_of(streams, groups, others, sorted_sets, lists, sets, special)
 histories = st.lists(steps, min_size=15, max_size=60).map(lambda drawn: BEGINNING + drawn)
 
 

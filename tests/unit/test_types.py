@@ -60,6 +60,7 @@ def test_the_journal_writes_a_new_type_as_its_record_says(engine, bag):
         ("HSET k f v g w", "hash", 2),
         ("RPUSH k a b c", "list", 3),
         ("SADD k a b", "set", 2),
+        ("ZADD k 1 a 2 b", "zset", 2),
         ("XADD k IDMP p i * f v", "stream", 2),
     ],
 )

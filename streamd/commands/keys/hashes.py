@@ -1,9 +1,18 @@
 """Commands on hashes."""
 
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WouldOverflow, WrongArity
+from streamd.base.errors import (
+    CommandError,
+    NotAFloat,
+    NotAnInteger,
+    NotFinite,
+    SyntaxError_,
+    WouldOverflow,
+    WrongArity,
+)
 from streamd.base.glob import compile_glob
+from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
@@ -204,3 +213,48 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
     cursor, page = fields.page(cursor, count)
     found = page if matches is None else filter(matches, page)
     return [b"%d" % cursor, [word for field in found for word in (field, fields[field])]]
+
+
+@command(
+    "HINCRBYFLOAT", arity=4, flags=_WRITE, keys=(1, 1, 1), since="2.6.0", complexity=_O1, group="hash",
+    syntax="key field increment:double", access="RW access update",
+)  # fmt: skip
+def hincrbyfloat(context: Context, args: list[bytes]) -> Reply:
+    """Add a fraction to a number in a field and return it; no field counts as 0."""
+    try:
+        add_fractions(b"0", args[3])
+    except NotFinite:
+        raise CommandError("ERR value is NaN or Infinity")
+    before = (context.db.get_as(args[1], HASH) or _NONE).get(args[2], b"0")
+    try:
+        value = add_fractions(before, args[3])
+    except NotAFloat:
+        raise CommandError("ERR hash value is not a float")
+    _store(context, args[1], [args[2], value], "hincrbyfloat")
+    return value
+
+
+@command(
+    "HRANDFIELD", arity=-2, flags="readonly", keys=(1, 1, 1), since="6.2.0", complexity="O(N), N the fields returned",
+    group="hash", syntax="key [count [WITHVALUES]]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def hrandfield(context: Context, args: list[bytes]) -> Reply:
+    """Return random fields of a hash: one, or several different ones, or with a negative count any."""
+    random = context.state.random
+    if len(args) == 2:
+        only = context.db.read_as(args[1], HASH)
+        return None if only is None else only.some(random, 1)[0]
+    words = Arguments(args, 3)
+    parse_random_count(args[2])
+    shows_values = words.flag(b"WITHVALUES")
+    words.end()
+    count = parse_random_count(args[2], INT64_MAX // 2 if shows_values else INT64_MAX)
+    fields = context.db.read_as(args[1], HASH)
+    if fields is None or not count:
+        return []
+    found = fields.some(random, count) if count > 0 else random.choices(list(fields), k=-count)
+    if not shows_values:
+        return found
+    if context.client.protocol == 2:
+        return [word for field in found for word in (field, fields[field])]
+    return [[field, fields[field]] for field in found]

@@ -1,11 +1,11 @@
-"""Commands on lists, as far as programs around streams need them."""
+"""Commands on lists: their ends, their length, a range."""
 
 from collections import deque
 from itertools import islice
 
-from streamd.base.errors import CommandError, NotAnInteger, WrongArity
+from streamd.base.errors import WrongArity
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import parse_integer
+from streamd.catalog.arguments import parse_integer, parse_positive
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -32,23 +32,31 @@ def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
     if len(args) > 3:
         raise WrongArity(args[0].decode().lower())
     if len(args) == 3:
-        try:
-            count = parse_integer(args[2])
-        except NotAnInteger:
-            count = -1
-        if count < 0:
-            raise CommandError("ERR value is out of range, must be positive")
+        count = parse_positive(args[2])
     value = context.db.get_as(key, LIST)
     if value is None:
         return None if len(args) == 2 else NULL_ARRAY
+    taken = pop_elements(context, key, count, left)
+    return taken[0] if len(args) == 2 else taken
+
+
+def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[bytes]:
+    """Take up to so many elements from an end of a list that is there."""
+    value = context.db.get_as(key, LIST)
+    assert value is not None
     taken = [value.popleft() if left else value.pop() for _ in range(min(count, len(value)))]
     if taken:
         context.record(b"LPOP" if left else b"RPOP", key, b"%d" % len(taken), changes=len(taken))
         context.changed(key, "l", "lpop" if left else "rpop")
-        if not value:
-            context.db.remove(key)
-            context.notify(key, "g", "del")
-    return taken[0] if len(args) == 2 else taken
+        end_if_empty(context, key, value)
+    return taken
+
+
+def end_if_empty(context: Context, key: bytes, value: deque[bytes]) -> None:
+    """Remove a list that has no elements any more."""
+    if not value:
+        context.db.remove(key)
+        context.notify(key, "g", "del")
 
 
 @command(
@@ -67,6 +75,28 @@ def lpush(context: Context, args: list[bytes]) -> Reply:
 def rpush(context: Context, args: list[bytes]) -> Reply:
     """Put elements at the end of a list; return its length."""
     return _push(context, args, left=False)
+
+
+def _push_to_list(context: Context, args: list[bytes], left: bool) -> int:
+    return 0 if context.db.get_as(args[1], LIST) is None else _push(context, args, left)
+
+
+@command(
+    "LPUSHX", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="2.2.0", complexity="O(1) for each element", group="list",
+    syntax="key element [element ...]", access="RW insert",
+)  # fmt: skip
+def lpushx(context: Context, args: list[bytes]) -> Reply:
+    """Put elements at the head of a list if it is there; return its length."""
+    return _push_to_list(context, args, left=True)
+
+
+@command(
+    "RPUSHX", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="2.2.0", complexity="O(1) for each element", group="list",
+    syntax="key element [element ...]", access="RW insert",
+)  # fmt: skip
+def rpushx(context: Context, args: list[bytes]) -> Reply:
+    """Put elements at the end of a list if it is there; return its length."""
+    return _push_to_list(context, args, left=False)
 
 
 @command(

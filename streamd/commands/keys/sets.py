@@ -1,8 +1,22 @@
-"""Commands on sets, as far as programs around streams need them."""
+"""Commands on the members of a set."""
 
+from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_cursor, parse_positive, parse_random_count
+from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
+
+
+def _end_removal(context: Context, key: bytes, value: MemberSet, removed: list[bytes], event: str) -> None:
+    """Say that members are gone; a set without members is removed."""
+    if not removed:
+        return
+    context.record(b"SREM", key, *removed, changes=len(removed))
+    context.changed(key, "s", event)
+    if not value:
+        context.db.remove(key)
+        context.notify(key, "g", "del")
 
 
 @command(
@@ -13,13 +27,12 @@ def sadd(context: Context, args: list[bytes]) -> Reply:
     """Add members to a set; return how many are new."""
     value = context.db.get_as(args[1], SET)
     if value is None:
-        context.db.put(args[1], value := set())
-    before = len(value)
-    value.update(args[2:])
-    if len(value) > before:
-        context.record(*args, changes=len(value) - before)
+        context.db.put(args[1], value := MemberSet())
+    added = value.gain(args[2:])
+    if added:
+        context.record(b"SADD", *args[1:], changes=added)
         context.changed(args[1], "s", "sadd")
-    return len(value) - before
+    return added
 
 
 @command(
@@ -31,16 +44,9 @@ def srem(context: Context, args: list[bytes]) -> Reply:
     value = context.db.get_as(args[1], SET)
     if value is None:
         return 0
-    before = len(value)
-    value.difference_update(args[2:])
-    removed = before - len(value)
-    if removed:
-        context.record(*args, changes=removed)
-        context.changed(args[1], "s", "srem")
-        if not value:
-            context.db.remove(args[1])
-            context.notify(args[1], "g", "del")
-    return removed
+    removed = value.lose(args[2:])
+    _end_removal(context, args[1], value, removed, "srem")
+    return len(removed)
 
 
 @command(
@@ -69,3 +75,101 @@ def scard(context: Context, args: list[bytes]) -> Reply:
 def sismember(context: Context, args: list[bytes]) -> Reply:
     """Return whether a set has a member."""
     return int(args[2] in (context.db.read_as(args[1], SET) or ()))
+
+
+@command(
+    "SMISMEMBER", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="6.2.0", complexity="O(N), N the members",
+    group="set", syntax="key member [member ...]", access="RO access",
+)  # fmt: skip
+def smismember(context: Context, args: list[bytes]) -> Reply:
+    """Return for each of some members whether a set has it."""
+    value = context.db.read_as(args[1], SET) or ()
+    return [int(member in value) for member in args[2:]]
+
+
+@command(
+    "SPOP", arity=-2, flags="write fast", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the members taken",
+    group="set", syntax="key [count]", access="RW access delete", tips="nondeterministic_output",
+)  # fmt: skip
+def spop(context: Context, args: list[bytes]) -> Reply:
+    """Take random members of a set."""
+    if len(args) > 3:
+        raise SyntaxError_()
+    count = parse_positive(args[2]) if len(args) == 3 else 1
+    value = context.db.get_as(args[1], SET)
+    if value is None:
+        return None if len(args) == 2 else SetReply([])
+    chosen = value.different(context.state.random, count)
+    value.lose(chosen)
+    _end_removal(context, args[1], value, chosen, "spop")
+    return chosen[0] if len(args) == 2 else SetReply(list(chosen))
+
+
+@command(
+    "SRANDMEMBER", arity=-2, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the members returned",
+    group="set", syntax="key [count]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def srandmember(context: Context, args: list[bytes]) -> Reply:
+    """Return random members of a set: one, or several different ones, or with a negative count any."""
+    if len(args) > 3:
+        raise SyntaxError_()
+    count = parse_random_count(args[2]) if len(args) == 3 else None
+    value = context.db.read_as(args[1], SET)
+    random = context.state.random
+    if count is None:
+        return None if value is None else value.some(random)
+    if value is None:
+        return []
+    if count < 0:
+        return random.choices(list(value), k=-count)
+    return value.different(random, count)
+
+
+@command(
+    "SMOVE", arity=4, flags="write fast", keys=(1, 2, 1), since="1.0.0", complexity="O(1)", group="set",
+    syntax="source destination member", access="RW access delete; RW insert",
+)  # fmt: skip
+def smove(context: Context, args: list[bytes]) -> Reply:
+    """Move a member from a set to another; return whether it was there."""
+    source, target, member = args[1:]
+    db = context.db
+    value = db.get_as(source, SET)
+    if value is None:
+        return 0
+    other = db.get_as(target, SET)
+    if value is other:
+        return int(member in value)
+    if not value.lose([member]):
+        return 0
+    context.changed(source, "s", "srem")
+    if not value:
+        db.remove(source)
+        context.notify(source, "g", "del")
+    if other is None:
+        db.put(target, other := MemberSet())
+    added = other.gain([member])
+    context.record(b"SMOVE", source, target, member, changes=1 + added)
+    if added:
+        context.changed(target, "s", "sadd")
+    return 1
+
+
+@command(
+    "SSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
+    complexity="O(COUNT); the first call also O(N), N the members", group="set",
+    syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def sscan(context: Context, args: list[bytes]) -> Reply:
+    """Return a page of the members, and the cursor of the next page; a small set is one page.
+
+    A member that is there during the whole iteration is returned exactly once.
+
+    Reply: array of the next cursor, 0 at the end, and an array of members.
+    """
+    cursor = parse_cursor(args[2])
+    value = context.db.read_as(args[1], SET)
+    if value is None:
+        return [b"0", []]
+    count, matches = Arguments(args, 3).scan_options()
+    cursor, page = value.page(cursor, count)
+    return [b"%d" % cursor, page if matches is None else list(filter(matches, page))]

@@ -76,7 +76,7 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
     return value
 
 
-def _text(value: KeyValue | None) -> bytes | GrowingString:
+def text_of(value: KeyValue | None) -> bytes | GrowingString:
     """Return a string in whatever form it is kept; an empty one where there is none. Raises: WrongType."""
     if value is None:
         return b""
@@ -95,7 +95,7 @@ def _growing(value: bytes | GrowingString) -> GrowingString:
 )  # fmt: skip
 def strlen(context: Context, args: list[bytes]) -> Reply:
     """Return how many bytes a string has."""
-    return len(_text(context.db.read(args[1])))
+    return len(text_of(context.db.read(args[1])))
 
 
 @command(
@@ -105,7 +105,7 @@ def strlen(context: Context, args: list[bytes]) -> Reply:
 def append(context: Context, args: list[bytes]) -> Reply:
     """Append to a string and return its length."""
     key = args[1]
-    value = _text(context.db.get(key))
+    value = text_of(context.db.get(key))
     length = len(value) + len(args[2])
     if length > context.state.config.integer("proto-max-bulk-len"):
         raise StringTooLong()
@@ -127,7 +127,7 @@ def append(context: Context, args: list[bytes]) -> Reply:
 def getrange(context: Context, args: list[bytes]) -> Reply:
     """Return a part of a string, both ends included, counted from its end when negative."""
     start, end = parse_integer(args[2]), parse_integer(args[3])
-    value = _text(context.db.read(args[1]))
+    value = text_of(context.db.read(args[1]))
     if start < 0 and end < 0 and start > end:
         return b""
     length = len(value)
@@ -140,6 +140,15 @@ def getrange(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
+    "SUBSTR", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the bytes returned",
+    group="string", syntax="key start:integer end:integer", access="RO access",
+)  # fmt: skip
+def substr(context: Context, args: list[bytes]) -> Reply:
+    """Return a part of a string: the older name of GETRANGE."""
+    return getrange(context, args)
+
+
+@command(
     "SETRANGE", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.2.0",
     complexity="O(N), N the length of what is written", group="string", syntax="key offset:integer value",
     access="RW update",
@@ -149,17 +158,31 @@ def setrange(context: Context, args: list[bytes]) -> Reply:
     key, offset, part = args[1], parse_integer(args[2]), args[3]
     if offset < 0:
         raise CommandError("ERR offset is out of range")
-    value = _text(context.db.get(key))
+    value = text_of(context.db.get(key))
     if not part:
         return len(value)
     if offset + len(part) > context.state.config.integer("proto-max-bulk-len"):
         raise StringTooLong()
+    length = write_part(context, key, offset, part)
+    context.record(b"SETRANGE", key, b"%d" % offset, part)
+    context.changed(key, "$", "setrange")
+    return length
+
+
+def write_part(context: Context, key: bytes, offset: int, part: bytes) -> int:
+    """Overwrite a part of a string, filling up with zero bytes, and return its length. Raises: WrongType."""
+    value = text_of(context.db.get(key))
     if isinstance(value, bytes) and max(len(value), offset + len(part)) < GROWING_BYTES_MIN:
         value = value[:offset].ljust(offset, b"\0") + part + value[offset + len(part) :]
     else:
         value = _growing(value)
         value.overwrite(offset, part)
     context.db.put(key, value)
-    context.record(b"SETRANGE", key, b"%d" % offset, part)
-    context.changed(key, "$", "setrange")
     return len(value)
+
+
+def byte_at(value: bytes | GrowingString, at: int) -> int:
+    """Return a byte of a string; 0 behind its end."""
+    if at >= len(value):
+        return 0
+    return value[at] if isinstance(value, bytes) else value.part(at, at + 1)[0]

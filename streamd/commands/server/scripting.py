@@ -3,6 +3,7 @@
 from streamd.base.errors import CommandError, NoScript
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
+from streamd.catalog.counted_keys import CountedKeys
 from streamd.resp.types import Reply
 from streamd.session.monitor import monitor_line
 
@@ -30,12 +31,7 @@ container(
 )
 
 
-def _keys(args: list[bytes]) -> list[bytes]:
-    """Return the keys among the words of EVAL and its kin; none where their number cannot be."""
-    try:
-        return args[3 : 3 + _keys_count(args)]
-    except CommandError:
-        return []
+_keys = CountedKeys(2)
 
 
 def _keys_count(args: list[bytes]) -> int:

@@ -1,0 +1,35 @@
+"""Keys that stand behind their number: `ZUNION numkeys key [key ...]`."""
+
+from streamd.base.errors import CommandError, NotAnInteger
+from streamd.catalog.arguments import Arguments, parse_integer
+
+
+class CountedKeys:
+    """Finds a request's keys: those behind the number at place `at`, and before them the one at place `target`."""
+
+    __slots__ = ("at", "target")
+
+    def __init__(self, at: int, target: int = 0) -> None:
+        self.at = at
+        self.target = target
+
+    def __call__(self, request: list[bytes]) -> list[bytes]:
+        """Return the keys; none of a request whose number is wrong."""
+        try:
+            count = parse_integer(request[self.at])
+        except NotAnInteger:
+            return []
+        if not 0 < count <= len(request) - self.at - 1:
+            return []
+        targets = [request[self.target]] if self.target else []
+        return targets + request[self.at + 1 : self.at + 1 + count]
+
+
+def take_counted_keys(words: Arguments, too_few: str, too_many: str = "ERR syntax error") -> list[bytes]:
+    """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words."""
+    count = words.integer(CommandError(too_few))
+    if count < 1:
+        raise CommandError(too_few)
+    if count > words.left():
+        raise CommandError(too_many)
+    return [words.word() for _ in range(count)]

@@ -1,0 +1,148 @@
+"""Commands on the bits of a string."""
+
+from functools import reduce
+from operator import and_, or_, xor
+
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import parse_integer
+from streamd.commands.keys.string_parts import byte_at, text_of, write_part
+from streamd.data.types import STRING
+from streamd.resp.types import Reply
+
+_OPERATIONS = {b"AND": and_, b"OR": or_, b"XOR": xor}
+
+
+def _offset(context: Context, word: bytes) -> int:
+    try:
+        offset = parse_integer(word)
+    except NotAnInteger:
+        offset = -1
+    if offset < 0 or offset >> 3 >= context.state.config.integer("proto-max-bulk-len"):
+        raise CommandError("ERR bit offset is not an integer or out of range")
+    return offset
+
+
+@command(
+    "SETBIT", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.2.0", complexity="O(1)", group="bitmap",
+    syntax="key offset value:integer", access="RW access update",
+)  # fmt: skip
+def setbit(context: Context, args: list[bytes]) -> Reply:
+    """Set a bit of a string, filling up with zero bits, and return what it was."""
+    key, offset = args[1], _offset(context, args[2])
+    if args[3] not in (b"0", b"1"):
+        raise CommandError("ERR bit is not an integer or out of range")
+    value = text_of(context.db.get(key))  # a long string stays in the form in which it is changed
+    at, mask = offset >> 3, 0x80 >> (offset & 7)
+    byte = byte_at(value, at)
+    changed = byte | mask if args[3] == b"1" else byte & ~mask
+    if changed != byte or at >= len(value):
+        write_part(context, key, at, bytes([changed]))
+        context.record(b"SETBIT", *args[1:])
+        context.changed(key, "$", "setbit")
+    return int(bool(byte & mask))
+
+
+@command(
+    "GETBIT", arity=3, flags="readonly fast", keys=(1, 1, 1), since="2.2.0", complexity="O(1)", group="bitmap",
+    syntax="key offset", access="RO access",
+)  # fmt: skip
+def getbit(context: Context, args: list[bytes]) -> Reply:
+    """Return a bit of a string; 0 behind its end."""
+    offset = _offset(context, args[2])
+    byte = byte_at(text_of(context.db.read(args[1])), offset >> 3)
+    return int(bool(byte & (0x80 >> (offset & 7))))
+
+
+def _range(args: list[bytes], at: int, length: int) -> tuple[int, int]:
+    """Return the first bit, and the one behind the last, of `[start [end [BYTE | BIT]]]` at args[at]; equal if none."""
+    words = args[at:]
+    if len(words) > 3:
+        raise SyntaxError_()
+    start = parse_integer(words[0]) if words else 0
+    end = parse_integer(words[1]) if len(words) > 1 else -1
+    unit = 8
+    if len(words) == 3:
+        if words[2].upper() not in (b"BIT", b"BYTE"):
+            raise SyntaxError_()
+        unit = 1 if words[2].upper() == b"BIT" else 8
+    total = length * 8 // unit
+    if start < 0 and end < 0 and start > end:
+        return 0, 0
+    start = max(0, start + total) if start < 0 else start
+    end = min(max(0, end + total) if end < 0 else end, total - 1)
+    return (start * unit, (end + 1) * unit) if start <= end else (0, 0)
+
+
+def _bits(value: bytes, start: int, end: int) -> int:
+    """Return the bits from `start` up to, not including, `end` as a number."""
+    number = int.from_bytes(value[start >> 3 : (end + 7) >> 3])
+    return (number >> (-end % 8)) & ((1 << (end - start)) - 1)
+
+
+@command(
+    "BITCOUNT", arity=-2, flags="readonly", keys=(1, 1, 1), since="2.6.0", complexity="O(N), N the bytes",
+    group="bitmap", syntax="key [start:integer end:integer [BYTE | BIT]]", access="RO access",
+)  # fmt: skip
+def bitcount(context: Context, args: list[bytes]) -> Reply:
+    """Return how many bits of a string, or of a part of it, are set."""
+    value = context.db.read_as(args[1], STRING)
+    if value is None:
+        return 0
+    if len(args) == 3:
+        raise SyntaxError_()
+    start, end = _range(args, 2, len(value))
+    return _bits(value, start, end).bit_count()
+
+
+@command(
+    "BITPOS", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.7", complexity="O(N), N the bytes",
+    group="bitmap", syntax="key bit:integer [start:integer [end:integer [BYTE | BIT]]]", access="RO access",
+)  # fmt: skip
+def bitpos(context: Context, args: list[bytes]) -> Reply:
+    """Return where the first bit that is 0, or 1, is in a string; -1 if there is none.
+
+    Behind the end of the string all bits are 0, unless an end is given.
+    """
+    bit = parse_integer(args[2])
+    if bit not in (0, 1):
+        raise CommandError("ERR The bit argument must be 1 or 0.")
+    value = context.db.read_as(args[1], STRING)
+    if value is None:
+        return -bit
+    start, end = _range(args, 3, len(value))
+    if start == end:
+        return -1
+    width = end - start
+    wanted = _bits(value, start, end) if bit else _bits(value, start, end) ^ ((1 << width) - 1)
+    if wanted:
+        return start + width - wanted.bit_length()
+    return -1 if bit or len(args) > 4 else end
+
+
+@command(
+    "BITOP", arity=-4, flags="write denyoom", keys=(2, -1, 1), since="2.6.0", complexity="O(N), N the bytes",
+    group="bitmap", syntax="operation destkey:key key [key ...]", access="OW update; RO access",
+)  # fmt: skip
+def bitop(context: Context, args: list[bytes]) -> Reply:
+    """Combine the bits of strings by AND, OR, XOR or NOT, put the result at a key and return its length."""
+    name, target = args[1].upper(), args[2]
+    if name != b"NOT" and name not in _OPERATIONS:
+        raise SyntaxError_()
+    if name == b"NOT" and len(args) != 4:
+        raise CommandError("ERR BITOP NOT must be called with a single source key.")
+    db = context.db
+    values = [db.read_as(key, STRING) or b"" for key in args[3:]]
+    length = max(map(len, values))
+    if not length:
+        if db.delete(target):
+            context.record(b"DEL", target)
+            context.changed(target, "g", "del")
+        return 0
+    numbers = [int.from_bytes(value) << (length - len(value)) * 8 for value in values]
+    number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else reduce(_OPERATIONS[name], numbers)
+    db.clear_expiry(target)
+    db.put(target, number.to_bytes(length))
+    context.record(b"BITOP", *args[1:])
+    context.changed(target, "$", "set")
+    return length

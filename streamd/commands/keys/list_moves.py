@@ -1,0 +1,162 @@
+"""Commands that take elements of a list, or move them to another, waiting for them if asked to."""
+
+from collections import deque
+
+from streamd.base.errors import CommandError, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_wait_ms
+from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.commands.keys.lists import end_if_empty, pop_elements
+from streamd.commands.keys.waiting import take_first, take_or_wait
+from streamd.data.types import LIST
+from streamd.resp.types import NULL_ARRAY, Reply
+
+_ON = "O(N), N the keys"
+_MOVE = "RW access delete; RW insert"
+
+
+def _pop_or_wait(context: Context, args: list[bytes], left: bool) -> Reply:
+    timeout_ms = parse_wait_ms(args[-1])
+    return take_or_wait(
+        context, args[1:-1], LIST, lambda key: [key, *pop_elements(context, key, 1, left)], timeout_ms
+    )  # fmt: skip
+
+
+@command(
+    "BLPOP", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity=_ON, group="list",
+    syntax="key [key ...] timeout:double", access="RW access delete",
+)  # fmt: skip
+def blpop(context: Context, args: list[bytes]) -> Reply:
+    """Take the head of the first list that has elements, and name that list; wait for one if there is none."""
+    return _pop_or_wait(context, args, left=True)
+
+
+@command(
+    "BRPOP", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity=_ON, group="list",
+    syntax="key [key ...] timeout:double", access="RW access delete",
+)  # fmt: skip
+def brpop(context: Context, args: list[bytes]) -> Reply:
+    """Take the last element of the first list that has elements, and name that list; wait for one if there is none."""
+    return _pop_or_wait(context, args, left=False)
+
+
+def _is_left(word: bytes) -> bool:
+    """Return whether a word names the head of a list. Raises: SyntaxError_."""
+    end = word.upper()
+    if end not in (b"LEFT", b"RIGHT"):
+        raise SyntaxError_()
+    return end == b"LEFT"
+
+
+def _parse_several(words: Arguments) -> tuple[list[bytes], bool, int]:
+    """Take keys, the end from which elements are taken, and how many. Raises: CommandError."""
+    keys = take_counted_keys(words, "ERR numkeys should be greater than 0")
+    left = _is_left(words.word())
+    count = 1
+    if words.flag(b"COUNT", followed_by=1):
+        error = CommandError("ERR count should be greater than 0")
+        count = words.integer(error)
+        if count < 1:
+            raise error
+    words.end()
+    return keys, left, count
+
+
+@command(
+    "LMPOP", arity=-4, flags="write", since="7.0.0", complexity="O(N+M), N the keys, M the elements taken",
+    group="list", find_keys=CountedKeys(1), syntax="numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count]",
+    access="RW access delete",
+)  # fmt: skip
+def lmpop(context: Context, args: list[bytes]) -> Reply:
+    """Take elements of the first list that has any.
+
+    Reply: array of the key and an array of elements, or null.
+    """
+    keys, left, count = _parse_several(Arguments(args, 1))
+    reply = take_first(context, keys, LIST, lambda key: [key, pop_elements(context, key, count, left)])
+    return NULL_ARRAY if reply is None else reply
+
+
+@command(
+    "BLMPOP", arity=-5, flags="write blocking", since="7.0.0", complexity="O(N+M), N the keys, M the elements taken",
+    group="list", find_keys=CountedKeys(2),
+    syntax="timeout:double numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count]", access="RW access delete",
+)  # fmt: skip
+def blmpop(context: Context, args: list[bytes]) -> Reply:
+    """Take elements of the first list that has any; wait for one if there is none.
+
+    Reply: array of the key and an array of elements, or null.
+    """
+    keys, left, count = _parse_several(Arguments(args, 2))
+    timeout_ms = parse_wait_ms(args[1])
+    return take_or_wait(
+        context, keys, LIST, lambda key: [key, pop_elements(context, key, count, left)], timeout_ms
+    )  # fmt: skip
+
+
+def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_left: bool) -> bytes:
+    """Move one element of a list that is there and return it. Raises: WrongType."""
+    db = context.db
+    value = db.get_as(source, LIST)
+    assert value is not None
+    other = db.get_as(target, LIST)
+    element = value.popleft() if from_left else value.pop()
+    if other is None:
+        db.put(target, other := deque())
+    if to_left:
+        other.appendleft(element)
+    else:
+        other.append(element)
+    ends = b"LEFT" if from_left else b"RIGHT", b"LEFT" if to_left else b"RIGHT"
+    context.record(b"LMOVE", source, target, *ends)
+    context.changed(target, "l", "lpush" if to_left else "rpush")
+    context.changed(source, "l", "lpop" if from_left else "rpop")
+    end_if_empty(context, source, value)
+    return element
+
+
+def _move_now(context: Context, source: bytes, target: bytes, from_left: bool, to_left: bool) -> Reply:
+    return take_first(context, [source], LIST, lambda key: _move(context, key, target, from_left, to_left))
+
+
+def _move_or_wait(context: Context, args: list[bytes], from_left: bool, to_left: bool, wait: bytes) -> Reply:
+    return take_or_wait(
+        context, [args[1]], LIST, lambda key: _move(context, key, args[2], from_left, to_left), parse_wait_ms(wait),
+        in_transaction=None,
+    )  # fmt: skip
+
+
+@command(
+    "LMOVE", arity=5, flags="write denyoom", keys=(1, 2, 1), since="6.2.0", complexity="O(1)", group="list",
+    syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT>", access=_MOVE,
+)  # fmt: skip
+def lmove(context: Context, args: list[bytes]) -> Reply:
+    """Move an element from an end of a list to an end of another and return it, or nil."""
+    return _move_now(context, args[1], args[2], _is_left(args[3]), _is_left(args[4]))
+
+
+@command(
+    "BLMOVE", arity=6, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="6.2.0", complexity="O(1)",
+    group="list", syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout:double", access=_MOVE,
+)  # fmt: skip
+def blmove(context: Context, args: list[bytes]) -> Reply:
+    """Move an element from an end of a list to an end of another and return it; wait for one if there is none."""
+    return _move_or_wait(context, args, _is_left(args[3]), _is_left(args[4]), args[5])
+
+
+@command(
+    "RPOPLPUSH", arity=3, flags="write denyoom", keys=(1, 2, 1), since="1.2.0", complexity="O(1)", group="list",
+    syntax="source destination", access=_MOVE,
+)  # fmt: skip
+def rpoplpush(context: Context, args: list[bytes]) -> Reply:
+    """Move the last element of a list to the head of another and return it, or nil."""
+    return _move_now(context, args[1], args[2], from_left=False, to_left=True)
+
+
+@command(
+    "BRPOPLPUSH", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="2.2.0", complexity="O(1)",
+    group="list", syntax="source destination timeout:double", access=_MOVE,
+)  # fmt: skip
+def brpoplpush(context: Context, args: list[bytes]) -> Reply:
+    """Move the last element of a list to the head of another and return it; wait for one if there is none."""
+    return _move_or_wait(context, args, False, True, args[3])

@@ -1,0 +1,107 @@
+"""Unions, intersections and differences of sets."""
+
+from collections.abc import Callable
+
+from streamd.base.errors import CommandError, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments
+from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.data.member_set import MemberSet
+from streamd.data.types import SET
+from streamd.resp.types import Reply, SetReply
+
+Members = set[bytes]
+
+
+def _operands(context: Context, keys: list[bytes]) -> list[Members]:
+    values = [context.db.read_as(key, SET) for key in keys]
+    return [set() if value is None else value for value in values]
+
+
+def _intersection(operands: list[Members]) -> Members:
+    least, *others = sorted(operands, key=len)
+    return set(least).intersection(*others)
+
+
+def _union(operands: list[Members]) -> Members:
+    return set[bytes]().union(*operands)
+
+
+def _difference(operands: list[Members]) -> Members:
+    return set(operands[0]).difference(*operands[1:])
+
+
+def _store(context: Context, key: bytes, members: Members, event: str) -> int:
+    """Put a set at a key over what is there, or remove that for an empty one; return how many members it has."""
+    db = context.db
+    was_there = db.delete(key)
+    if not members:
+        if was_there:
+            context.record(b"DEL", key)
+            context.changed(key, "g", "del")
+        return 0
+    value = MemberSet(members)
+    db.put(key, value)
+    if was_there:
+        context.record(b"DEL", key, changes=0)
+    assert SET.commands is not None
+    for number, words in enumerate(SET.commands(key, value)):
+        context.record(*words, changes=0 if number else 1)
+    context.changed(key, "s", event)
+    return len(value)
+
+
+def _declare(name: str, operation: Callable[[list[Members]], Members], access: str, what: str) -> None:
+    def show(context: Context, args: list[bytes]) -> Reply:
+        return SetReply(list(operation(_operands(context, args[1:]))))
+
+    def store(context: Context, args: list[bytes]) -> Reply:
+        return _store(context, args[1], operation(_operands(context, args[2:])), f"{name.lower()}store")
+
+    show.__doc__ = f"Return {what} sets."
+    store.__doc__ = f"Put {what} sets at a key; return how many members it has."
+    complexity = "O(N), N the members of all"
+    declare = command(
+        name, arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", complexity=complexity, group="set",
+        syntax="key [key ...]", access="RO access", tips="nondeterministic_output_order",
+    )  # fmt: skip
+    declare(show)
+    declare = command(
+        f"{name}STORE", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0", complexity=complexity,
+        group="set", syntax="destination key [key ...]", access=f"{access} update; RO access",
+    )  # fmt: skip
+    declare(store)
+
+
+_declare("SINTER", _intersection, "RW", "the intersection of")
+_declare("SUNION", _union, "OW", "the union of")
+_declare("SDIFF", _difference, "OW", "what the first has and no other of")
+
+
+@command(
+    "SINTERCARD", arity=-3, flags="readonly", since="7.0.0", complexity="O(N*K), N the members of the smallest of K",
+    group="set", find_keys=CountedKeys(1), syntax="numkeys:integer key [key ...] [LIMIT limit:integer]",
+    access="RO access",
+)  # fmt: skip
+def sintercard(context: Context, args: list[bytes]) -> Reply:
+    """Return how many members all sets have, counted up to a limit."""
+    words = Arguments(args, 1)
+    keys = take_counted_keys(
+        words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
+    )
+    limit = take_limit(words)
+    count = len(_intersection(_operands(context, keys)))
+    return min(count, limit) if limit else count
+
+
+def take_limit(words: Arguments) -> int:
+    """Take `LIMIT number`, if it is there; 0 for no limit. Raises: CommandError."""
+    limit = 0
+    error = CommandError("ERR LIMIT can't be negative")
+    while words.left():
+        if not words.flag(b"LIMIT", followed_by=1):
+            raise SyntaxError_()
+        limit = words.integer(error)
+        if limit < 0:
+            raise error
+    return limit

@@ -1,0 +1,183 @@
+"""SORT: the elements of a list, a set or a sorted set in another order, with what keys named after them hold."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streamd.base.errors import CommandError, SyntaxError_, WrongType
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_double
+from streamd.data.hash import Hash
+from streamd.data.member_set import MemberSet
+from streamd.data.sorted_set import SortedSet
+from streamd.data.types import LIST, STRING
+from streamd.resp.types import Reply
+
+_NO_NUMBER = "ERR One or more scores can't be converted into double"
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What a request asks for; gets: patterns of what is returned, the element itself without any."""
+
+    by: bytes | None = None
+    offset: int = 0
+    count: int = -1
+    gets: list[bytes] = field(default_factory=list)
+    descending: bool = False
+    as_words: bool = False
+    target: bytes | None = None
+
+    @property
+    def sorts(self) -> bool:
+        """Whether elements get another order: a pattern without an asterisk asks for none."""
+        return self.by is None or b"*" in self.by
+
+
+def _parse(args: list[bytes], stores: bool) -> _Asked:
+    asked = _Asked()
+    words = Arguments(args, 2)
+    while words.left():
+        if words.flag(b"ASC"):
+            asked.descending = False
+        elif words.flag(b"DESC"):
+            asked.descending = True
+        elif words.flag(b"ALPHA"):
+            asked.as_words = True
+        elif words.flag(b"LIMIT", followed_by=2):
+            asked.offset, asked.count = words.integer(), words.integer()
+        elif stores and words.flag(b"STORE", followed_by=1):
+            asked.target = words.word()
+        elif words.flag(b"BY", followed_by=1):
+            asked.by = words.word()
+        elif words.flag(b"GET", followed_by=1):
+            asked.gets.append(words.word())
+        else:
+            raise SyntaxError_()
+    return asked
+
+
+def _looked_up(context: Context, pattern: bytes, element: bytes) -> bytes | None:
+    """Return what the key that a pattern names for an element holds, or the field behind `->`; None if nothing."""
+    if pattern == b"#":
+        return element
+    head, asterisk, tail = pattern.partition(b"*")
+    if not asterisk:
+        return None
+    # An arrow is one only behind the asterisk, and in front of a name.
+    name, arrow, hash_field = tail.partition(b"->")
+    if not (arrow and hash_field):
+        name, hash_field = tail, b""
+    value = context.db.read(head + element + name)
+    if hash_field:
+        return value.get(hash_field) if isinstance(value, Hash) else None
+    if value is None or type(value) not in (STRING.holds, *STRING.also):
+        return None
+    assert STRING.plain is not None
+    return STRING.plain(value)
+
+
+def _elements(context: Context, key: bytes, asked: _Asked) -> list[bytes]:
+    value = context.db.read(key)
+    if value is None:
+        return []
+    if isinstance(value, SortedSet):
+        members = value.members(0, len(value))
+        return members[::-1] if asked.descending and not asked.sorts else members
+    if isinstance(value, deque | MemberSet):
+        elements = list(value)
+        # What has no order gets one where it is stored, so that a journal makes the same of it.
+        if not asked.sorts and isinstance(value, MemberSet) and asked.target is not None:
+            elements.sort()
+        return elements
+    raise WrongType()
+
+
+def _sort(context: Context, elements: list[bytes], asked: _Asked) -> list[bytes]:
+    """Return the elements in the order that was asked for. Raises: CommandError.
+
+    Of equal numbers that of the elements' bytes decides, equal words stay as they were.
+    """
+    pattern = asked.by
+
+    def weight(element: bytes) -> bytes | None:
+        return element if pattern is None else _looked_up(context, pattern, element)
+
+    key: Callable[[bytes], tuple[object, ...]]
+    if asked.as_words:
+
+        def key(element: bytes) -> tuple[object, ...]:
+            word = weight(element)
+            return (word is not None, word or b"")
+
+    else:
+        error = CommandError(_NO_NUMBER)
+
+        def key(element: bytes) -> tuple[object, ...]:
+            word = weight(element)
+            return (0.0 if word is None else parse_double(word, error), element)
+
+    return sorted(elements, key=key, reverse=asked.descending)
+
+
+def _run(context: Context, args: list[bytes], stores: bool) -> Reply:
+    asked = _parse(args, stores)
+    elements = _elements(context, args[1], asked)
+    if asked.sorts:
+        elements = _sort(context, elements, asked)
+    start = max(0, asked.offset)
+    elements = elements[start:] if asked.count < 0 else elements[start : start + asked.count]
+    found: list[bytes | None] = list(elements)
+    if asked.gets:
+        found = [_looked_up(context, pattern, element) for element in elements for pattern in asked.gets]
+    if asked.target is None:
+        return found
+    return _store(context, asked.target, [word or b"" for word in found])
+
+
+def _store(context: Context, key: bytes, words: list[bytes]) -> int:
+    db = context.db
+    was_there = db.delete(key)
+    if not words:
+        if was_there:
+            context.record(b"DEL", key)
+            context.changed(key, "g", "del")
+        return 0
+    value = deque(words)
+    db.put(key, value)
+    if was_there:
+        context.record(b"DEL", key, changes=0)
+    assert LIST.commands is not None
+    for number, command_words in enumerate(LIST.commands(key, value)):
+        context.record(*command_words, changes=0 if number else len(words))
+    context.changed(key, "l", "sortstore")
+    return len(words)
+
+
+def _keys(request: list[bytes]) -> list[bytes]:
+    """Return the key that is sorted, and the one behind the last STORE."""
+    targets = [request[at + 1] for at in range(2, len(request) - 1) if request[at].upper() == b"STORE"]
+    return [request[1], *targets[-1:]]
+
+
+_SYNTAX = "key [BY pattern] [LIMIT offset count] [GET pattern [pattern ...]] [ASC | DESC] [ALPHA]"
+_COMPLEXITY = "O(N*log(N)), N the elements"
+_CATEGORIES = "set sortedset list dangerous"
+
+
+@command(
+    "SORT", arity=-2, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity=_COMPLEXITY, group="generic",
+    acl=_CATEGORIES, syntax=f"{_SYNTAX} [STORE destination]", access="RO access; RO access; OW update", find_keys=_keys,
+)  # fmt: skip
+def sort(context: Context, args: list[bytes]) -> Reply:
+    """Return the elements of a list, set or sorted set in order, or put them at a key."""
+    return _run(context, args, stores=True)
+
+
+@command(
+    "SORT_RO", arity=-2, flags="readonly", keys=(1, 1, 1), since="7.0.0", complexity=_COMPLEXITY, group="generic",
+    acl=_CATEGORIES, syntax=_SYNTAX, access="RO access; RO access", find_keys=lambda request: [request[1]],
+)  # fmt: skip
+def sort_ro(context: Context, args: list[bytes]) -> Reply:
+    """Return the elements of a list, set or sorted set in order."""
+    return _run(context, args, stores=False)

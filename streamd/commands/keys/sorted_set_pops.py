@@ -1,0 +1,132 @@
+"""Commands that take the first or last members of a sorted set, waiting for them if asked to."""
+
+from streamd.base.errors import CommandError, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_positive, parse_wait_ms
+from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.commands.keys.sorted_sets import end_removal
+from streamd.commands.keys.waiting import take_first, take_or_wait
+from streamd.data.types import SORTED_SET
+from streamd.resp.types import NULL_ARRAY, Reply
+
+Rows = list[tuple[bytes, float]]
+
+_OLOG = "O(log(N)+M), N the members, M those taken"
+
+
+def _pop(context: Context, key: bytes, count: int, last: bool) -> Rows:
+    """Take members and return them with their scores, the outermost first. Raises: WrongType."""
+    value = context.db.get_as(key, SORTED_SET)
+    if value is None or not count:
+        return []
+    length = len(value)
+    start = max(0, length - count) if last else 0
+    members = value.members(start, length if last else min(count, length))
+    rows = [(member, value.scores[member]) for member in members]
+    value.drop_places(start, start + len(members))
+    end_removal(context, key, value, members, "zpopmax" if last else "zpopmin")
+    return rows[::-1] if last else rows
+
+
+def _pop_one_key(context: Context, args: list[bytes], last: bool) -> Reply:
+    if len(args) > 3:
+        raise SyntaxError_()
+    count = parse_positive(args[2]) if len(args) == 3 else 1
+    rows = _pop(context, args[1], count, last)
+    if context.client.protocol == 2 or len(args) == 2:
+        return [word for row in rows for word in row]
+    return [list(row) for row in rows]
+
+
+@command(
+    "ZPOPMIN", arity=-2, flags="write fast", keys=(1, 1, 1), since="5.0.0", complexity=_OLOG, group="sorted-set",
+    syntax="key [count]", access="RW access delete",
+)  # fmt: skip
+def zpopmin(context: Context, args: list[bytes]) -> Reply:
+    """Take the members with the smallest scores and return them with these."""
+    return _pop_one_key(context, args, last=False)
+
+
+@command(
+    "ZPOPMAX", arity=-2, flags="write fast", keys=(1, 1, 1), since="5.0.0", complexity=_OLOG, group="sorted-set",
+    syntax="key [count]", access="RW access delete",
+)  # fmt: skip
+def zpopmax(context: Context, args: list[bytes]) -> Reply:
+    """Take the members with the greatest scores and return them with these."""
+    return _pop_one_key(context, args, last=True)
+
+
+def _pop_or_wait(context: Context, args: list[bytes], last: bool) -> Reply:
+    timeout_ms = parse_wait_ms(args[-1])
+
+    def take(key: bytes) -> Reply:
+        return [key, *_pop(context, key, 1, last)[0]]
+
+    return take_or_wait(context, args[1:-1], SORTED_SET, take, timeout_ms)
+
+
+@command(
+    "BZPOPMIN", arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
+    group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
+)  # fmt: skip
+def bzpopmin(context: Context, args: list[bytes]) -> Reply:
+    """Take the member with the smallest score of the first sorted set that has one; wait for one if there is none."""
+    return _pop_or_wait(context, args, last=False)
+
+
+@command(
+    "BZPOPMAX", arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
+    group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
+)  # fmt: skip
+def bzpopmax(context: Context, args: list[bytes]) -> Reply:
+    """Take the member with the greatest score of the first sorted set that has one; wait for one if there is none."""
+    return _pop_or_wait(context, args, last=True)
+
+
+def _parse_several(words: Arguments) -> tuple[list[bytes], bool, int]:
+    """Take keys, the end from which members are taken, and how many. Raises: CommandError."""
+    keys = take_counted_keys(words, "ERR numkeys should be greater than 0")
+    last = words.flag(b"MAX")
+    if not last and not words.flag(b"MIN"):
+        raise SyntaxError_()
+    count = 1
+    if words.flag(b"COUNT", followed_by=1):
+        error = CommandError("ERR count should be greater than 0")
+        count = words.integer(error)
+        if count < 1:
+            raise error
+    words.end()
+    return keys, last, count
+
+
+def _named_rows(context: Context, key: bytes, count: int, last: bool) -> Reply:
+    return [key, [list(row) for row in _pop(context, key, count, last)]]
+
+
+@command(
+    "ZMPOP", arity=-4, flags="write", since="7.0.0", complexity=_OLOG, group="sorted-set", find_keys=CountedKeys(1),
+    syntax="numkeys:integer key [key ...] <MIN | MAX> [COUNT count]", access="RW access delete",
+)  # fmt: skip
+def zmpop(context: Context, args: list[bytes]) -> Reply:
+    """Take members of the first sorted set that has any.
+
+    Reply: array of the key and an array of pairs of members and scores, or null.
+    """
+    keys, last, count = _parse_several(Arguments(args, 1))
+    reply = take_first(context, keys, SORTED_SET, lambda key: _named_rows(context, key, count, last))
+    return NULL_ARRAY if reply is None else reply
+
+
+@command(
+    "BZMPOP", arity=-5, flags="write blocking", since="7.0.0", complexity=_OLOG, group="sorted-set",
+    find_keys=CountedKeys(2), syntax="timeout:double numkeys:integer key [key ...] <MIN | MAX> [COUNT count]",
+    access="RW access delete",
+)  # fmt: skip
+def bzmpop(context: Context, args: list[bytes]) -> Reply:
+    """Take members of the first sorted set that has any; wait for one if there is none.
+
+    Reply: array of the key and an array of pairs of members and scores, or null.
+    """
+    keys, last, count = _parse_several(Arguments(args, 2))
+    timeout_ms = parse_wait_ms(args[1])
+    return take_or_wait(context, keys, SORTED_SET, lambda key: _named_rows(context, key, count, last), timeout_ms)

@@ -1,0 +1,267 @@
+"""Commands on ranges of a sorted set: by place, by score, by member."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from streamd.base.errors import CommandError, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
+from streamd.commands.keys.sorted_sets import end_removal, with_scores
+from streamd.data.sorted_set import SortedSet
+from streamd.data.types import SORTED_SET
+from streamd.resp.types import Reply
+
+By = Literal["rank", "score", "lex"]
+# Finds the places, `start` and behind the last one, of a range.
+Finder = Callable[[SortedSet], tuple[int, int]]
+
+_OLOG = "O(log(N)+M), N the members, M those in the range"
+
+
+def _by_rank(first: bytes, last: bytes, reverse: bool = False) -> Finder:
+    start, stop = parse_integer(first), parse_integer(last)
+
+    def find(value: SortedSet) -> tuple[int, int]:
+        length = len(value)
+        begin = max(0, start + length if start < 0 else start)
+        end = min(length, (stop + length if stop < 0 else stop) + 1)
+        return (length - end, length - begin) if reverse else (begin, end)
+
+    return find
+
+
+def _by_score(least: bytes, most: bytes) -> Finder:
+    (low, leaves_low), (high, leaves_high) = parse_bound(least), parse_bound(most)
+
+    def find(value: SortedSet) -> tuple[int, int]:
+        start = value.up_to(low) if leaves_low else value.below(low)
+        return start, value.below(high) if leaves_high else value.up_to(high)
+
+    return find
+
+
+def _by_lex(least: bytes, most: bytes) -> Finder:
+    for word in (least, most):
+        if word not in (b"-", b"+") and word[:1] not in (b"(", b"["):
+            raise CommandError("ERR min or max not valid string range item")
+
+    def place(value: SortedSet, bound: bytes, is_start: bool) -> int:
+        if bound in (b"-", b"+"):
+            return 0 if bound == b"-" else len(value)
+        # All have one score, or else the order says nothing: then it is that of the first one.
+        score = value.scores[value.members(0, 1)[0]]
+        includes = bound[:1] == b"["
+        # What comes next behind a word is the word with a zero byte behind it.
+        return value.below(score, bound[1:] if includes is is_start else bound[1:] + b"\0")
+
+    return lambda value: (place(value, least, True), place(value, most, False))
+
+
+_FINDERS: Final[dict[By, Callable[[bytes, bytes], Finder]]] = {"rank": _by_rank, "score": _by_score, "lex": _by_lex}
+
+
+@dataclass(slots=True)
+class _Range:
+    """What a request asks for: how it is found, in which order, how many of it, whether with scores."""
+
+    find: Finder
+    reverse: bool
+    offset: int
+    count: int
+    shows_scores: bool
+
+    def members(self, value: SortedSet) -> list[bytes]:
+        """Return the members in the order that was asked for."""
+        start, stop = self.find(value)
+        if self.offset < 0 or start >= stop:
+            return []
+        if self.reverse:
+            stop -= self.offset
+            start = start if self.count < 0 else max(start, stop - self.count)
+            return value.members(start, stop)[::-1] if start < stop else []
+        start += self.offset
+        stop = stop if self.count < 0 else min(stop, start + self.count)
+        return value.members(start, stop) if start < stop else []
+
+
+def _parse(args: list[bytes], by: By | None, reverse: bool | None, stores: bool = False) -> _Range:
+    """Read a request whose range stands at `args[2]`, or behind the source of a store.
+
+    by, reverse: what the command says of itself; None where an option may. Raises: CommandError.
+    """
+    at = 3 if stores else 2
+    words = Arguments(args, at + 2)
+    offset, count, shows_scores = 0, -1, False
+    asked_by, asked_reverse = by, reverse
+    while words.left():
+        if not stores and words.flag(b"WITHSCORES"):
+            shows_scores = True
+        elif words.flag(b"LIMIT", followed_by=2):
+            offset, count = words.integer(), words.integer()
+        elif asked_reverse is None and words.flag(b"REV"):
+            asked_reverse = True
+        elif asked_by is None and words.flag(b"BYLEX"):
+            asked_by = "lex"
+        elif asked_by is None and words.flag(b"BYSCORE"):
+            asked_by = "score"
+        else:
+            raise SyntaxError_()
+    if count != -1 and asked_by in (None, "rank"):
+        raise CommandError("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX")
+    if shows_scores and asked_by == "lex":
+        raise CommandError("ERR syntax error, WITHSCORES not supported in combination with BYLEX")
+    first, last = args[at : at + 2]
+    if asked_by in (None, "rank"):
+        return _Range(_by_rank(first, last, bool(asked_reverse)), bool(asked_reverse), 0, -1, shows_scores)
+    if asked_reverse:
+        first, last = last, first
+    return _Range(_FINDERS[asked_by](first, last), bool(asked_reverse), offset, count, shows_scores)
+
+
+def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | None) -> Reply:
+    asked = _parse(args, by, reverse)
+    value = context.db.read_as(args[1], SORTED_SET)
+    if value is None:
+        return []
+    members = asked.members(value)
+    return with_scores(context, value, members) if asked.shows_scores else members
+
+
+def _declare_range(name: str, since: str, by: By | None, reverse: bool | None, syntax: str, summary: str) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        return _show(context, args, by, reverse)
+
+    handler.__doc__ = summary
+    declare = command(
+        name, arity=-4, flags="readonly", keys=(1, 1, 1), since=since, complexity=_OLOG, group="sorted-set",
+        syntax=syntax, access="RO access",
+    )  # fmt: skip
+    declare(handler)
+
+
+for _name, _since, _by, _reverse, _syntax, _summary in (
+    (
+        "ZRANGE", "1.2.0", None, None,
+        "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
+        "Return members of a sorted set between two places, scores or members.",
+    ),
+    (
+        "ZRANGEBYSCORE", "1.0.5", "score", False, "key min:double max:double [WITHSCORES] [LIMIT offset count]",
+        "Return members whose scores are between two.",
+    ),
+    (
+        "ZREVRANGE", "1.2.0", "rank", True, "key start:integer stop:integer [WITHSCORES]",
+        "Return members between two places, the last ones first.",
+    ),
+    (
+        "ZREVRANGEBYSCORE", "2.2.0", "score", True, "key max:double min:double [WITHSCORES] [LIMIT offset count]",
+        "Return members whose scores are between two, the last ones first.",
+    ),
+    (
+        "ZRANGEBYLEX", "2.8.9", "lex", False, "key min max [LIMIT offset count]",
+        "Return members between two words, where all scores are the same.",
+    ),
+    (
+        "ZREVRANGEBYLEX", "2.8.9", "lex", True, "key max min [LIMIT offset count]",
+        "Return members between two words, the last ones first, where all scores are the same.",
+    ),
+):  # fmt: skip
+    _declare_range(_name, _since, _by, _reverse, _syntax, _summary)  # type: ignore[arg-type]
+
+
+def store_sorted_set(context: Context, key: bytes, value: SortedSet, event: str) -> int:
+    """Put a sorted set at a key over what is there, or remove that for an empty one; return how many members it has."""
+    db = context.db
+    was_there = db.delete(key)
+    if not len(value):
+        if was_there:
+            context.record(b"DEL", key)
+            context.changed(key, "g", "del")
+        return 0
+    db.put(key, value)
+    if was_there:
+        context.record(b"DEL", key, changes=0)
+    for count, words in enumerate(SORTED_SET.commands(key, value)):  # type: ignore[misc]
+        context.record(*words, changes=not count)
+    context.changed(key, "z", event)
+    return len(value)
+
+
+@command(
+    "ZRANGESTORE", arity=-5, flags="write denyoom", keys=(1, 2, 1), since="6.2.0", complexity=_OLOG,
+    group="sorted-set", syntax="dst:key src:key min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
+    access="OW update; RO access",
+)  # fmt: skip
+def zrangestore(context: Context, args: list[bytes]) -> Reply:
+    """Put a range of a sorted set at another key; return how many members it has."""
+    asked = _parse(args, None, None, stores=True)
+    value = context.db.read_as(args[2], SORTED_SET)
+    stored = SortedSet()
+    if value is not None:
+        for member in asked.members(value):
+            stored.put(member, value.scores[member])
+    return store_sorted_set(context, args[1], stored, "zrangestore")
+
+
+def _count(context: Context, key: bytes, find: Finder) -> int:
+    value = context.db.read_as(key, SORTED_SET)
+    if value is None:
+        return 0
+    start, stop = find(value)
+    return max(0, stop - start)
+
+
+@command(
+    "ZCOUNT", arity=4, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity="O(log(N))",
+    group="sorted-set", syntax="key min:double max:double", access="RO access",
+)  # fmt: skip
+def zcount(context: Context, args: list[bytes]) -> Reply:
+    """Return how many members have a score between two."""
+    return _count(context, args[1], _by_score(args[2], args[3]))
+
+
+@command(
+    "ZLEXCOUNT", arity=4, flags="readonly fast", keys=(1, 1, 1), since="2.8.9", complexity="O(log(N))",
+    group="sorted-set", syntax="key min max", access="RO access",
+)  # fmt: skip
+def zlexcount(context: Context, args: list[bytes]) -> Reply:
+    """Return how many members are between two words, where all scores are the same."""
+    return _count(context, args[1], _by_lex(args[2], args[3]))
+
+
+def _remove(context: Context, key: bytes, find: Finder, event: str) -> int:
+    value = context.db.get_as(key, SORTED_SET)
+    if value is None:
+        return 0
+    start, stop = find(value)
+    removed = value.drop_places(start, stop) if start < stop else []
+    end_removal(context, key, value, removed, event)
+    return len(removed)
+
+
+@command(
+    "ZREMRANGEBYRANK", arity=4, flags="write", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
+    syntax="key start:integer stop:integer", access="RW delete",
+)  # fmt: skip
+def zremrangebyrank(context: Context, args: list[bytes]) -> Reply:
+    """Remove the members between two places; return how many there were."""
+    return _remove(context, args[1], _by_rank(args[2], args[3]), "zremrangebyrank")
+
+
+@command(
+    "ZREMRANGEBYSCORE", arity=4, flags="write", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
+    syntax="key min:double max:double", access="RW delete",
+)  # fmt: skip
+def zremrangebyscore(context: Context, args: list[bytes]) -> Reply:
+    """Remove the members whose scores are between two; return how many there were."""
+    return _remove(context, args[1], _by_score(args[2], args[3]), "zremrangebyscore")
+
+
+@command(
+    "ZREMRANGEBYLEX", arity=4, flags="write", keys=(1, 1, 1), since="2.8.9", complexity=_OLOG, group="sorted-set",
+    syntax="key min max", access="RW delete",
+)  # fmt: skip
+def zremrangebylex(context: Context, args: list[bytes]) -> Reply:
+    """Remove the members between two words, where all scores are the same; return how many there were."""
+    return _remove(context, args[1], _by_lex(args[2], args[3]), "zremrangebylex")

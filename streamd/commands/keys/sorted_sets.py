@@ -1,0 +1,282 @@
+"""Commands on the members of a sorted set: adding, removing and looking at single ones."""
+
+from math import isnan
+
+from streamd.base.errors import CommandError, SyntaxError_, WrongArity
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
+from streamd.data.sorted_set import SortedSet
+from streamd.data.types import SORTED_SET
+from streamd.resp.types import NULL_ARRAY, Reply
+
+_OLOG = "O(log(N)) for each member, N the members"
+
+
+def score_text(score: float) -> bytes:
+    """Return a score as Redis writes it; read again it is the same number."""
+    return b"%.17g" % score
+
+
+def with_scores(context: Context, value: SortedSet, members: list[bytes]) -> Reply:
+    """Return members and their scores as replies have them: in RESP2 one behind the other, in RESP3 in pairs."""
+    scores = value.scores
+    if context.client.protocol == 2:
+        return [word for member in members for word in (member, scores[member])]
+    return [[member, scores[member]] for member in members]
+
+
+def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[bytes], event: str) -> None:
+    """Say that members are gone; a sorted set without members is removed."""
+    if not removed:
+        return
+    context.record(b"ZREM", key, *removed, changes=len(removed))
+    context.changed(key, "z", event)
+    if not len(value):
+        context.db.remove(key)
+        context.notify(key, "g", "del")
+
+
+class _Conditions:
+    """When ZADD changes a member: the options in front of its scores."""
+
+    __slots__ = ("counts_changes", "greater", "increments", "less", "new_only", "old_only")
+
+    def __init__(self, words: Arguments) -> None:
+        self.new_only = self.old_only = self.greater = self.less = self.counts_changes = self.increments = False
+        while words.left():
+            if words.flag(b"NX"):
+                self.new_only = True
+            elif words.flag(b"XX"):
+                self.old_only = True
+            elif words.flag(b"GT"):
+                self.greater = True
+            elif words.flag(b"LT"):
+                self.less = True
+            elif words.flag(b"CH"):
+                self.counts_changes = True
+            elif words.flag(b"INCR"):
+                self.increments = True
+            else:
+                break
+
+    def check(self, words: int) -> None:
+        """Check that they go together, with so many words behind them. Raises: CommandError."""
+        if words % 2 or not words:
+            raise SyntaxError_()
+        if self.new_only and self.old_only:
+            raise CommandError("ERR XX and NX options at the same time are not compatible")
+        if self.greater + self.less + self.new_only > 1:
+            raise CommandError("ERR GT, LT, and/or NX options at the same time are not compatible")
+        if self.increments and words > 2:
+            raise CommandError("ERR INCR option supports a single increment-element pair")
+
+    def score(self, before: float | None, asked: float) -> float | None:
+        """Return the score that a member gets, None if it stays as it is. Raises: CommandError."""
+        if before is None:
+            return None if self.old_only else asked
+        if self.new_only:
+            return None
+        score = before + asked if self.increments else asked
+        if isnan(score):
+            raise CommandError("ERR resulting score is not a number (NaN)")
+        if (self.less and score >= before) or (self.greater and score <= before):
+            return None
+        return score
+
+
+def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tuple[bytes, float]]) -> Reply:
+    value = context.db.get_as(key, SORTED_SET)
+    if value is None:
+        if conditions.old_only:
+            return None if conditions.increments else 0
+        context.db.put(key, value := SortedSet())
+    scores = value.scores
+    added = updated = 0
+    score: float | None = None
+    decided: list[bytes] = []
+    try:
+        for member, asked in pairs:
+            before = scores.get(member)
+            score = conditions.score(before, asked)
+            if score is None or score == before:
+                continue
+            score += 0.0  # of -0.0 that makes 0
+            if before is None:
+                added += 1
+            else:
+                updated += 1
+            value.put(member, score)
+            decided += (score_text(score), member)
+    finally:
+        if not len(value):
+            context.db.remove(key)
+        if decided:
+            context.record(b"ZADD", key, *decided, changes=added + updated)
+            context.changed(key, "z", "zincr" if conditions.increments else "zadd")
+    if conditions.increments:
+        return score
+    return added + updated if conditions.counts_changes else added
+
+
+@command(
+    "ZADD", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
+    syntax="key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double member ...]", access="RW update",
+)  # fmt: skip
+def zadd(context: Context, args: list[bytes]) -> Reply:
+    """Add members to a sorted set or change their scores.
+
+    Reply: how many members are new, with CH also how many got another score; with INCR the score, or nil if a condition
+    kept it from being changed.
+    """
+    if len(args) == 4 and args[2].upper() not in _OPTIONS:  # most requests
+        conditions, at = _NO_CONDITIONS, 2
+    else:
+        words = Arguments(args, 2)
+        conditions, at = _Conditions(words), words.at
+        conditions.check(len(args) - at)
+    pairs = [(args[at + 1], parse_double(args[at])) for at in range(at, len(args), 2)]
+    return _add(context, args[1], conditions, pairs)
+
+
+_OPTIONS = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
+_NO_CONDITIONS = _Conditions(Arguments([], 0))
+_INCREMENT = _Conditions(Arguments([b"INCR"], 0))
+
+
+@command(
+    "ZINCRBY", arity=4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG,
+    group="sorted-set", syntax="key increment:integer member", access="RW access update",
+)  # fmt: skip
+def zincrby(context: Context, args: list[bytes]) -> Reply:
+    """Add to the score of a member and return it; a member that is not there counts as 0."""
+    return _add(context, args[1], _INCREMENT, [(args[3], parse_double(args[2]))])
+
+
+@command(
+    "ZREM", arity=-3, flags="write fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
+    syntax="key member [member ...]", access="RW delete",
+)  # fmt: skip
+def zrem(context: Context, args: list[bytes]) -> Reply:
+    """Remove members; return how many were there. A sorted set without members is removed."""
+    value = context.db.get_as(args[1], SORTED_SET)
+    if value is None:
+        return 0
+    removed = [member for member in args[2:] if value.drop(member)]
+    end_removal(context, args[1], value, removed, "zrem")
+    return len(removed)
+
+
+@command(
+    "ZCARD", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.2.0", complexity="O(1)", group="sorted-set",
+    syntax="key", access="RO",
+)  # fmt: skip
+def zcard(context: Context, args: list[bytes]) -> Reply:
+    """Return the number of members of a sorted set."""
+    value = context.db.read_as(args[1], SORTED_SET)
+    return 0 if value is None else len(value)
+
+
+@command(
+    "ZSCORE", arity=3, flags="readonly fast", keys=(1, 1, 1), since="1.2.0", complexity="O(1)", group="sorted-set",
+    syntax="key member", access="RO access",
+)  # fmt: skip
+def zscore(context: Context, args: list[bytes]) -> Reply:
+    """Return the score of a member, or nil."""
+    value = context.db.read_as(args[1], SORTED_SET)
+    return None if value is None else value.scores.get(args[2])
+
+
+@command(
+    "ZMSCORE", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="6.2.0", complexity="O(N), N the members",
+    group="sorted-set", syntax="key member [member ...]", access="RO access",
+)  # fmt: skip
+def zmscore(context: Context, args: list[bytes]) -> Reply:
+    """Return the scores of members; nil for those that are not there."""
+    value = context.db.read_as(args[1], SORTED_SET)
+    scores = {} if value is None else value.scores
+    return [scores.get(member) for member in args[2:]]
+
+
+def _rank(context: Context, args: list[bytes], reverse: bool) -> Reply:
+    if len(args) > 4:
+        raise WrongArity(args[0].decode().lower())
+    words = Arguments(args, 3)
+    shows_score = words.flag(b"WITHSCORE")
+    words.end()
+    value = context.db.read_as(args[1], SORTED_SET)
+    if value is None or args[2] not in value.scores:
+        return NULL_ARRAY if shows_score else None
+    place = value.rank(args[2])
+    if reverse:
+        place = len(value) - 1 - place
+    return [place, value.scores[args[2]]] if shows_score else place
+
+
+@command(
+    "ZRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
+    syntax="key member [WITHSCORE]", access="RO access",
+)  # fmt: skip
+def zrank(context: Context, args: list[bytes]) -> Reply:
+    """Return how many members are before a member, with its score if asked for; nil if it is not there."""
+    return _rank(context, args, reverse=False)
+
+
+@command(
+    "ZREVRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
+    syntax="key member [WITHSCORE]", access="RO access",
+)  # fmt: skip
+def zrevrank(context: Context, args: list[bytes]) -> Reply:
+    """Return how many members are behind a member, with its score if asked for; nil if it is not there."""
+    return _rank(context, args, reverse=True)
+
+
+@command(
+    "ZRANDMEMBER", arity=-2, flags="readonly", keys=(1, 1, 1), since="6.2.0", complexity="O(N), N the members returned",
+    group="sorted-set", syntax="key [count [WITHSCORES]]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def zrandmember(context: Context, args: list[bytes]) -> Reply:
+    """Return random members of a sorted set: one, or several different ones, or with a negative count any."""
+    random = context.state.random
+    if len(args) == 2:
+        value = context.db.read_as(args[1], SORTED_SET)
+        if value is None:
+            return None
+        place = random.randrange(len(value))
+        return value.members(place, place + 1)[0]
+    words = Arguments(args, 3)
+    parse_random_count(args[2])
+    shows_scores = words.flag(b"WITHSCORES")
+    words.end()
+    count = parse_random_count(args[2], INT64_MAX // 2 if shows_scores else INT64_MAX)
+    value = context.db.read_as(args[1], SORTED_SET)
+    if value is None or not count:
+        return []
+    if count < 0:
+        members = random.choices(value.members(0, len(value)), k=-count)
+    elif count >= len(value):
+        members = value.members(0, len(value))
+    else:
+        members = [value.members(place, place + 1)[0] for place in random.sample(range(len(value)), count)]
+    return with_scores(context, value, members) if shows_scores else members
+
+
+@command(
+    "ZSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
+    complexity="O(COUNT); the first call also O(N), N the members", group="sorted-set",
+    syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
+)  # fmt: skip
+def zscan(context: Context, args: list[bytes]) -> Reply:
+    """Return a page of the members with their scores, and the cursor of the next page; a small set is one page.
+
+    A member that is there during the whole iteration is returned exactly once.
+
+    Reply: array of the next cursor, 0 at the end, and an array of members and scores.
+    """
+    cursor = parse_cursor(args[2])
+    value = context.db.read_as(args[1], SORTED_SET)
+    if value is None:
+        return [b"0", []]
+    count, matches = Arguments(args, 3).scan_options()
+    cursor, page = value.page(cursor, count)
+    found = page if matches is None else filter(matches, page)
+    return [b"%d" % cursor, [word for member in found for word in (member, score_text(value.scores[member]))]]

@@ -1,0 +1,47 @@
+"""Taking from the first of several keys that has something, and waiting until one of them has."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streamd.catalog import Context
+from streamd.data.types import ValueType
+from streamd.resp.types import NULL_ARRAY, Reply
+from streamd.session.blocking import BLOCKED
+
+
+def take_first(
+    context: Context, keys: Sequence[bytes], kind: ValueType[Any], take: Callable[[bytes], Reply]
+) -> Reply | None:
+    """Return what `take` gives for the first key that is there; None if there is none. Raises: WrongType."""
+    for key in keys:
+        if context.db.get_as(key, kind) is not None:
+            return take(key)
+    return None
+
+
+def take_or_wait(
+    context: Context,
+    keys: Sequence[bytes],
+    kind: ValueType[Any],
+    take: Callable[[bytes], Reply],
+    timeout_ms: int,
+    in_transaction: Reply = NULL_ARRAY,
+) -> Reply:
+    """Return what `take` gives for the first key that is there, as soon as there is one.
+
+    in_transaction: the reply where nobody may wait. A key that gets a value of another type ends no wait.
+    Raises: WrongType.
+    """
+    reply = take_first(context, keys, kind, take)
+    if reply is not None:
+        return reply
+    if context.in_unit:
+        return in_transaction
+
+    def attempt() -> Reply:
+        for key in keys:
+            if type(context.db.peek(key)) is kind.holds:
+                return take(key)
+        return BLOCKED
+
+    return context.block(keys, timeout_ms, attempt, on_timeout=NULL_ARRAY)

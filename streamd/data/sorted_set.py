@@ -1,0 +1,165 @@
+"""The value of a sorted set: members with scores, in the order of the scores and, among equal ones, of the members."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf, nextafter
+from typing import Final
+
+from sortedcontainers import SortedList
+
+from streamd.data.scan_order import ScanOrder
+
+# Redis keeps a sorted set of up to so many members, none of which is longer, in a list, and shows it on one page.
+LISTED_MEMBERS_MAX: Final = 128
+LISTED_BYTES_MAX: Final = 64
+
+Row = tuple[float, bytes]
+
+
+class SortedSet:
+    """Member -> score, and the order.
+
+    scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is
+    `_few`, a list of the members, for a set that never had more than LISTED_MEMBERS_MAX of them: a set that lies idle
+    pays eight bytes a member for it; `_many`, rows of scores and members, for one that had. Both are None where all
+    members came at once until somebody asks for the order: who reads a snapshot never does.
+    is_listed: whether Redis would keep it in a list: it was never too large for one.
+    _scan: the members in ZSCAN's order; None until somebody scans a large set.
+
+    A *place* counts from 0 in the order; places from `start` on and before `stop` are a range.
+    """
+
+    __slots__ = ("_few", "_many", "_scan", "is_listed", "scores")
+
+    def __init__(self, scores: "dict[bytes, float] | None" = None) -> None:
+        """scores: what it begins with; it is kept, not copied."""
+        self.scores: dict[bytes, float] = {} if scores is None else scores
+        self._few: list[bytes] | None = [] if scores is None else None
+        self._many: SortedList[Row] | None = None
+        self._scan: ScanOrder | None = None
+        self.is_listed = scores is None or (
+            len(scores) <= LISTED_MEMBERS_MAX and all(len(member) <= LISTED_BYTES_MAX for member in scores)
+        )
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def put(self, member: bytes, score: float) -> None:
+        """Add a member, or give it another score."""
+        scores = self.scores
+        before = scores.get(member)
+        if before is None:
+            if self.is_listed and (len(scores) >= LISTED_MEMBERS_MAX or len(member) > LISTED_BYTES_MAX):
+                self.is_listed = False
+            if self._scan is not None:
+                self._scan.add(member)
+        if self._many is not None:
+            if before is not None:
+                self._many.remove((before, member))
+            self._many.add((score, member))
+        elif self._few is not None:
+            few = self._few
+            if before is not None:
+                del few[self._place_among_few(before, member)]
+            if len(few) >= LISTED_MEMBERS_MAX:
+                self._few = None
+                scores[member] = score
+                self._in_order()
+            elif not few or (scores[few[-1]], few[-1]) < (score, member):
+                few.append(member)  # queues grow at their end
+            else:
+                few.insert(self._place_among_few(score, member), member)
+        scores[member] = score
+
+    def drop(self, member: bytes) -> bool:
+        """Remove a member; return whether it was there."""
+        score = self.scores.get(member)
+        if score is None:
+            return False
+        if self._many is not None:
+            self._many.remove((score, member))
+        elif self._few is not None:
+            del self._few[self._place_among_few(score, member)]
+        if self._scan is not None:
+            self._scan.remove(member)
+        del self.scores[member]
+        return True
+
+    def drop_places(self, start: int, stop: int) -> list[bytes]:
+        """Remove a range and return its members."""
+        dropped = self.members(start, stop)
+        if self._many is not None:
+            del self._many[start:stop]
+        elif self._few is not None:
+            del self._few[start:stop]
+        for member in dropped:
+            del self.scores[member]
+            if self._scan is not None:
+                self._scan.remove(member)
+        return dropped
+
+    def _place_among_few(self, score: float, member: bytes) -> int:
+        assert self._few is not None
+        few, score_of = self._few, self.scores.__getitem__
+        start = bisect_left(few, score, key=score_of)
+        if start == len(few) or few[start] == member or score_of(few[start]) != score:
+            return start
+        return bisect_left(few, member, start, bisect_right(few, score, start, key=score_of))
+
+    def _in_order(self) -> "SortedList[Row] | None":
+        """See that there is an order; return `_many`, or None for a set that is in `_few`."""
+        if self._many is None and self._few is None:
+            rows = zip(self.scores.values(), self.scores, strict=True)
+            if len(self.scores) > LISTED_MEMBERS_MAX:
+                self._many = SortedList(rows)
+            else:
+                self._few = [member for _, member in sorted(rows)]
+        return self._many
+
+    def below(self, score: float, member: bytes | None = None) -> int:
+        """Return how many come before a score, or before a member that has it."""
+        many = self._in_order()
+        if many is not None:
+            place: int = many.bisect_left((score,) if member is None else (score, member))
+            return place
+        if member is not None:
+            return self._place_among_few(score, member)
+        assert self._few is not None
+        return bisect_left(self._few, score, key=self.scores.__getitem__)
+
+    def up_to(self, score: float) -> int:
+        """Return how many have this score or a smaller one."""
+        return len(self.scores) if score == inf else self.below(nextafter(score, inf))
+
+    def rank(self, member: bytes) -> int:
+        """Return the place of a member that is there."""
+        return self.below(self.scores[member], member)
+
+    def members(self, start: int, stop: int) -> list[bytes]:
+        """Return the members of a range."""
+        many = self._in_order()
+        if many is not None:
+            return [row[1] for row in many.islice(start, stop)]
+        assert self._few is not None
+        return self._few[start:stop]
+
+    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return the cursor of ZSCAN's next page, 0 when there is none, and the `count` members from `cursor` on."""
+        if self.is_listed:
+            return 0, self.members(0, len(self.scores))
+        if self._scan is None or not self._scan.fits:
+            self._scan = ScanOrder(self.scores.keys())
+        return self._scan.page(cursor, count)
+
+    def copy(self) -> "SortedSet":
+        """Return an independent copy."""
+        other = SortedSet(self.scores.copy())
+        other.is_listed = self.is_listed
+        return other
+
+    def runs(self, size: int) -> Iterator[list[tuple[bytes, float]]]:
+        """Yield all members with their scores, so many at a time, in no order."""
+        left: Iterable[tuple[bytes, float]] = iter(self.scores.items())
+        while run := list(islice(left, size)):
+            yield run
