@@ -197,6 +197,77 @@ class IdmpTable:
         self.iids_tracked += len(order)
         return True
 
+    def lookup_or_record_columns(
+        self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
+    ) -> list[int | None]:
+        """Do `lookup_or_record` for each of some requests, given by a column of producers and one of iids; return for
+        each the ID of the entry that it made before, or None: it is new, and was recorded with the next one of `ids`.
+
+        ids: as many as there are requests; the first ones are used up. A run of one producer whose iids are all new, or
+        all known, is done by C code; a property test holds all of it against `lookup_or_record`.
+        """
+        first_pid, count = pids[0], len(pids)
+        if pids.count(first_pid) == count:
+            if self.record_run(first_pid, iids, ids):
+                return [None] * count
+            known = self._known(first_pid, iids, now_ms)
+            if known is not None:
+                return known
+        if self._lent is not None:
+            return self._one_by_one(pids, iids, ids, now_ms)
+        answers: list[int | None] = []
+        answer = answers.append
+        indexed_of, maxsize = self._indexed.get, self.maxsize
+        first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
+        new = dropped = 0
+        next_id = ids[0]
+        for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
+            indexed = indexed_of(pid)
+            if indexed is None:
+                entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
+                indexed_of = self._indexed.get  # that may have been its first window
+            else:
+                entries = indexed.entries
+                entry_id = entries.setdefault(iid, next_id)
+                if entry_id is next_id:
+                    order = indexed.order
+                    order.append(iid)
+                    if len(order) > maxsize:
+                        del entries[order.popleft()]
+                        dropped += 1
+                    self.iids_added += 1
+                    self.iids_tracked += 1
+                    entry_id = None
+                elif entry_id < first_that_stays:
+                    entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
+            answer(entry_id)
+            if entry_id is None:
+                new += 1
+                if new < count:
+                    next_id = ids[new]
+        self.iids_tracked -= dropped
+        return answers
+
+    def _known(self, pid: bytes, iids: Sequence[bytes], now_ms: int) -> list[int | None] | None:
+        """Return the IDs of the entries that these iids made, if the window is indexed and all are remembered."""
+        indexed = self._indexed.get(pid)
+        if indexed is None:
+            return None
+        known = [*map(indexed.entries.get, iids)]
+        if None in known or min(known) >> 64 <= now_ms - self.duration_s * 1000:  # type: ignore[operator, type-var]
+            return None
+        return known
+
+    def _one_by_one(
+        self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
+    ) -> list[int | None]:
+        answers: list[int | None] = []
+        new = 0
+        for pid, iid in zip(pids, iids, strict=True):
+            answers.append(self.lookup_or_record(pid, iid, ids[new], now_ms))
+            new += answers[-1] is None
+        return answers
+
     def record_once(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> bool:
         """Remember (pid, iid) unless it is remembered already; return whether it stands for `entry_id` now.
 

@@ -101,3 +101,56 @@ def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed
             for iid in window:
                 known = model.lookup(pid, iid, now_ms)
                 assert swept.copy().lookup(pid, iid, now_ms) == unswept.copy().lookup(pid, iid, now_ms) == known
+
+
+COLUMNS = st.lists(st.tuples(st.sampled_from(PIDS), st.integers(0, 25)), min_size=1, max_size=30)
+RUNS = st.tuples(st.sampled_from(PIDS), st.integers(0, 25), st.integers(1, 30)).map(
+    lambda run: [(run[0], number) for number in range(run[1], run[1] + run[2])]
+)
+COLUMN_STEPS = st.one_of(
+    st.tuples(st.just("ask"), COLUMNS),
+    st.tuples(st.just("ask"), RUNS),
+    st.tuples(st.just("ask again"), st.just([])),
+    st.tuples(st.just("tick"), st.sampled_from([1, 400, 1999, 2000, 2500])),
+    st.tuples(st.just("sweep"), st.integers(1, 3)),
+    st.tuples(st.just("snapshot"), st.booleans()),
+)
+
+
+@pytest.mark.parametrize(("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (0, 1000, 0), (0, 0, 0)])
+@settings(max_examples=80, deadline=None)
+@given(maxsize=st.sampled_from([1, 2, 5, 17, 40]), history=st.lists(COLUMN_STEPS, max_size=25))
+def test_columns_are_answered_as_one_request_after_the_other(always, indexed, repack, maxsize, history):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "PACKED_ALWAYS_MAX", always)
+        patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "REPACK_MAX", repack)
+        one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
+        now_ms, seq = START_MS, 0
+        asked: list = []
+        taken: list = []
+        for what, given in history:
+            if what in ("ask", "ask again") and (given or asked):
+                asked = given or asked
+                pids = [pid for pid, _ in asked]
+                iids = [b"%d" % number * (1 + 40 * (number == 7)) for _, number in asked]
+                ids = [now_ms << 64 | seq + number for number in range(len(pids))]
+                expected, new = [], 0
+                for pid, iid in zip(pids, iids, strict=True):
+                    expected.append(one_by_one.lookup_or_record(pid, iid, ids[new], now_ms))
+                    new += expected[-1] is None
+                assert together.lookup_or_record_columns(pids, iids, ids, now_ms) == expected
+                seq += new
+            elif what == "tick":
+                now_ms += given
+            elif what == "sweep":
+                for _ in range(given):
+                    one_by_one.expire(now_ms, lambda: True)
+                    together.expire(now_ms, lambda: True)
+            elif what == "snapshot":
+                taken = taken if given else []
+                taken.append((together.snapshot(), list(together)))
+            assert list(together) == list(one_by_one)
+            assert (together.iids_tracked, together.iids_added) == (one_by_one.iids_tracked, one_by_one.iids_added)
+            for snapshot, before in taken:
+                assert list(snapshot) == before
