@@ -47,6 +47,9 @@ class Journal(Protocol):
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 64
 
+# Replies up to here are encoded where they are.
+_SHORT_BYTES_MAX = 1_023
+
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
 
@@ -146,9 +149,9 @@ class Engine:
             if not client.flush_wanted:
                 client.flush_wanted = True
                 state.to_flush.append(client)
-        look = _REQUESTS_PER_LOOK if client.resume is not None else total
+        look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
         may_batch = total >= BATCH_MIN and replies is None
-        encoders, quick, stopwatch = ENCODERS[client.protocol], client.quick, calls.stopwatch
+        quick, stopwatch = client.quick, calls.stopwatch
         timed: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
         while at < total:
@@ -191,14 +194,18 @@ class Engine:
             at += 1
             if not is_quick:
                 reply = self._finish_careful(client, command, request, reply, mode)
-                encoders, quick = ENCODERS[client.protocol], client.quick
+                quick = client.quick
             if replies is not None:
                 if reply is not NO_REPLY:
                     replies.append(reply)
                 continue
             if state.records:
                 self._end_unit(client)
-            if type(reply) is Parts:
+            kind = type(reply)
+            if kind is bytes and len(reply) <= _SHORT_BYTES_MAX:
+                client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))  # as any encoder, without the call
+                size = 0
+            elif kind is Parts:
                 client.out += reply.pieces
                 size = reply.size_bytes
             elif reply is BLOCKED:
@@ -210,7 +217,7 @@ class Engine:
             else:
                 # (Nothing is appended for NO_REPLY, whose encoding is empty.)
                 try:
-                    data = encoders[type(reply)](reply)
+                    data = ENCODERS[client.protocol][kind](reply)
                 except TypeError:
                     data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
                 client.out.append(data)

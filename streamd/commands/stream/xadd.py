@@ -7,7 +7,7 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.commands.stream.options import common_append, parse_append, parse_recorded_append
+from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_recorded_append
 from streamd.data.entry_record import FIELDS_AT, ID_AT, NAME, entry_columns, entry_words
 from streamd.data.records import Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
@@ -32,8 +32,11 @@ def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
         return 0  # the IDs of one millisecond are nearly used up, or all of them
-    options = common_append(first)
-    if options is None:
+    try:
+        options = parse_append(first, state.config)
+    except CommandError:
+        return 0
+    if options.entry_id is not None or options.trim is not None:
         return 0
     db.touched[first[1]] = state.time.s
     columns = _columns(requests, at, options.at)
@@ -170,9 +173,9 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     """
     # Decide. An iid is looked up and recorded in one step, behind all that could refuse its entry.
     state, db, key = context.state, context.db, args[1]
-    options = parse_append(args, state.config)
+    options = PLAIN_HEAD if args[2] == b"*" and len(args) & 1 else parse_append(args, state.config)
     stream = db.values.get(key)
-    if type(stream) is not Stream or db.expires_ms:
+    if type(stream) is not Stream or key in db.expires_ms:
         stream = db.stream(key)
         if stream is None:
             if not options.make_stream:
@@ -181,30 +184,35 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     else:
         db.touched[key] = state.time.s
     fields = args[options.at + 1 :]
+    last_id, now_ms = stream.last_id, state.time.ms
+    entry_id = now_ms << 64
+    # (Texts of IDs stand here, without a call: they are a tenth of the handler's time, and that of a new millisecond a
+    # third of any other's.)
+    if entry_id > last_id:
+        id_text = b"%d-0" % now_ms
+    else:
+        entry_id = last_id + 1  # also when the clock stepped back
+        id_text = f"{entry_id >> 64}-{entry_id & SEQ_MAX}".encode()
     pid: bytes | None = None
     iid: bytes | None = None
     if options.pid_at:
         pid = args[options.pid_at]
         iid = args[options.iid_at] if options.iid_at else idmpauto_iid(fields)
-    entry_id = state.time.ms << 64
-    if entry_id <= stream.last_id:
-        entry_id = stream.last_id + 1  # also when the clock stepped back
-    if options.entry_id is not None or entry_id > ID_MAX:
-        if pid is not None and iid is not None:
-            known_id = stream.idmp.lookup(pid, iid, state.time.ms)
-            if known_id is not None:
-                return _duplicate(context, key, stream, known_id)
-        if options.entry_id is None:
-            raise _exhausted()
-        entry_id = _explicit_id(options.entry_id, options.seq_given, stream.last_id)
-    elif pid is not None and iid is not None:
-        known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, state.time.ms)
+        known_id = (
+            stream.idmp.lookup(pid, iid, now_ms)
+            if entry_id > ID_MAX
+            else stream.idmp.lookup_or_record(pid, iid, entry_id, now_ms)
+        )
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
+    if options.entry_id is not None:
+        entry_id = _explicit_id(options.entry_id, options.seq_given, last_id)
+        id_text = format_id(entry_id)
+    elif last_id == ID_MAX:
+        raise _exhausted()
 
     # Apply.
     stream.append(entry_id, fields)
-    id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
 
     # Record.
     state.dirty += 1
