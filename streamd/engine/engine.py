@@ -150,7 +150,8 @@ class Engine:
                 client.flush_wanted = True
                 state.to_flush.append(client)
         look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
-        may_batch = total >= BATCH_MIN and replies is None
+        # From where on a batch is tried. Where one had few requests the next try waits, each time twice as long.
+        batch_at, patience = (0, 1) if total >= BATCH_MIN and replies is None else (total, 0)
         quick, stopwatch = client.quick, calls.stopwatch
         timed: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
@@ -171,9 +172,11 @@ class Engine:
                     client.last_command = command.name
                 timed = command
             if command is not None:
-                if may_batch and command.batch is not None and is_quick:
+                if at >= batch_at and command.batch is not None and is_quick:
                     taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
-                    may_batch = taken >= BATCH_MIN
+                    if taken < BATCH_MIN:
+                        batch_at = at + taken + patience
+                        patience *= 2
                     if taken:
                         at += taken
                         began_ns = then_ns = calls.now_ns

@@ -13,6 +13,7 @@ from streamd.journal.record import (
     encode_run,
     encode_select,
     encode_synced,
+    encode_together,
     encode_unit,
 )
 
@@ -42,7 +43,7 @@ class Writer:
         return bool(self._units or self._unwritten)
 
     def append_unit(self, records: Sequence[Record | Run]) -> None:
-        """Take a unit for the next `write`; a run stands alone, and is several."""
+        """Take a unit for the next `write`; a run stands alone, and is several unless it has an end."""
         self._units.append(records)
 
     def write(self) -> bool:
@@ -127,7 +128,10 @@ class Writer:
             only = unit[0]
             if isinstance(only, Run):
                 first = len(bodies)
-                bodies += encode_columns(only.columns)
+                if only.end is None:
+                    bodies += encode_columns(only.columns)
+                else:
+                    bodies.append(encode_together([*encode_columns(only.columns), encode_command(only.end)]))
                 if only.db_index != db:
                     db = only.db_index
                     bodies[first] = encode_select(db) + bodies[first]
