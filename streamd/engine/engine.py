@@ -376,9 +376,7 @@ class Engine:
             blocked.ready = {}
             blocked.shared = {}
             for (_, key), db in ready.items():
-                for waiter in blocked.waiters(db, key):
-                    if waiter.client.waiter is waiter:
-                        self._attempt(waiter)
+                blocked.serve(db, key, self._attempt)
         blocked.shared = None
 
     def serve(self, waiters: list[Waiter[Client]]) -> None:
