@@ -135,6 +135,37 @@ def test_together_or_one_by_one_is_the_same(turns: list[Any], journaled: bool):
     assert outcome(turns, together=True, journaled=journaled) == outcome(turns, together=False, journaled=journaled)
 
 
+@pytest.mark.parametrize("trim", [
+    ["MAXLEN", "0"], ["MAXLEN", "~", "0"], ["MAXLEN", "1"], ["MAXLEN", "6"], ["MAXLEN", "~", "1"], ["MAXLEN", "~", "6"],
+    ["MAXLEN", "~", "1", "LIMIT", "4"], ["MAXLEN", "~", "1", "LIMIT", "9"], ["MAXLEN", "~", "7", "LIMIT", "3"],
+    ["MINID", "1000000000000-6"], ["MINID", "~", "1000000000000-6"], ["MINID", "~", "1000000000000-12", "LIMIT", "4"],
+    ["MINID", "1000000000007-1"], ["MINID", "~", "1000000000007-3"],
+])  # fmt: skip
+@pytest.mark.parametrize("idmp", [[], ["IDMP", "p", "1"]])
+def test_a_run_is_trimmed_as_its_requests_one_by_one(trim: list[str], idmp: list[str]):
+    for before in range(0, 26, 3):
+        for times in (2, 3, 5, 9):
+            plain = [["XADD", "a", "*", "f", "v"]] * before
+            run = with_iids(["XADD", "a", *idmp, *trim, "*", "f", "v"], ["1", "2", "1", "3", "4", "5", "2", "6", "7"][:times])
+            turns = [([], [plain]), ([], [run]), ([], [plain[:2]])]
+            assert outcome(turns, together=True, journaled=True) == outcome(turns, together=False, journaled=True)
+
+
+def test_where_the_heads_of_a_run_to_several_streams_differ_each_has_its_own():
+    heads = [
+        ["*"], ["MAXLEN", "1", "*"], ["MAXLEN", "2", "*"], ["MAXLEN", "~", "1", "*"], ["MINID", "0", "*"], ["1-*"],
+        ["IDMP", "p", "1", "*"], ["IDMP", "", "1", "*"], ["IDMP", "p", "", "*"], ["IDMPAUTO", "p", "*"],
+        ["IDMPAUTO", "", "*"], ["MAXLEN", "1", "IDMP", "p", "2", "*"], ["MAXLEN", "2", "IDMP", "p", "2", "*"],
+        ["IDMP", "p", "3", "MAXLEN", "1", "*"], ["IDMP", "p", "3", "MAXLEN", "2", "*"], ["*", "more"], ["IDMP", "*", "1", "*"],
+        ["IDMP", "p", "*", "*"], ["MAXLEN", "*", "*"], ["IDMPAUTO", "*", "*"],
+    ]  # fmt: skip
+    for one in heads:
+        for other in heads:
+            run = [["XADD", key, *head, "f", "v"] for head in (one, one, other, one, other, other) for key in ("a", "b", "c")]
+            turns = [([], [run])]
+            assert outcome(turns, together=True, journaled=True) == outcome(turns, together=False, journaled=True)
+
+
 @pytest.mark.parametrize("aside", [
     "SET other x EX 100", "WATCH other", "XREAD BLOCK 0 STREAMS other $", "CONFIG SET notify-keyspace-events KEx",
     "WATCH s", "PEXPIRE s 100000",

@@ -50,10 +50,10 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     count = len(columns[0])
     if count < _COLUMN_MIN and at + count < len(requests):
         return _append_rows(context, requests, at, options)
-    if options.pid_at:
-        count = _count_named(columns, options)
-        if count < len(columns[0]):
-            columns = [column[:count] for column in columns]
+    if options.pid_at and not (all(columns[options.pid_at]) and all(columns[options.iid_at])):
+        # An iid that is empty is an error, which the handler knows.
+        count = min(columns[place].index(b"") for place in (options.pid_at, options.iid_at) if b"" in columns[place])
+        columns = [column[:count] for column in columns]
     if not count or not _is_trimmed_once(stream, options.trim, entry_id, count):
         return 0
     context.db.touched[first[1]] = state.time.s
@@ -104,28 +104,19 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
     return [*zip(*requests[at:end], strict=True)]
 
 
-def _count_named(columns: list[tuple[bytes, ...]], options: AppendOptions) -> int:
-    """Return how many of the first requests have a producer ID and an iid: the next one is an error."""
-    count = len(columns[0])
-    for place in (options.pid_at, options.iid_at):
-        if place and not all(columns[place]):
-            count = min(count, columns[place].index(b""))
-    return count
-
-
 def _is_trimmed_once(stream: Stream, trim: Trim | None, first_id: int, count: int) -> bool:
     """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
     nodes that one behind each would leave.
 
-    That is so while none of the trims empties the last node, and none ends at its limit: then all together remove what
-    the last one alone would, and where nodes end follows from what was added.
+    That is so while none of the trims ends at its limit, or takes an entry of the run for its ID: then all together
+    remove what the last one alone would, and where nodes end follows from what was added.
     """
     if trim is None:
         return True
     if trim.references != "keep":
         return False
     if trim.by == "maxlen":
-        return trim.threshold > 0 and (not trim.limit or len(stream) + count - trim.threshold <= trim.limit)
+        return not trim.limit or len(stream) + count - trim.threshold <= trim.limit
     return trim.threshold <= first_id and (not trim.limit or stream.log.rank(trim.threshold) <= trim.limit)
 
 
@@ -143,8 +134,11 @@ def _append_idempotent(
     count = len(pids)
     # (A list: log and window share the numbers.)
     ids = [*range(first_id, first_id + count)]
-    known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
-    new = known.count(None)
+    known: list[int | None] = []
+    new = count
+    if pids.count(pids[0]) < count or not stream.idmp.record_run(pids[0], iids, ids):
+        known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
+        new = known.count(None)
     if new == count:
         _append(context, stream, ids, key, fields, trim, pids, iids)
         context.out.append(_consecutive_replies(first_id, count))
