@@ -168,18 +168,23 @@ class Context(Client):
         self.update_quick()
 
     def block(
-        self, keys: Sequence[bytes], timeout_ms: int, attempt: Callable[[], Reply], on_timeout: Reply = None
+        self,
+        keys: Sequence[bytes],
+        timeout_ms: int,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply = None,
+        line: bytes | None = None,
     ) -> Reply:
         """Park the client until `attempt` gives a reply; return what the handler must return.
 
         attempt: called, in the order clients came, whenever one of `keys` may have become useful; returns BLOCKED
         to go on waiting. timeout_ms: 0 waits for ever. Inside a transaction nothing blocks: the time-out's
-        reply is returned at once.
+        reply is returned at once. line: see Waiter.
         """
         if self.in_unit:
             return on_timeout
         deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
-        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout)
+        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line)
         return BLOCKED
 
 

@@ -126,7 +126,7 @@ class Database:
     def read_as(self, key: bytes, kind: ValueType[T]) -> T | None:
         """Return the value of a live key for a command that reads it, or None. Raises: WrongType."""
         value = self.values.get(key)
-        if type(value) is kind.holds and not self.expires_ms:
+        if type(value) is kind.holds and key not in self.expires_ms:
             # The hot path.
             self.hits += 1
             self.touched[key] = self.time.s

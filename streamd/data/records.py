@@ -14,15 +14,17 @@ Column = bytes | Sequence[bytes] | range
 class Run:
     """Several records for one database, each a unit of its own, that concern one key and have the same shape.
 
-    columns: by the places of their words; at least one has a word for each of them.
+    columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,
+    behind all of them (the trim that a batch ends with): then they are one unit, all together.
     """
 
-    __slots__ = ("columns", "db_index", "key")
+    __slots__ = ("columns", "db_index", "end", "key")
 
-    def __init__(self, db_index: int, key: bytes, columns: list[Column]) -> None:
+    def __init__(self, db_index: int, key: bytes, columns: Sequence[Column], end: Words | None = None) -> None:
         self.db_index = db_index
         self.key = key
         self.columns = columns
+        self.end = end
 
     def records(self) -> list[tuple[int, list[bytes]]]:
         """Return them one by one."""
@@ -35,7 +37,8 @@ class Run:
             else column
             for column in self.columns
         ]
-        return [(self.db_index, list(words)) for words in zip(*places, strict=True)]
+        records = [(self.db_index, list(words)) for words in zip(*places, strict=True)]
+        return records if self.end is None else [*records, (self.db_index, list(self.end))]
 
 
 # One decided effect: the number of its database and the words that repeat it.

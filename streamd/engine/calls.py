@@ -51,9 +51,9 @@ class Calls:
             taken = command.batch(client, requests, at)
         except Exception as error:
             reply = self.failure(command, requests[at][0], error)
-            like = requests[at][:2]
+            name = requests[at][0]
             taken = 0
-            while at + taken < len(requests) and requests[at + taken][:2] == like:
+            while at + taken < len(requests) and requests[at + taken][0] == name:
                 taken += 1
             client.out[before:] = [encode(reply, client.protocol)] * taken
         if not taken:

@@ -31,6 +31,9 @@ log = logging.getLogger("streamd")
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 64
 
+# Replies up to here are encoded where they are.
+_SHORT_BYTES_MAX = 1_023
+
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
 
@@ -130,9 +133,10 @@ class Engine:
             if not client.flush_wanted:
                 client.flush_wanted = True
                 state.to_flush.append(client)
-        look = _REQUESTS_PER_LOOK if client.resume is not None else total
-        may_batch = total >= BATCH_MIN and replies is None
-        encoders, quick, stopwatch = ENCODERS[client.protocol], client.quick, calls.stopwatch
+        look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
+        # From where on a batch is tried. Where one had few requests the next try waits, each time twice as long.
+        batch_at, patience = (0, 1) if total >= BATCH_MIN and replies is None else (total, 0)
+        quick, stopwatch = client.quick, calls.stopwatch
         timed: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
         while at < total:
@@ -152,9 +156,11 @@ class Engine:
                     client.last_command = command.name
                 timed = command
             if command is not None:
-                if may_batch and command.batch is not None and is_quick:
+                if at >= batch_at and command.batch is not None and is_quick:
                     taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
-                    may_batch = taken >= BATCH_MIN
+                    if taken < BATCH_MIN:
+                        batch_at = at + taken + patience
+                        patience *= 2
                     if taken:
                         at += taken
                         began_ns = then_ns = calls.now_ns
@@ -175,14 +181,18 @@ class Engine:
             at += 1
             if not is_quick:
                 reply = self._finish_careful(client, command, request, reply, mode)
-                encoders, quick = ENCODERS[client.protocol], client.quick
+                quick = client.quick
             if replies is not None:
                 if reply is not NO_REPLY:
                     replies.append(reply)
                 continue
             if state.records:
                 self._end_unit(client)
-            if type(reply) is Parts:
+            kind = type(reply)
+            if kind is bytes and len(reply) <= _SHORT_BYTES_MAX:
+                client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))  # as any encoder, without the call
+                size = 0
+            elif kind is Parts:
                 client.out += reply.pieces
                 size = reply.size_bytes
             elif reply is BLOCKED:
@@ -194,7 +204,7 @@ class Engine:
             else:
                 # (Nothing is appended for NO_REPLY, whose encoding is empty.)
                 try:
-                    data = encoders[type(reply)](reply)
+                    data = ENCODERS[client.protocol][kind](reply)
                 except TypeError:
                     data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
                 client.out.append(data)
@@ -349,9 +359,7 @@ class Engine:
             blocked.ready = {}
             blocked.shared = {}
             for (_, key), db in ready.items():
-                for waiter in blocked.waiters(db, key):
-                    if waiter.client.waiter is waiter:
-                        self._attempt(waiter)
+                blocked.serve(db, key, self._attempt)
         blocked.shared = None
 
     def serve(self, waiters: list[Waiter[Client]]) -> None:

@@ -87,17 +87,19 @@ class Gathering:
             return
         self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
-        may_batch = True
         at, total = 0, len(parts)
+        batch_at, patience = 0, 1
         while at < total:
             end, taken = at + 1, 0
-            if may_batch:
+            if at >= batch_at:
                 like = parts[at][0][:3]
                 while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
                     end += 1
                 if end > at + 1 and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
                     taken = self._run_batch(clients[at:end], parts[at:end])
-                    may_batch = taken == size  # else it would look at the same requests again and again
+                    if taken < size:  # else it would look at the same requests again and again
+                        batch_at = at + 1 + patience
+                        patience *= 2
             while at < end and taken >= len(parts[at]):
                 taken -= len(parts[at])
                 at += 1

@@ -192,10 +192,12 @@ def encode_unit(records: Sequence[Record], db: int | None) -> tuple[bytes, int |
             db = index
         commands += 1
         parts.append(encode_command(words))
-    if commands > 1:
-        parts.insert(0, b"*1\r\n$5\r\nMULTI\r\n")
-        parts.append(b"*1\r\n$4\r\nEXEC\r\n")
-    return b"".join(parts), db, notes
+    return encode_together(parts) if commands > 1 else b"".join(parts), db, notes
+
+
+def encode_together(parts: Sequence[bytes]) -> bytes:
+    """Return one unit of several commands, which are encoded."""
+    return b"".join((b"*1\r\n$5\r\nMULTI\r\n", *parts, b"*1\r\n$4\r\nEXEC\r\n"))
 
 
 def encode_select(index: int) -> bytes:

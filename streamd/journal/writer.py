@@ -13,6 +13,7 @@ from streamd.journal.record import (
     encode_run,
     encode_select,
     encode_synced,
+    encode_together,
     encode_unit,
 )
 
@@ -124,7 +125,10 @@ class Writer:
             only = unit[0]
             if type(only) is Run:
                 first = len(bodies)
-                bodies += encode_columns(only.columns)
+                if only.end is None:
+                    bodies += encode_columns(only.columns)
+                else:
+                    bodies.append(encode_together([*encode_columns(only.columns), encode_command(only.end)]))
                 if only.db_index != db:
                     db = only.db_index
                     bodies[first] = encode_select(db) + bodies[first]

@@ -1,6 +1,7 @@
 """Blocked clients: who waits for which keys, in the order they came, and until when."""
 
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
@@ -38,9 +39,11 @@ class Waiter(Generic[Who]):
     command: the name of what the client waits in; failures are counted there.
     on_timeout: the reply when `deadline_ms` passes (None: it never does).
     retry_ms: when to attempt again though no key became ready; None for never.
+    line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
+        all behind it. None for who stands alone.
     """
 
-    __slots__ = ("attempt", "client", "command", "db", "deadline_ms", "keys", "number", "on_timeout", "retry_ms")
+    __slots__ = ("attempt", "client", "command", "db", "deadline_ms", "keys", "line", "number", "on_timeout", "retry_ms")
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Waiter(Generic[Who]):
         deadline_ms: int | None,
         attempt: Callable[[], Reply],
         on_timeout: Reply,
+        line: bytes | None = None,
     ) -> None:
         self.number = number
         self.client = client
@@ -61,6 +65,7 @@ class Waiter(Generic[Who]):
         self.attempt = attempt
         self.on_timeout = on_timeout
         self.retry_ms: int | None = None
+        self.line = line
 
 
 class BlockedClients(Generic[Who]):
@@ -71,7 +76,8 @@ class BlockedClients(Generic[Who]):
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[tuple[int, bytes], dict[Waiter[Who], None]] = {}
+        # Those who wait for a key, by line, first come first.
+        self._by_key: dict[tuple[int, bytes], dict[bytes | None, dict[Waiter[Who], None]]] = {}
         self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._numbers = 0
@@ -87,14 +93,19 @@ class BlockedClients(Generic[Who]):
         deadline_ms: int | None,
         attempt: Callable[[], Reply],
         on_timeout: Reply,
+        line: bytes | None = None,
     ) -> None:
-        """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes."""
+        """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes.
+
+        line: see Waiter; only for who waits for one key.
+        """
         self._numbers += 1
-        waiter = Waiter(self._numbers, client, db, tuple(dict.fromkeys(keys)), deadline_ms, attempt, on_timeout)
+        waiter = Waiter(self._numbers, client, db, tuple(dict.fromkeys(keys)), deadline_ms, attempt, on_timeout, line)
+        assert line is None or len(waiter.keys) == 1
         client.waiter = waiter
         self.count += 1
         for key in waiter.keys:
-            self._by_key.setdefault((db.index, key), {})[waiter] = None
+            self._by_key.setdefault((db.index, key), {}).setdefault(line, {})[waiter] = None
             db.waiting[key] = db.waiting.get(key, 0) + 1
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
@@ -121,10 +132,13 @@ class BlockedClients(Generic[Who]):
         self.count -= 1
         for key in waiter.keys:
             place = (waiter.db.index, key)
-            waiters = self._by_key[place]
+            lines = self._by_key[place]
+            waiters = lines[waiter.line]
             del waiters[waiter]
             if not waiters:
-                del self._by_key[place]
+                del lines[waiter.line]
+                if not lines:
+                    del self._by_key[place]
             waiter.db.waiting[key] -= 1
             if not waiter.db.waiting[key]:
                 del waiter.db.waiting[key]
@@ -137,9 +151,28 @@ class BlockedClients(Generic[Who]):
         """Note that `key` may serve its waiters; they are served when the running command has ended."""
         self.ready[(db.index, key)] = db
 
-    def waiters(self, db: Database, key: bytes) -> list[Waiter[Who]]:
-        """Return who waits for a key, first come first."""
-        return list(self._by_key.get((db.index, key), ()))
+    def serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
+        """Have those who wait for a key tried, first come first, but nobody behind one of its line who stays.
+
+        attempt: removes who is served. (500 consumers of a group wait; an entry comes: two are tried, not 500.)
+        """
+        lines = self._by_key.get((db.index, key))
+        if lines is None:
+            return
+        # Of those who stand alone all, whom the others' attempts leave their part; of each line its first.
+        next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
+        for name, line in lines.items():
+            if name is not None:
+                first = next(iter(line))
+                next_ones.append((first.number, first))
+        heapify(next_ones)
+        while next_ones:
+            _, waiter = heappop(next_ones)
+            if waiter.client.waiter is waiter:
+                attempt(waiter)
+            if waiter.line is not None and waiter.client.waiter is not waiter and waiter.line in lines:
+                first = next(iter(lines[waiter.line]))
+                heappush(next_ones, (first.number, first))
 
     def with_deadline(self) -> int:
         """Return how many of the clients wait until a deadline."""

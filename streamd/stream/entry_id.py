@@ -113,7 +113,8 @@ def parse_range_end(text: bytes) -> int:
 
 def format_id(entry_id: int) -> bytes:
     """Return the text of an entry ID, `ms-seq`."""
-    return b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
+    # (By way of a str: two thirds of the time that formatting bytes takes.)
+    return f"{entry_id >> 64}-{entry_id & SEQ_MAX}".encode()
 
 
 _NUMBERS = [b"%d" % number for number in range(1000)]

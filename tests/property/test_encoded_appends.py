@@ -67,9 +67,10 @@ def test_a_batch_and_its_requests_write_the_same_bytes():
         [add] * 250,
         [add] * 30 + [[b"SET", b"k", b"v"]] + [add] * 90,
         [other] + [add] * 12,
-        [add] * 4 + [other] + [add] * 4 + [[b"XADD", b"s", b"IDMP", b"p", b"i", b"*", b"f", b"v"]] * 4,
+        [add] * 4 + [other] + [add] * 4 + [[b"XADD", b"s", b"IDMP", b"p", b"i", b"*", b"f", b"v"]] * 2,
+        [[b"XADD", b"st"[n % 2 : n % 2 + 1], b"*", b"f", b"v%d" % n] for n in range(40)],
+        [[b"XADD", b"st"[n % 2 : n % 2 + 1], b"IDMP", b"p", b"%d" % n, b"*", b"f", b"v%d" % n] for n in range(40)],
         [[b"XADD", b"s", b"IDMP", b"p", b"%d" % n, b"*", b"f", b"v%d" % n] for n in range(40)],
-        [[b"XADD", b"s", b"IDMP", b"p", b"%d" % (n % 17), b"*", b"f", b"v%d" % n] for n in range(40)],
         [[b"XADD", b"s", b"IDMP", b"p%d" % (n % 3), b"%d" % n, b"*", b"f", b"v"] for n in range(40)],
         [[b"XADD", b"s", b"IDMPAUTO", b"p", b"*", b"f", b"v%d" % n, b"g", b"w"] for n in range(40)],
     ):

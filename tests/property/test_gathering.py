@@ -14,6 +14,7 @@ from tests.crash.state_dump import dump
 CLIENTS = 5
 FIELDS = [["f", "v"], ["f", "w"], ["f", "v", "g", "w"], ["f"]]
 LIKE = ["XADD", "s", "*", "f", "v"]
+TRIMS = [["MAXLEN", "2"], ["MAXLEN", "~", "5"], ["MINID", "~", "1700000000004"], ["MAXLEN", "~", "1", "LIMIT", "4"]]
 APPENDS = st.one_of(
     st.just(LIKE),
     st.just(LIKE),
@@ -26,14 +27,24 @@ APPENDS = st.one_of(
         st.sampled_from(FIELDS),
     ),
     st.builds(lambda seq: ["XACK", "s", "g", f"1700000000000-{seq}"], st.integers(0, 5)),
-    st.sampled_from([["XADD", "s", "MAXLEN", "2", "*", "f", "v"], ["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
+    st.builds(lambda trim: ["XADD", "s", *trim, "*", "f", "v"], st.sampled_from(TRIMS)),
+    st.builds(
+        lambda trim, iid: ["XADD", "s", "IDMP", "p", iid, *trim, "*", "f", "v"],
+        st.sampled_from(TRIMS),
+        st.sampled_from(["1", "2", "3"]),
+    ),
+    st.sampled_from([["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
 )
 OTHERS = st.sampled_from([
     ["MULTI"], ["EXEC"], ["SELECT", "1"], ["SELECT", "0"], ["WATCH", "s"], ["XLEN", "s"], ["DEL", "s"], ["HELLO", "3"],
-    ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
+    ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"],
+    ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
     ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["PSUBSCRIBE", "*"], ["MONITOR"], ["BGREWRITEAOF"],
-    ["PEXPIRE", "s", "5"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "0"],
-    ["XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">"], ["XDEL", "s", "1700000000000-0"],
+    ["XGROUP", "CREATE", "s", "g", "0"],
+    ["XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">"], ["XDEL", "s", "1700000000000-0"], ["PEXPIRE", "s", "5"],
+    ["PEXPIRE", "t", "50000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
+    ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"],
+    ["XREADGROUP", "GROUP", "g", "d", "COUNT", "1", "BLOCK", "0", "STREAMS", "s", ">"], ["XGROUP", "DESTROY", "s", "g"],
 ])  # fmt: skip
 PIPELINES = st.one_of(
     st.lists(st.one_of(APPENDS, APPENDS, APPENDS, OTHERS), min_size=1, max_size=3),

@@ -43,7 +43,7 @@ def _take_expiry(words: Arguments) -> _Expiry | None:
 def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
     db, state = context.db, context.state
     db.put(key, value)
-    if expires_ms is None and not keep_ttl and not db.expires_ms and state.records is None:
+    if expires_ms is None and not keep_ttl and key not in db.expires_ms and state.records is None:
         # The hot path.
         state.dirty += 1
         if db.watchers or state.notify_flags:
@@ -146,7 +146,7 @@ def get(context: Context, args: list[bytes]) -> Reply:
     # What read_as does first, without the call: it takes as long as counting and noting the access.
     key, db = args[1], context.db
     value = db.values.get(key)
-    if type(value) is bytes and not db.expires_ms:
+    if type(value) is bytes and key not in db.expires_ms:
         db.hits += 1
         db.touched[key] = db.time.s
         return value

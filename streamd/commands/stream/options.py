@@ -43,40 +43,61 @@ class AppendOptions:
         self.fields_at = at + 1
 
 
-# The commonest beginnings: `key * ...`, and by the word behind the key `key IDMP pid iid * ...` and `key IDMPAUTO pid
-# * ...`.
-PLAIN: Final = AppendOptions()
+# The commonest heads, by the word behind the key: `key * ...`, `key IDMP pid iid * ...`, `key IDMPAUTO pid * ...`.
+# They do not pass the loop over the options, which costs more than all the rest of an XADD.
+PLAIN_HEAD: Final = AppendOptions()
 _IDMP: Final = AppendOptions(at=5, pid_at=3, iid_at=4)
 _IDMPAUTO: Final = AppendOptions(at=4, pid_at=3)
-_NAMED: Final = {b"IDMP": _IDMP, b"idmp": _IDMP, b"IDMPAUTO": _IDMPAUTO, b"idmpauto": _IDMPAUTO}
+_COMMON: Final = {b"*": PLAIN_HEAD, b"IDMP": _IDMP, b"idmp": _IDMP, b"IDMPAUTO": _IDMPAUTO, b"idmpauto": _IDMPAUTO}
 
-
-def common_append(words: list[bytes]) -> AppendOptions | None:
-    """Return the options of an XADD that has one of the commonest beginnings and asks for the next ID; None for one
-    that `parse_append` has to judge.
-
-    Hot path: the loop over the options costs more than all the rest of an XADD. A property test holds both together.
-    """
-    word = words[2]
-    if word == b"*":
-        return PLAIN if len(words) & 1 else None
-    length = len(words)
-    if word == b"IDMP" or word == b"idmp":
-        return _IDMP if length > 7 and length & 1 == 0 and words[5] == b"*" and words[3] and words[4] else None
-    if word == b"IDMPAUTO" or word == b"idmpauto":
-        return _IDMPAUTO if length > 6 and length & 1 and words[4] == b"*" and words[3] else None
-    return None
+# What was parsed, by the words from behind the key to a `*`, and the size of a node, which says how much `~` may trim:
+# who trims says the same every time. Heads with an iid are not kept, since no two are the same.
+_KEPT_HEADS: Final[dict[tuple[object, ...], AppendOptions]] = {}
+_KEPT_HEADS_MAX: Final = 256
+_KEPT_HEAD_WORDS_MAX: Final = 8
+_KEPT_WORD_BYTES_MAX: Final = 64
 
 
 def parse_append(words: list[bytes], config: Config) -> AppendOptions:
-    """Return the options of an XADD; all is checked that can be without looking at the key, in Redis's order.
+    """Return the options of an XADD, which has five words at least; all is checked that can be without looking at the
+    key, in Redis's order.
 
     Raises: CommandError.
     """
-    options = parse_append_options(words, config.integer("stream-node-max-entries"), adding=True)
+    options = _COMMON.get(words[2])
+    if options is PLAIN_HEAD:
+        if len(words) & 1:
+            return options
+    elif options is not None:
+        at, length = options.at, len(words)
+        # An iid that is not empty stands, like the `*` behind IDMPAUTO's pid, at 4.
+        if length > at + 2 and length - at & 1 and words[at] == b"*" and words[3] and words[4]:
+            return options
+    return _parse_rarer(words, config)
+
+
+def _parse_rarer(words: list[bytes], config: Config) -> AppendOptions:
+    """Return the options of an XADD whose head is not one of the commonest. Raises: CommandError."""
+    node_max_entries = config.values["stream-node-max-entries"]
+    assert isinstance(node_max_entries, int)
+    head: tuple[object, ...] = ()
+    try:
+        at = words.index(b"*", 2, 3 + _KEPT_HEAD_WORDS_MAX)
+    except ValueError:
+        at = 0
+    else:
+        head = (node_max_entries, *words[2:at])
+        kept = _KEPT_HEADS.get(head)
+        if kept is not None and len(words) > at + 2 and len(words) - at & 1:
+            return kept
+    options = parse_append_options(words, node_max_entries, adding=True)
     _check_fields(words, options)
     if options.entry_id == 0 and options.seq_given:
         raise CommandError("ERR The ID specified in XADD must be greater than 0-0")
+    if head and options.at == at and not options.pid_at and max(map(len, words[2:at])) <= _KEPT_WORD_BYTES_MAX:
+        if len(_KEPT_HEADS) >= _KEPT_HEADS_MAX:
+            _KEPT_HEADS.clear()
+        _KEPT_HEADS[head] = options
     return options
 
 
@@ -85,7 +106,7 @@ def parse_recorded_append(words: list[bytes]) -> AppendOptions:
 
     There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
     """
-    options = PLAIN if words[2][:1].isdigit() else _NAMED.get(words[2])
+    options = PLAIN_HEAD if words[2][:1].isdigit() else _COMMON.get(words[2])
     if options is None or not words[options.at][:1].isdigit() or not words[3] or not words[4]:
         options = parse_append_options(words, 0, adding=True, recorded=True)
     _check_fields(words, options)

@@ -1,152 +1,19 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable
 from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.commands.stream.options import PLAIN, common_append, parse_append, parse_recorded_append
-from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_columns, entry_words
-from streamd.data.records import Run
-from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
+from streamd.commands.stream.append_runs import append_run
+from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_recorded_append
+from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
+from streamd.idmp.digest import idmpauto_iid
 from streamd.resp.types import Reply
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
-
-
-def xadd_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Append a run of requests to one stream: `XADD key * ...`, `XADD key IDMP pid iid * ...` or IDMPAUTO, all of one
-    length; see command.Batch.
-
-    What they have at one place of their words is a column, and C code does a column at once: the stream and the window
-    are looked up once, IDs follow from the first one. A property test holds this against the handler.
-    """
-    first = requests[at]
-    db, state = context.db, context.state
-    stream = db.values.get(first[1])
-    if type(stream) is not Stream or db.expires_ms or db.watchers or db.waiting or state.notify_flags:
-        return 0
-    entry_id = max(state.time.ms << 64, stream.last_id + 1)
-    if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
-        return 0  # the IDs of one millisecond are nearly used up, or all of them
-    options = common_append(first)
-    if options is None:
-        return 0
-    db.touched[first[1]] = state.time.s
-    columns = _columns(requests, at, options.at)
-    fields = columns[options.fields_at :]
-    if options.pid_at:
-        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields)
-        return _append_idempotent(context, stream, entry_id, columns[1][0], columns[options.pid_at], iids, fields)
-    count = len(fields[0])
-    _append(context, stream, range(entry_id, entry_id + count), columns[1][0], fields)
-    context.client.out.append(_consecutive_replies(entry_id, count))
-    return count
-
-
-def _columns(requests: list[list[bytes]], at: int, id_at: int) -> list[tuple[bytes, ...]]:
-    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
-    name, key and option, and the same at `id_at`, a `*`.
-    """
-    first = requests[at]
-    if at == 0:
-        # Mostly a pipeline is one run. (A try for each run of many would look at their rest again and again.)
-        words, count = len(first), len(requests)
-        if [*map(len, requests)].count(words) == count:
-            columns = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
-            names, keys, options = columns[:3]
-            if (
-                names.count(first[0]) == count
-                and keys.count(first[1]) == count
-                and options.count(first[2]) == count
-                and columns[id_at].count(b"*") == count
-            ):
-                return columns
-    like, words, end = first[:3], len(first), at + 1
-    for request in islice(requests, end, None):
-        if len(request) != words or request[:3] != like or request[id_at] != b"*":
-            break
-        end += 1
-    return [*zip(*requests[at:end], strict=True)]
-
-
-def _append_idempotent(
-    context: Context,
-    stream: Stream,
-    first_id: int,
-    key: bytes,
-    pids: tuple[bytes, ...],
-    iids: Sequence[bytes],
-    fields: list[tuple[bytes, ...]],
-) -> int:
-    """Do a batch of requests with iids; return how many."""
-    if not all(pids) or not all(iids):
-        return 0
-    state, window, count = context.state, stream.idmp, len(pids)
-    # (A list: log and window share the numbers.)
-    ids = [*range(first_id, first_id + count)]
-    if pids.count(pids[0]) == count and window.record_run(pids[0], iids, ids):
-        new = count
-    else:
-        answers: list[int] = []
-        new = 0
-        for pid, iid in zip(pids, iids, strict=True):
-            known_id = window.lookup_or_record(pid, iid, ids[new], state.time.ms)
-            answers.append(ids[new] if known_id is None else known_id)
-            new += known_id is None
-    if new == count:
-        _append(context, stream, ids, key, fields, pids, iids)
-        context.client.out.append(_consecutive_replies(first_id, count))
-        return count
-    next_id = first_id
-    texts: list[bytes] = []
-    for answer, pid, iid, words in zip(answers, pids, iids, zip(*fields, strict=True), strict=True):
-        if answer == next_id:
-            texts += words
-            if state.records is not None:
-                state.records.append((context.db.index, entry_words(key, format_id(answer), words, pid, iid)))
-            next_id += 1
-        else:
-            _duplicate(context, key, stream, answer)
-    if new:
-        stream.append_run(ids[:new], len(fields), texts)
-        state.dirty += new
-    context.client.out += [_consecutive_replies(answer, 1) for answer in answers]
-    return count
-
-
-def _append(
-    context: Context,
-    stream: Stream,
-    ids: Sequence[int],
-    key: bytes,
-    fields: list[tuple[bytes, ...]],
-    pids: Sequence[bytes] | None = None,
-    iids: Sequence[bytes] | None = None,
-) -> None:
-    """Append an entry for each request, with IDs that follow each other, and record them; `fields` are columns."""
-    count = len(ids)
-    texts = [b""] * (count * len(fields))
-    for place, column in enumerate(fields):
-        texts[place :: len(fields)] = column
-    stream.append_run(ids, len(fields), texts)
-    state = context.state
-    state.dirty += count
-    if state.records is not None:
-        run = range(ids[0], ids[0] + count)
-        state.records.append(Run(context.db.index, key, entry_columns(key, run, fields, pids, iids)))
-
-
-def _consecutive_replies(entry_id: int, count: int) -> bytes:
-    """Return the replies of `count` IDs that follow each other in one millisecond, as bulk strings."""
-    replies = b""
-    for head, tails in consecutive_parts(entry_id, count):
-        start = b"$%d\r\n%b" % (len(head) + len(tails[0]), head)
-        replies += start + (b"\r\n" + start).join(tails) + b"\r\n"
-    return replies
 
 
 @command(
@@ -160,7 +27,7 @@ def _consecutive_replies(entry_id: int, count: int) -> bytes:
     "[MAXLEN | MINID [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
     access="RW update",
     tips="nondeterministic_output",
-    batch=xadd_batch,
+    batch=append_run,
 )
 def xadd(context: Context, args: list[bytes]) -> Reply:
     """Append an entry to a stream and return its ID; a duplicate returns the ID of the entry that is there.
@@ -170,12 +37,9 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     """
     # Decide. An iid is looked up and recorded in one step, behind all that could refuse its entry.
     state, db, key = context.state, context.db, args[1]
-    # (What common_append does first stands here: a call less for most.)
-    options = PLAIN if args[2] == b"*" and len(args) & 1 else common_append(args)
-    if options is None:
-        options = parse_append(args, state.config)
+    options = PLAIN_HEAD if args[2] == b"*" and len(args) & 1 else parse_append(args, state.config)
     stream = db.values.get(key)
-    if type(stream) is not Stream or db.expires_ms:
+    if type(stream) is not Stream or key in db.expires_ms:
         stream = db.stream(key)
         if stream is None:
             if not options.make_stream:
@@ -184,25 +48,34 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     else:
         db.touched[key] = state.time.s
     fields = args[options.fields_at :]
+    last_id, now_ms = stream.last_id, state.time.ms
+    entry_id = now_ms << 64
+    # (Texts of IDs stand here, without a call: they are a tenth of the handler's time, and that of a new millisecond a
+    # third of any other's.)
+    if entry_id > last_id:
+        id_text = b"%d-0" % now_ms
+    else:
+        entry_id = last_id + 1  # also when the clock stepped back
+        id_text = f"{entry_id >> 64}-{entry_id & SEQ_MAX}".encode()
     pid = iid = b""
     if options.pid_at:
         pid = args[options.pid_at]
         iid = args[options.iid_at] if options.iid_at else idmpauto_iid(fields)
-    entry_id = state.time.ms << 64
-    if entry_id <= stream.last_id:
-        entry_id = stream.last_id + 1  # also when the clock stepped back
-        if entry_id > ID_MAX and options.entry_id is None:
-            return _answer_at_the_end(context, key, stream, pid, iid)
-    if options.entry_id is not None:
-        entry_id = _explicit_id(options.entry_id, options.seq_given, stream.last_id)
-    elif pid:
-        known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, state.time.ms)
+        known_id = (
+            stream.idmp.lookup(pid, iid, now_ms)
+            if entry_id > ID_MAX
+            else stream.idmp.lookup_or_record(pid, iid, entry_id, now_ms)
+        )
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
+    if options.entry_id is not None:
+        entry_id = _explicit_id(options.entry_id, options.seq_given, last_id)
+        id_text = format_id(entry_id)
+    elif last_id == ID_MAX:
+        raise _exhausted()
 
     # Apply.
     stream.append(entry_id, fields)
-    id_text = b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
 
     # Record.
     state.dirty += 1

@@ -58,10 +58,18 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
         return reply
     if options.block_ms is None:
         return NULL_ARRAY
-    parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY)
+    line = options.group if _stands_in_line(options) else None
+    parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, line=line)
     if parked is BLOCKED:
         attempt.come_back()
     return parked
+
+
+def _stands_in_line(options: ReadOptions) -> bool:
+    """Return whether who waits with these options finds nothing if another of the group, who waits so too, found
+    nothing: both want what the group has not read of the same stream, and take it whatever its size.
+    """
+    return len(options.keys) == 1 and options.claim_idle_ms is None and not options.bytes_max
 
 
 _WHERE = " in XREADGROUP with GROUP option"

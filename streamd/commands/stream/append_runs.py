@@ -1,0 +1,268 @@
+"""Runs of XADDs that are executed as one."""
+
+from collections.abc import Sequence
+from itertools import compress, islice
+from typing import Final
+
+from streamd.base.errors import CommandError
+from streamd.catalog import Context
+from streamd.commands.stream.options import AppendOptions, parse_append
+from streamd.data.entry_record import entry_columns, entry_words
+from streamd.data.records import Run, Words
+from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts
+from streamd.stream.stream import Stream
+from streamd.stream.trimming import Trim
+
+# A run to one stream of fewer requests is done row by row, as one to several streams is.
+_COLUMN_MIN: Final = 3
+
+
+def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Append a run of requests that have one head, the words up to a `*` for the ID but for iid and pid; see
+    command.Batch.
+
+    The head is parsed once. Where they go to one stream, and are as long, what they have at one place of their words is
+    a column, and C code does a column at once: the stream and the window are looked up once, IDs follow from the first
+    one, and it is trimmed once. Where they go to several, they are appended row by row. Only what the key of a request
+    says can end a run: another type, somebody who waits, keyspace events of streams. Property tests hold this against
+    the handler.
+    """
+    first = requests[at]
+    state = context.state
+    if "t" in state.notify_flags:
+        return 0
+    try:
+        options = parse_append(first, state.config)
+    except CommandError:
+        return 0
+    if options.entry_id is not None:
+        return 0
+    if at + 1 < len(requests) and requests[at + 1][1:2] != [first[1]]:
+        return _append_rows(context, requests, at, options)
+    stream = _stream(context, first[1])
+    if stream is None:
+        return 0
+    entry_id = max(state.time.ms << 64, stream.last_id + 1)
+    if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
+        return 0  # the IDs of one millisecond are nearly used up, or all of them
+    columns = _columns(requests, at, options)
+    count = len(columns[0])
+    if count < _COLUMN_MIN and at + count < len(requests):
+        return _append_rows(context, requests, at, options)
+    if options.pid_at and not (all(columns[options.pid_at]) and all(columns[options.iid_at])):
+        # An iid that is empty is an error, which the handler knows.
+        count = min(columns[place].index(b"") for place in (options.pid_at, options.iid_at) if b"" in columns[place])
+        columns = [column[:count] for column in columns]
+    if not count or not _is_trimmed_once(stream, options.trim, entry_id, count):
+        return 0
+    context.db.touched[first[1]] = state.time.s
+    fields = columns[options.at + 1 :]
+    if options.pid_at:
+        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields)
+        _append_idempotent(context, stream, entry_id, first[1], columns[options.pid_at], iids, fields, options.trim)
+    else:
+        _append(context, stream, range(entry_id, entry_id + count), first[1], fields, options.trim)
+        context.out.append(_consecutive_replies(entry_id, count))
+    return count
+
+
+def _stream(context: Context, key: bytes) -> Stream | None:
+    """Return the stream at `key` if nothing keeps requests for it from being executed as one."""
+    db = context.db
+    stream = db.values.get(key)
+    if type(stream) is not Stream or key in db.waiting:
+        return None
+    if key in db.expires_ms and db.expires_ms[key] <= db.time.ms:
+        return None
+    return stream
+
+
+def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> list[tuple[bytes, ...]]:
+    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
+    key and the same head.
+    """
+    first, id_at = requests[at], options.at
+    words = len(first)
+    # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
+    front, behind = (options.pid_at, (options.iid_at or options.pid_at) + 1) if options.pid_at else (id_at + 1, id_at)
+    if at == 0:
+        # Mostly a pipeline is one run. (A try for each run of many would look at their rest again and again.)
+        count = len(requests)
+        if [*map(len, requests)].count(words) == count:
+            columns = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
+            for place in (*range(front), *range(behind, id_at + 1)):
+                if columns[place].count(first[place]) != count:
+                    break
+            else:
+                return columns
+    head, tail, end = first[:front], first[behind : id_at + 1], at + 1
+    for request in islice(requests, end, None):
+        if len(request) != words or request[:front] != head or request[behind : id_at + 1] != tail:
+            break
+        end += 1
+    return [*zip(*requests[at:end], strict=True)]
+
+
+def _is_trimmed_once(stream: Stream, trim: Trim | None, first_id: int, count: int) -> bool:
+    """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
+    nodes that one behind each would leave.
+
+    That is so while none of the trims ends at its limit, or takes an entry of the run for its ID: then all together
+    remove what the last one alone would, and where nodes end follows from what was added.
+    """
+    if trim is None:
+        return True
+    if trim.references != "keep":
+        return False
+    if trim.by == "maxlen":
+        return not trim.limit or len(stream) + count - trim.threshold <= trim.limit
+    return trim.threshold <= first_id and (not trim.limit or stream.log.rank(trim.threshold) <= trim.limit)
+
+
+def _append_idempotent(
+    context: Context,
+    stream: Stream,
+    first_id: int,
+    key: bytes,
+    pids: tuple[bytes, ...],
+    iids: Sequence[bytes],
+    fields: list[tuple[bytes, ...]],
+    trim: Trim | None,
+) -> None:
+    """Do a batch of requests with iids."""
+    count = len(pids)
+    # (A list: log and window share the numbers.)
+    ids = [*range(first_id, first_id + count)]
+    known: list[int | None] = []
+    new = count
+    if pids.count(pids[0]) < count or not stream.idmp.record_run(pids[0], iids, ids):
+        known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
+        new = known.count(None)
+    if new == count:
+        _append(context, stream, ids, key, fields, trim, pids, iids)
+        context.out.append(_consecutive_replies(first_id, count))
+        return
+    if new:
+        is_new = [entry_id is None for entry_id in known]
+        fields = [(*compress(column, is_new),) for column in fields]
+        some_pids, some_iids = [*compress(pids, is_new)], [*compress(iids, is_new)]
+        _append(context, stream, ids[:new], key, fields, trim, some_pids, some_iids)
+        unused = iter(ids)
+        answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
+    else:
+        answers = known  # none is None
+    _count_duplicates(context, key, stream, count - new)
+    context.out.append(_replies(answers))
+
+
+def _count_duplicates(context: Context, key: bytes, stream: Stream, duplicates: int) -> None:
+    """Count duplicates of a batch: the journal gets one note."""
+    stream.idmp.iids_duplicates += duplicates
+    context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates, changes=duplicates)
+
+
+def _append(
+    context: Context,
+    stream: Stream,
+    ids: Sequence[int],
+    key: bytes,
+    fields: list[tuple[bytes, ...]],
+    trim: Trim | None,
+    pids: Sequence[bytes] | None = None,
+    iids: Sequence[bytes] | None = None,
+) -> None:
+    """Append an entry for each request, with IDs that follow each other, trim and record that; `fields` are columns."""
+    count = len(ids)
+    texts = [b""] * (count * len(fields))
+    for place, column in enumerate(fields):
+        texts[place :: len(fields)] = column
+    stream.append_run(ids, len(fields), texts)
+    exact = trim.apply(stream) if trim is not None else None
+    state, db = context.state, context.db
+    state.dirty += count
+    if state.records is not None:
+        run = range(ids[0], ids[0] + count)
+        end = (b"XTRIM", key, *exact) if exact else None
+        state.records.append(Run(db.index, key, entry_columns(key, run, fields, pids, iids), end))
+    if db.watchers:
+        db.touch(key)
+
+
+def _append_rows(context: Context, requests: list[list[bytes]], at: int, options: AppendOptions) -> int:
+    """Append requests that have one head, each to the stream of its key, as far as that is possible."""
+    state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
+    first = requests[at]
+    name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
+    front, behind = (pid_at, (options.iid_at or pid_at) + 1) if pid_at else (id_at + 1, id_at)
+    head, tail, option = first[2:front], first[behind : id_at + 1], first[2]
+    values, waiting, expires_ms = db.values, db.waiting, db.expires_ms
+    new_id = now_ms << 64
+    new_reply = b"$%d\r\n%b\r\n" % (len(new_text := b"%d-0" % now_ms), new_text)
+    replies: list[bytes] = []
+    appended = 0
+    for request in islice(requests, at, None):
+        if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
+            break
+        if id_at > 2 and (request[2:front] != head or request[behind : id_at + 1] != tail):
+            break
+        key = request[1]
+        stream = values.get(key)
+        if type(stream) is not Stream or key in waiting or key in expires_ms:
+            break
+        fields = request[id_at + 1 :]
+        if new_id > stream.last_id:
+            entry_id, reply = new_id, new_reply
+        elif stream.last_id == ID_MAX:
+            break
+        else:
+            entry_id = stream.last_id + 1
+            reply = _replies((entry_id,))
+        pid = iid = None
+        if pid_at:
+            pid = request[pid_at]
+            if not pid or (options.iid_at and not request[options.iid_at]):
+                break
+            iid = request[options.iid_at] if options.iid_at else idmpauto_iid(fields)
+            known_id = stream.idmp.lookup_or_record(pid, iid, entry_id, now_ms)
+            if known_id is not None:
+                touched[key] = second
+                _count_duplicates(context, key, stream, 1)
+                replies.append(_replies((known_id,)))
+                continue
+        touched[key] = second
+        stream.append(entry_id, fields)
+        appended += 1
+        exact = trim.apply(stream) if trim is not None else None
+        if records is not None:
+            words = entry_words(key, b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX), fields, pid or b"", iid or b"")
+            if exact:
+                end: Words = (b"XTRIM", key, *exact)
+                records.append(Run(db.index, key, [(word,) for word in words], end))
+            else:
+                records.append((db.index, words))
+        if db.watchers:
+            db.touch(key)
+        replies.append(reply)
+    state.dirty += appended
+    context.out.append(b"".join(replies))
+    return len(replies)
+
+
+def _consecutive_replies(entry_id: int, count: int) -> bytes:
+    """Return the replies of `count` IDs that follow each other in one millisecond, as bulk strings."""
+    replies = b""
+    for head, tails in consecutive_parts(entry_id, count):
+        start = b"$%d\r\n%b" % (len(head) + len(tails[0]), head)
+        replies += start + (b"\r\n" + start).join(tails) + b"\r\n"
+    return replies
+
+
+def _replies(ids: Sequence[int]) -> bytes:
+    """Return the replies of any IDs, as bulk strings."""
+    first, count = ids[0], len(ids)
+    last = first + count - 1
+    if count > 1 and ids[-1] == last and last >> 64 == first >> 64 and [*ids] == [*range(first, last + 1)]:
+        return _consecutive_replies(first, count)
+    texts = [f"{entry_id >> 64}-{entry_id & SEQ_MAX}" for entry_id in ids]
+    return "".join([f"${len(text)}\r\n{text}\r\n" for text in texts]).encode()
