@@ -16,15 +16,15 @@ from spark_source.connection_options import (
     read_connection,
 )
 from spark_source.errors import OptionError
-from spark_source.option_values import LARGEST, Values, refuse, split_names
+from spark_source.option_values import LARGEST, Values, not_empty, refuse, split_names
 
 NAMES = (
     *CONNECTION_NAMES,
     # read
-    "stream", "streamPattern", "patternInterval", "startingOffsets", "startingTimestamp", "endingOffsets",
-    "endingTimestamp", "maxEntriesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
-    "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown", "trimOnCommit", "text",
-    "fields", "mode",
+    "stream", "streamPattern", "streamRegex", "patternInterval", "startingOffsets", "startingTimestamp",
+    "endingOffsets", "endingTimestamp", "maxEntriesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay",
+    "maxBytesPerTrigger", "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
+    "trimOnCommit", "text", "fields", "mode",
     # write
     "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId", "sinkBatch", "windowSeconds",
     "windowMaxSize", "windowSetup", "onWindowExpired", "durability", "maxLen", "pipeline",
@@ -46,15 +46,17 @@ _ENTRY_ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read. Offsets are `earliest`, `latest`, or a dict of stream to one of these or an entry ID."""
+    """What to read. Offsets are `earliest`, `latest`, or a dict of stream to one of these or an entry ID; times are
+    milliseconds, or a dict of stream to them."""
 
     streams: tuple[str, ...]
     pattern: str | None
+    pattern_is_regex: bool
     pattern_interval_s: float
     starting: str | dict[str, str] | None
     ending: str | dict[str, str] | None
-    starting_ms: int | None
-    ending_ms: int | None
+    starting_ms: int | dict[str, int] | None
+    ending_ms: int | dict[str, int] | None
     max_entries: int | None
     min_entries: int | None
     max_delay_s: float
@@ -125,11 +127,11 @@ def _known(raw: Mapping[str, str]) -> tuple[Values, tuple[tuple[str, Setting], .
 
 
 def _read(values: Values) -> ReadOptions:
-    values.exclusive("stream", "streamPattern")
+    values.exclusive("stream", "streamPattern", "streamRegex")
     values.exclusive("startingOffsets", "startingTimestamp")
     values.exclusive("endingOffsets", "endingTimestamp")
     offsets = 'earliest | latest | JSON such as {"orders": "1700000000000-0"}'
-    moment = "milliseconds since 1970 or an ISO 8601 time"
+    moment = 'milliseconds since 1970, an ISO 8601 time, or JSON such as {"orders": "2026-01-31T12:00:00Z"}'
     if values.has("maxTriggerDelay") and not values.has("minEntriesPerTrigger"):
         raise OptionError("maxTriggerDelay needs minEntriesPerTrigger: it says how long a small backlog may wait")
     max_entries = values.count("maxEntriesPerTrigger", 1)
@@ -138,15 +140,16 @@ def _read(values: Values) -> ReadOptions:
         raise OptionError(
             f"minEntriesPerTrigger={min_entries} is more than maxEntriesPerTrigger={max_entries}: make it smaller"
         )
-    values.exclusive("maxEntriesPerTrigger", "maxBytesPerTrigger")
+    regex = values.get("streamRegex", _parse_regex, "a regular expression of Python", None)
     return ReadOptions(
         streams=values.get("stream", split_names, "a stream, or several separated by commas", ()),
-        pattern=values.text("streamPattern"),
+        pattern=values.text("streamPattern") if regex is None else regex,
+        pattern_is_regex=regex is not None,
         pattern_interval_s=values.seconds("patternInterval", 10.0),
         starting=values.get("startingOffsets", parse_offsets_option, offsets, None),
         ending=values.get("endingOffsets", parse_offsets_option, offsets, None),
-        starting_ms=values.get("startingTimestamp", parse_moment_ms, moment, None),
-        ending_ms=values.get("endingTimestamp", parse_moment_ms, moment, None),
+        starting_ms=values.get("startingTimestamp", parse_moments_option, moment, None),
+        ending_ms=values.get("endingTimestamp", parse_moments_option, moment, None),
         max_entries=max_entries,
         min_entries=min_entries,
         max_delay_s=values.seconds("maxTriggerDelay", 900.0),
@@ -225,6 +228,28 @@ def _one_offset(stream: str, value: object) -> str:
     return f"{int(match[1])}-{int(match[2] or 0)}"
 
 
+def parse_moments_option(text: str) -> int | dict[str, int]:
+    """Return a time as `parse_moment_ms` does, or a dict of stream to one.
+
+    Raises: ValueError.
+    """
+    if not text.startswith("{"):
+        return parse_moment_ms(text)
+    try:
+        loaded = json.loads(text)
+    except ValueError:
+        raise ValueError from None
+    if not loaded:
+        raise ValueError
+    found = {}
+    for stream, value in loaded.items():
+        try:
+            found[stream] = parse_moment_ms(str(value) if isinstance(value, (str, int)) else "")
+        except ValueError:
+            raise OptionError(f"{json.dumps(value)} for stream {stream} is no time") from None
+    return found
+
+
 def parse_moment_ms(text: str) -> int:
     """Return milliseconds since 1970 of a number of them, or of an ISO 8601 time (UTC where it names no zone).
 
@@ -240,6 +265,14 @@ def parse_moment_ms(text: str) -> int:
 def _parse_bytes(text: str) -> int:
     match = _BYTES.fullmatch(text.lower())
     return int(match[1]) * _BYTES_UNIT[match[2]] if match and int(match[1]) > 0 else refuse()
+
+
+def _parse_regex(text: str) -> str:
+    try:
+        re.compile(not_empty(text))
+    except re.error as error:
+        raise OptionError(str(error)) from None
+    return text
 
 
 def _parse_durability(text: str) -> str:

@@ -1,5 +1,6 @@
 """The batch reader: one pass over the streams as they are when the query is planned."""
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ class RangeReader:
         if not self.is_raw:
             check_user_schema(schema)
         if not options.read.streams and options.read.pattern is None:
-            raise OptionError("stream is missing: name what to read, or give streamPattern")
+            raise OptionError("stream is missing: name what to read, or give streamPattern or streamRegex")
 
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; of None nothing."""
@@ -64,16 +65,20 @@ def is_raw(options: ReadOptions, schema: StructType) -> bool:
     ]
 
 
-def find_streams(server: Server, pattern: str) -> list[str]:
-    """Return the names of the streams that match a glob pattern, sorted; names that are no UTF-8 are left out."""
-    found = server.on_every_node(lambda session: _scan(session, pattern))
-    return sorted(set().union(*found))
+def find_streams(server: Server, pattern: str, is_regex: bool) -> list[str]:
+    """Return the names of the streams that match a glob pattern, or are as a whole what a regular expression says.
+
+    Sorted; names that are no UTF-8 are left out.
+    """
+    found = server.on_every_node(lambda session: _scan(session, [] if is_regex else ["MATCH", pattern]))
+    names = sorted(set().union(*found))
+    return [name for name in names if re.fullmatch(pattern, name)] if is_regex else names
 
 
-def _scan(session: Session, pattern: str) -> set[str]:
+def _scan(session: Session, matching: list[str]) -> set[str]:
     cursor, found = b"0", set()
     while True:
-        reply = session.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000, "TYPE", "stream")
+        reply = session.call("SCAN", cursor, *matching, "COUNT", 1000, "TYPE", "stream")
         assert isinstance(reply, list)
         cursor, names = reply  # type: ignore[assignment]
         for name in names:  # type: ignore[union-attr]
@@ -116,9 +121,8 @@ class StreamdReader(RangeReader, DataSourceReader):
         contact = self.server.patiently(lambda session: session.call("PING"), patience_s=FIRST_CONTACT_S)
         assert contact is not None
         if options.pattern is not None:
-            names = find_streams(self.server, options.pattern)
-        for offsets, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
-            refuse_unread(offsets, names, option)
+            names = find_streams(self.server, options.pattern, options.pattern_is_regex)
+        refuse_unread_streams(options, names)
         parts: list[Range] = []
         for name in names:
             if self.only_streams is None or name in self.only_streams:
@@ -159,11 +163,16 @@ class StreamdReader(RangeReader, DataSourceReader):
 
 
 def first_position(
-    starting: str | dict[str, str] | None, starting_ms: int | None, stream: str, default: str, info: StreamInfo | None
+    starting: str | dict[str, str] | None,
+    starting_ms: int | dict[str, int] | None,
+    stream: str,
+    default: str,
+    info: StreamInfo | None,
 ) -> str:
     """Return the ID behind which reading starts; a given entry ID is itself not read, as an offset never is."""
-    if starting_ms is not None:
-        return ids.before(f"{starting_ms}-0")
+    since_ms = starting_ms.get(stream) if isinstance(starting_ms, dict) else starting_ms
+    if since_ms is not None:
+        return ids.before(f"{since_ms}-0")
     chosen = starting.get(stream, default) if isinstance(starting, dict) else starting or default
     if chosen == "earliest":
         return ids.SMALLEST
@@ -174,18 +183,24 @@ def first_position(
 
 def last_position(options: ReadOptions, stream: str, info: StreamInfo) -> str:
     """Return the last ID to read."""
-    if options.ending_ms is not None:
-        return min(ids.before(f"{options.ending_ms}-0"), info.last, key=ids.parse)
+    until_ms = options.ending_ms.get(stream) if isinstance(options.ending_ms, dict) else options.ending_ms
+    if until_ms is not None:
+        return min(ids.before(f"{until_ms}-0"), info.last, key=ids.parse)
     chosen = options.ending.get(stream, "latest") if isinstance(options.ending, dict) else "latest"
     if chosen == "earliest":
         raise OptionError(f"endingOffsets: earliest leaves nothing to read of {stream}, give an entry ID or latest")
     return info.last if chosen == "latest" else min(chosen, info.last, key=ids.parse)
 
 
-def refuse_unread(offsets: str | dict[str, str] | None, streams: list[str], option: str) -> None:
-    """Raise OptionError when offsets name a stream that is not read."""
-    if isinstance(offsets, dict):
-        unread = sorted(set(offsets) - set(streams))
+def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
+    """Raise OptionError when offsets or times name a stream that is not read."""
+    for option, named in (
+        ("startingOffsets", options.starting),
+        ("startingTimestamp", options.starting_ms),
+        ("endingOffsets", options.ending),
+        ("endingTimestamp", options.ending_ms),
+    ):
+        unread = sorted(set(named) - set(streams)) if isinstance(named, dict) else []
         if unread:
             raise OptionError(f"{option} names stream {unread[0]}, which is not read: add it to stream or take it out")
 

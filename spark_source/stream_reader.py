@@ -14,7 +14,7 @@ from spark_source.errors import DataLoss, OptionError
 from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
 from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
-from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread
+from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread_streams
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -65,15 +65,17 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if self.first is None:
             options = self.read_options
             names = self._names()
-            refuse_unread(options.starting, names, "startingOffsets")
+            refuse_unread_streams(options, names)
             infos = self._look(names)
             self.first = {name: self._first_mark(name, infos[name]) for name in names}
         return offset_json(self.first)
 
     def getDefaultReadLimit(self) -> "ReadLimit":
-        if self.read_options.max_bytes is not None:
-            return ReadMaxBytes(self.read_options.max_bytes)
-        return ReadMaxRows(self.read_options.max_entries or DEFAULT_MAX_ENTRIES)
+        """Return the one limit that Spark can be told of; maxBytesPerTrigger beside it is kept in `_cap`."""
+        options = self.read_options
+        if options.max_bytes is not None and options.max_entries is None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadMaxRows(options.max_entries or DEFAULT_MAX_ENTRIES)
 
     def prepareForTriggerAvailableNow(self) -> None:
         infos = self._look(self._names())
@@ -137,7 +139,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return list(self.read_options.streams)
         now = time.monotonic()
         if self.matched_at is None or now - self.matched_at >= self.read_options.pattern_interval_s:
-            self.matched = find_streams(self.server, pattern)
+            self.matched = find_streams(self.server, pattern, self.read_options.pattern_is_regex)
             self.matched_at = now
         return self.matched
 
@@ -224,18 +226,22 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _cap(self, waiting: dict[str, int], marks: Offset, limit: "ReadLimit | None") -> int | None:
         """Return how many entries the batch may hold, None for all."""
+        limit_bytes = self.read_options.max_bytes
+        most = self.read_options.max_entries
         if ReadLimit is None:
-            limit_bytes = self.read_options.max_bytes
-            if limit_bytes is None:
-                return self.read_options.max_entries or DEFAULT_MAX_ENTRIES
+            if most is None and limit_bytes is None:
+                most = DEFAULT_MAX_ENTRIES
         elif isinstance(limit, ReadMaxRows):
-            return limit.max_rows
+            most = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            limit_bytes = limit.max_bytes
         else:
-            limit_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        if limit_bytes is None:
             return None
+        if limit_bytes is None:
+            return most
         name = max(waiting, key=lambda name: waiting[name])
-        return max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
+        fitting = max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
+        return fitting if most is None else min(most, fitting)
 
     def _entry_bytes(self, name: str, position: str) -> float:
         page = self.server.patiently(

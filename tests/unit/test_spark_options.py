@@ -32,9 +32,10 @@ WRONG = {
     "retries": ("-1", "from 0 to 1000"),
     "stream": ("a,,b", "separated by commas"),
     "streamPattern": ("", "not empty"),
+    "streamRegex": ("(", "regular expression"),
     "patternInterval": ("soon", "30s"),
     "startingOffsets": ("oldest", "earliest | latest | JSON"),
-    "startingTimestamp": ("yesterday", "ISO 8601"),
+    "startingTimestamp": ('{"a": 1, "b": "yesterday"}', 'JSON such as {"orders": "2026-01-31T12:00:00Z"}'),
     "endingOffsets": ("{", "earliest | latest | JSON"),
     "endingTimestamp": ("-1", "ISO 8601"),
     "maxEntriesPerTrigger": ("0", "at least 1"),
@@ -68,6 +69,9 @@ SENTINELS = {"url": "redis+sentinel://there/orders"}
 NEEDED = {
     "maxTriggerDelay": {"minEntriesPerTrigger": "1"},
     "sinkBatch": {"sinkId": "me"},
+    "sslKeyPassword": {"sslCert": __file__, "sslKey": __file__},
+    "sslCert": {"sslKey": __file__},
+    "sslKey": {"sslCert": __file__},
     **dict.fromkeys(("sentinelUsername", "sentinelPassword", "sentinelPasswordEnv", "sentinelPasswordFile"), SENTINELS),
 }
 
@@ -96,6 +100,10 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
         ({"topic": "x"}, "unknown option topic"),
         ({"url": "redis://h", "host": "h"}, "url and host cannot be given together"),
         ({"stream": "a", "streamPattern": "b*"}, "stream and streamPattern cannot be given together"),
+        ({"streamRegex": "a", "streamPattern": "b*"}, "streamPattern and streamRegex cannot be given together"),
+        ({"streamRegex": "a(b"}, "missing ), unterminated subpattern at position 1"),
+        ({"endingTimestamp": '{"a": "yesterday"}'}, '"yesterday" for stream a is no time'),
+        ({"endingTimestamp": "{}"}, "endingTimestamp={} is not allowed"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingOffsets and startingTimestamp"),
         ({"maxTriggerDelay": "1m"}, "maxTriggerDelay needs minEntriesPerTrigger"),
         ({"minEntriesPerTrigger": "9", "maxEntriesPerTrigger": "8"}, "minEntriesPerTrigger=9 is more than"),
