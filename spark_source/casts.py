@@ -6,7 +6,7 @@ rules below, which are Spark's: blanks around a value do not count, what cannot 
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 _INTEGER = re.compile(r"[+-]?\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?")
 _TRUE = {"true", "t", "yes", "y", "1"}
 _FALSE = {"false", "f", "no", "n", "0"}
 _SPECIAL = {"nan": "nan", "inf": "inf", "+inf": "inf", "infinity": "inf", "-inf": "-inf", "-infinity": "-inf"}
@@ -78,6 +79,8 @@ def _converter(target: pa.DataType) -> Callable[[str], object]:
         return lambda text: _decimal(text, target.precision, target.scale)
     if pa.types.is_date(target):
         return _date
+    if pa.types.is_time(target):
+        return _time
     assert pa.types.is_timestamp(target), target
     return lambda text: _moment(text, bool(target.tz))
 
@@ -128,3 +131,11 @@ def _moment(text: str, zoned: bool) -> datetime:
     if zoned:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     return moment.replace(tzinfo=None)
+
+
+def _time(text: str) -> time:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError
+    micros = (match[4] or "").ljust(6, "0")[:6]
+    return time(int(match[1]), int(match[2]), int(match[3] or 0), int(micros))

@@ -25,6 +25,8 @@ NAMES = (
     "endingOffsets", "endingTimestamp", "maxEntriesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay",
     "maxBytesPerTrigger", "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
     "trimOnCommit", "text", "fields", "mode",
+    # both
+    "valueFormat",
     # write
     "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId", "sinkBatch", "windowSeconds",
     "windowMaxSize", "windowSetup", "onWindowExpired", "durability", "maxLen", "pipeline",
@@ -70,6 +72,7 @@ class ReadOptions:
     text: bool
     fields: str
     mode: str
+    value_format: str
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class WriteOptions:
     durability: str
     max_len: int | None
     pipeline: int
+    value_format: str
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,9 @@ def _read(values: Values) -> ReadOptions:
         raise OptionError(
             f"minEntriesPerTrigger={min_entries} is more than maxEntriesPerTrigger={max_entries}: make it smaller"
         )
+    for name in ("text", "fields"):
+        if values.has(name) and values.given.get("valueFormat", "").strip().lower() == "json":
+            raise OptionError(f"{name} cannot be used with valueFormat=json, which has a column value: leave it out")
     regex = values.get("streamRegex", _parse_regex, "a regular expression of Python", None)
     return ReadOptions(
         streams=values.get("stream", split_names, "a stream, or several separated by commas", ()),
@@ -163,6 +170,7 @@ def _read(values: Values) -> ReadOptions:
         text=values.flag("text", False),
         fields=values.choice("fields", "map", "array"),
         mode=values.choice("mode", "permissive", "failfast"),
+        value_format=values.choice("valueFormat", "text", "json"),
     )
 
 
@@ -200,6 +208,7 @@ def _write(values: Values) -> WriteOptions:
         durability=values.get("durability", _parse_durability, "none | fsync | replicas:N", "none"),
         max_len=values.count("maxLen", 0),
         pipeline=values.integer("pipeline", 1, 100_000, 500),
+        value_format=values.choice("valueFormat", "text", "json"),
     )
 
 

@@ -37,7 +37,7 @@ class RangeReader:
         self.server = Server(options.connection)
         self.is_raw = is_raw(options.read, schema)
         if not self.is_raw:
-            check_user_schema(schema)
+            check_user_schema(schema, options.read.value_format)
         if not options.read.streams and options.read.pattern is None:
             raise OptionError("stream is missing: name what to read, or give streamPattern or streamRegex")
 
@@ -59,7 +59,7 @@ class RangeReader:
 
 def is_raw(options: ReadOptions, schema: StructType) -> bool:
     """Return whether a schema is the one without a user's; nullability does not count."""
-    mine = raw_schema(options.text, options.fields)
+    mine = raw_schema(options.text, options.fields, options.value_format)
     return [(column.name, column.dataType.typeName()) for column in schema.fields] == [
         (column.name, column.dataType.typeName()) for column in mine.fields
     ]

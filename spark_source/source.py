@@ -31,7 +31,7 @@ class StreamdSource(DataSource):
     def schema(self) -> StructType:
         from spark_source.schema import raw_schema
 
-        return raw_schema(self.parsed.read.text, self.parsed.read.fields)
+        return raw_schema(self.parsed.read.text, self.parsed.read.fields, self.parsed.read.value_format)
 
     def reader(self, schema: StructType) -> "StreamdReader":
         from spark_source.reader import FilteringReader, StreamdReader

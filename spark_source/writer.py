@@ -61,13 +61,16 @@ class _Writer:
         self.server = Server(options.connection)
         self.schema = schema
         self.stream = stream
-        RowEncoder(schema, self.options.key_columns, stream)  # says what is wrong with the columns
+        self.encoder(stream)  # says what is wrong with the columns
         if stream is not None:
             tagged(stream)
         self.run = uuid.uuid4().hex[:12]
         self.mode = choose_mode(self.server, self.options)
         self.wait_for = check_durability(self.server, self.options)
         self.prepared: frozenset[str] = frozenset()
+
+    def encoder(self, stream: str | None) -> RowEncoder:
+        return RowEncoder(self.schema, self.options.key_columns, stream, self.options.value_format)
 
     def prepare(self, shown: str | None = None) -> None:
         """Set or check the window of the one stream that is written to. Raises: StreamdError."""
@@ -87,7 +90,7 @@ class _Writer:
             wait_for=self.wait_for,
             prepared=self.prepared,
         )
-        encoder = RowEncoder(self.schema, self.options.key_columns, self.stream)
+        encoder = self.encoder(self.stream)
         server = Server(self.server.options)
         outcome = TaskWriter(server, self.options, encoder, task).write(batches)
         return TaskReport(name, task.partition, outcome.rows, outcome.duplicates, outcome.retries, outcome.waited_ms)

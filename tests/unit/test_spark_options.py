@@ -51,6 +51,7 @@ WRONG = {
     "text": ("", "true | false"),
     "fields": ("list", "map | array"),
     "mode": ("dropmalformed", "permissive | failfast"),
+    "valueFormat": ("avro", "text | json"),
     "exactlyOnce": ("always", "auto | idmp | marker | none"),
     "identity": ("hash", "content | key | position"),
     "idempotencyKey": ("a,a", "separated by commas"),
@@ -113,6 +114,10 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
         ({"exactlyOnce": "marker", "idempotencyKey": "a"}, "identity=key cannot be used with exactlyOnce=marker"),
         ({"sinkBatch": "1"}, "sinkBatch needs sinkId"),
         ({"startingOffsets": '{"a": "12-x"}'}, '"12-x" for stream a is neither earliest, latest nor an entry ID'),
+        (
+            {"valueFormat": "JSON", "text": "true"},
+            "text cannot be used with valueFormat=json, which has a column value",
+        ),
         ({"password": "a", "passwordEnv": "HOME"}, "password and passwordEnv cannot be given together"),
         ({"sslCert": __file__}, "sslCert needs sslKey: a certificate and its private key go together"),
         ({"sslKeyPassword": "x"}, "sslKeyPassword needs sslKey, the file that it opens"),
