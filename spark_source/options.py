@@ -24,7 +24,7 @@ NAMES = (
     "stream", "streamPattern", "streamRegex", "patternInterval", "startingOffsets", "startingTimestamp",
     "endingOffsets", "endingTimestamp", "maxEntriesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay",
     "maxBytesPerTrigger", "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
-    "trimOnCommit", "text", "fields", "mode",
+    "trimOnCommit", "progressGroup", "text", "fields", "mode",
     # both
     "valueFormat",
     # write
@@ -69,6 +69,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     filter_pushdown: bool
     trim_on_commit: bool
+    progress_group: str | None
     text: bool
     fields: str
     mode: str
@@ -167,6 +168,7 @@ def _read(values: Values) -> ReadOptions:
         fail_on_data_loss=values.flag("failOnDataLoss", True),
         filter_pushdown=values.flag("filterPushdown", False),
         trim_on_commit=values.flag("trimOnCommit", False),
+        progress_group=values.text("progressGroup"),
         text=values.flag("text", False),
         fields=values.choice("fields", "map", "array"),
         mode=values.choice("mode", "permissive", "failfast"),

@@ -14,6 +14,7 @@ from spark_source.errors import DataLoss, OptionError
 from spark_source.offsets import EARLIEST, Mark, Offset, offset_json, parse_offset, ranges
 from spark_source.options import Options
 from spark_source.planner import PartSizes, Splitter, StreamInfo, choose_splitter, find_loss, share, stream_info
+from spark_source.progress import ProgressGroup, standing
 from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread_streams
 
 try:
@@ -56,6 +57,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.served_at = time.monotonic()
         self.warned: set[str] = set()
         self.splitter: Splitter | None = None
+        group = options.read.progress_group
+        self.group = ProgressGroup(self.server, group) if group is not None else None
         self.previous: dict[str, Any] | None = None
 
     # --- Spark's interface -------------------------------------------------------------------------------------------
@@ -94,14 +97,20 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
         if not planned:
+            self.previous = start
             return start
         self.served_at = time.monotonic()
         self.previous = offset_json({name: planned.get(name) or Mark(mark.id, mark.n) for name, mark in marks.items()})
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return how far the streams themselves are: the query's lag, in Spark's progress."""
-        return {name: {"id": info.last, "n": info.added} for name, info in self.infos.items() if info is not None}
+        """Return how far the streams are, and what the batch just planned leaves unread: for Spark's progress."""
+        planned = parse_offset(self.previous) if self.previous is not None else {}
+        return {
+            name: standing(self.server, name, planned.get(name), info)
+            for name, info in self.infos.items()
+            if info is not None
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if self.previous is None:
@@ -117,10 +126,12 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Trim what is read and written, with trimOnCommit=true. Lags one batch behind, may come twice."""
-        if self.read_options.trim_on_commit:
-            for name, mark in parse_offset(end).items():
+        """Trim what is read and written (trimOnCommit), show it (progressGroup). One batch behind, may come twice."""
+        for name, mark in parse_offset(end).items():
+            if self.read_options.trim_on_commit:
                 self._trim(name, mark.id)
+            if self.group is not None:
+                self.group.show(name, mark)
 
     def stop(self) -> None:
         """Nothing: Spark kills this process."""
@@ -128,7 +139,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def __getstate__(self) -> dict[str, Any]:
         """Executors read only; what was learnt while planning stays here."""
         state = dict(self.__dict__)
-        state.update(first=None, infos={}, splitter=None, target=None)
+        state.update(first=None, infos={}, splitter=None, target=None, group=None)
         return state
 
     # --- looking -----------------------------------------------------------------------------------------------------

@@ -236,15 +236,6 @@ def test_a_range_that_came_back_short_is_judged(either: redis.Redis) -> None:
     assert rows(reader(either, failOnDataLoss="false"), middle, end) == ["8", "9"]
 
 
-def test_lag_is_reported(either: redis.Redis) -> None:
-    fill(either, 10, "in")
-    source = reader(either)
-    source.latestOffset(source.initialOffset(), ReadMaxRows(4))
-
-    last = either.xinfo_stream("in")["last-generated-id"].decode()
-    assert source.reportLatestOffset() == {"in": {"id": last, "n": 10}}
-
-
 def test_spark_before_4_2_hands_over_no_start(either: redis.Redis) -> None:
     """A restarted query learns where it is only when it is asked for partitions; ranges are cut then."""
     fill(either, 100, "in")

@@ -48,6 +48,7 @@ WRONG = {
     "failOnDataLoss": ("1", "true | false"),
     "filterPushdown": ("on", "true | false"),
     "trimOnCommit": ("no", "true | false"),
+    "progressGroup": ("", "not empty"),
     "text": ("", "true | false"),
     "fields": ("list", "map | array"),
     "mode": ("dropmalformed", "permissive | failfast"),
