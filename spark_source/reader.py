@@ -108,6 +108,8 @@ class StreamdReader(RangeReader, DataSourceReader):
             raise OptionError("endingOffsets=earliest leaves a batch read nothing: give latest, JSON or leave it out")
         self.only_streams: frozenset[str] | None = None
         self.only_ids: tuple[str, ...] | None = None
+        self.id_from_ms: int | None = None
+        self.id_to_ms: int | None = None
         self.from_ms: int | None = None
         self.to_ms: int | None = None
 
@@ -152,6 +154,10 @@ class StreamdReader(RangeReader, DataSourceReader):
         options = self.read_options
         start = first_position(options.starting, options.starting_ms, stream, "earliest", info)
         end = last_position(options, stream, info)
+        if _compares_as_text(info):
+            start = max(start, ids.before(f"{self.id_from_ms or 0}-0"), key=ids.parse)
+            if self.id_to_ms is not None:
+                end = min(end, f"{self.id_to_ms}-{ids.SEQ_MAX}", key=ids.parse)
         if self.from_ms is not None:
             start = max(start, ids.before(f"{self.from_ms}-0"), key=ids.parse)
         if self.to_ms is not None:
@@ -216,7 +222,7 @@ class FilteringReader(StreamdReader):
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
         """Narrow the ranges by what filters say of stream, id and ts, and give every filter back: Spark applies them
-        again. A range on id cannot be used: Spark compares IDs as text."""
+        again. Of a range on id the milliseconds count, since Spark compares IDs as text."""
         raw = self.is_raw
         stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")
         for one in filters:
@@ -225,6 +231,8 @@ class FilteringReader(StreamdReader):
                 self._keep_streams(_wanted(one))
             elif column == (entry_id,) and isinstance(one, (EqualTo, In)):
                 self._keep_ids(_wanted(one))
+            elif column == (entry_id,):
+                self._keep_id_range(one)
             elif column == (moment,) and isinstance(getattr(one, "value", None), datetime):
                 self._keep_times(one)
         return filters
@@ -237,12 +245,27 @@ class FilteringReader(StreamdReader):
         kept = tuple(str(one) for one in wanted if _is_id(one))
         self.only_ids = kept if self.only_ids is None else tuple(one for one in self.only_ids if one in kept)
 
+    def _keep_id_range(self, one: "Filter") -> None:
+        ms = re.match(r"\d{13}", str(getattr(one, "value", "")))
+        if ms is None:
+            return
+        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
+            self.id_from_ms = max(int(ms[0]), self.id_from_ms or 0)
+        if isinstance(one, (LessThan, LessThanOrEqual)):
+            self.id_to_ms = min(int(ms[0]), self.id_to_ms or int(ms[0]))
+
     def _keep_times(self, one: "Filter") -> None:
         ms = int(one.value.timestamp() * 1000)  # type: ignore[attr-defined]
         if isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)):
             self.from_ms = max(ms, self.from_ms or 0, 0)
         if isinstance(one, (EqualTo, LessThan, LessThanOrEqual)):
             self.to_ms = max(0, ms) if self.to_ms is None else min(max(0, ms), self.to_ms)
+
+
+def _compares_as_text(info: StreamInfo) -> bool:
+    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286: then those that are
+    greater as text are so as numbers, too."""
+    return all(len(one.partition("-")[0]) == 13 for one in (info.first or info.last, info.last))
 
 
 def _wanted(one: "Filter") -> list[object]:

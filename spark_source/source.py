@@ -43,9 +43,9 @@ class StreamdSource(DataSource):
 
         return raw_schema(self.parsed.read.text, self.parsed.read.fields, self.parsed.read.value_format)
 
-    def _check_not_bare(self) -> None:
+    def _check_not_bare(self, writes: StructType | None = None) -> None:
         """Raise OptionError when no option has arrived at all, as from a table of Spark's catalog."""
-        if self.is_bare:
+        if self.is_bare and (writes is None or "_stream" not in writes.fieldNames()):
             raise OptionError(f"stream is missing, and so are all options: {NO_TABLE}")
 
     def reader(self, schema: StructType) -> "StreamdReader":
@@ -61,13 +61,13 @@ class StreamdSource(DataSource):
         return StreamdStreamReader(self.parsed, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "StreamdBatchWriter":
-        self._check_not_bare()
+        self._check_not_bare(schema)
         from spark_source.writer import StreamdBatchWriter
 
         return StreamdBatchWriter(self.parsed, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamdStreamWriter":
-        self._check_not_bare()
+        self._check_not_bare(schema)
         from spark_source.writer import StreamdStreamWriter
 
         return StreamdStreamWriter(self.parsed, schema, overwrite)
