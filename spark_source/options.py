@@ -41,6 +41,8 @@ BY_LOWER = {name.lower(): name for name in NAMES}
 WINDOW_SECONDS_MAX = 86_400  # the server's own limit for a window's duration
 WINDOW_SIZE_MAX = 10_000  # the server's own limit for the iids of one producer
 
+BATCH_PARTITION_ENTRIES = 100_000  # a task costs a worker 50 ms of its own, as much as reading 40,000 entries
+
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
 _BYTES_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _ENTRY_ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
@@ -64,6 +66,7 @@ class ReadOptions:
     max_delay_s: float
     max_bytes: int | None
     entries_per_partition: int
+    entries_per_batch_partition: int
     min_partitions: int
     page_size: int
     fail_on_data_loss: bool
@@ -163,6 +166,7 @@ def _read(values: Values) -> ReadOptions:
         max_delay_s=values.seconds("maxTriggerDelay", 900.0),
         max_bytes=values.get("maxBytesPerTrigger", _parse_bytes, "a size such as 64m or 1g", None),
         entries_per_partition=values.integer("entriesPerPartition", 1, LARGEST, 25_000),
+        entries_per_batch_partition=values.integer("entriesPerPartition", 1, LARGEST, BATCH_PARTITION_ENTRIES),
         min_partitions=values.integer("minPartitions", 1, 100_000, 1),
         page_size=values.integer("pageSize", 1, 1_000_000, 5_000),
         fail_on_data_loss=values.flag("failOnDataLoss", True),

@@ -44,6 +44,7 @@ class RangeReader:
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; of None nothing."""
         from spark_source.arrow import MappedConverter, RawConverter
+        from spark_source.collector import undisturbed
         from spark_source.pages import read_range
 
         if part is None:
@@ -54,7 +55,7 @@ class RangeReader:
             converter = RawConverter(self.schema)
         else:
             converter = MappedConverter(self.schema, options.mode == "failfast")
-        return read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss)
+        return undisturbed(read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss))
 
 
 def is_raw(options: ReadOptions, schema: StructType) -> bool:
@@ -144,7 +145,7 @@ class StreamdReader(RangeReader, DataSourceReader):
             return [Range(stream, ids.before(one), one, 0) for one in inside]
         if ids.parse(start) >= ids.parse(end) or not info.length:
             return []
-        sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
+        sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
         cuts = choose_splitter(self.server).cut(stream, start, end, None, info.length, sizes)
         begins = [start, *(last for last, _ in cuts)]
         return [Range(stream, begin, last, count) for begin, (last, count) in zip(begins, cuts, strict=False)]

@@ -36,8 +36,11 @@ def test_to_give_a_default_changes_nothing(name: str, default: str) -> None:
 
 def test_options_without_a_default_in_code_are_said_in_words() -> None:
     words = {name: default for name, _, default in OPTIONS if not default.startswith("`") and default != "none"}
-    assert set(words) == {"startingOffsets", "maxEntriesPerTrigger", "sinkId"}
+    assert set(words) == {"startingOffsets", "maxEntriesPerTrigger", "entriesPerPartition", "sinkId"}
     assert words["maxEntriesPerTrigger"] == str(DEFAULT_MAX_ENTRIES)
+    read = parse_options({}).read
+    batch = read.entries_per_batch_partition
+    assert words["entriesPerPartition"] == f"{read.entries_per_partition}; of a batch read {batch}"
 
 
 def test_an_option_that_is_for_streams_or_batches_alone_is_one() -> None:
