@@ -62,13 +62,16 @@ class Watched:
             return int(client.sentinel_get_master_addr_by_name("mymaster")[1])
 
     def fail_over(self) -> None:
-        """Have the replica made the master; returns when it is."""
+        """Have the replica made the master; returns when it is, and the old one knows: until then that one takes rows,
+        which are lost, as Redis has it."""
         before = self.master_now()
         with redis.Redis(port=self.sentinel) as client:
             wait_until(lambda: client.sentinel_master("mymaster")["num-slaves"] == 1)
             wait_until(lambda: client.sentinel_slaves("mymaster")[0]["master-link-status"] == "ok")
             client.execute_command("SENTINEL FAILOVER", "mymaster")
         wait_until(lambda: self.master_now() != before)
+        with redis.Redis(port=before) as old:
+            wait_until(lambda: old.execute_command("ROLE")[0] == b"slave", 60)
 
 
 @contextmanager
