@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -33,7 +32,7 @@ from spark_source.encode import RowEncoder
 from spark_source.errors import BadRow, OptionError
 from spark_source.json_read import read_json
 from spark_source.json_write import json_texts
-from spark_source.schema import check_user_schema, raw_schema
+from spark_source.schema import arrow_schema, check_user_schema, raw_schema
 
 LINE = StructType(
     [
@@ -56,7 +55,7 @@ FULL = (
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    return to_arrow_schema(StructType([StructField("x", kind)]), timezone="UTC").field("x").type
+    return arrow_schema(StructType([StructField("x", kind)])).field("x").type
 
 
 def read(kind: DataType, *values: str | None) -> tuple[list, list[int]]:
@@ -211,7 +210,7 @@ def test_rows_with_structs_are_encoded_only_where_json_is_asked_for() -> None:
 
     check_user_schema(schema, "json")
     encoder = RowEncoder(schema, (), "s", "json")
-    batch = pa.RecordBatch.from_pylist([{"l": {"item": "x"}}], schema=to_arrow_schema(schema, timezone="UTC"))
+    batch = pa.RecordBatch.from_pylist([{"l": {"item": "x"}}], schema=arrow_schema(schema))
     assert next(encoder.encode(batch)).payloads.to_pylist() == [b'$1\r\nl\r\n$12\r\n{"item":"x"}\r\n']
 
 
@@ -226,5 +225,5 @@ def test_a_time_of_the_day_is_text_both_ways() -> None:
     assert column.to_pylist() == [time(1, 2, 3, 500_000), time(1, 2), time(23, 59, 59, 999_999), None, None, None]
     assert bad == [3, 4]
     schema = StructType([StructField("t", types.TimeType())])
-    batch = pa.RecordBatch.from_arrays([column.slice(0, 1)], schema=to_arrow_schema(schema, timezone="UTC"))
+    batch = pa.RecordBatch.from_arrays([column.slice(0, 1)], schema=arrow_schema(schema))
     assert b"01:02:03.500000" in next(RowEncoder(schema, (), "s").encode(batch)).payloads.to_pylist()[0]
