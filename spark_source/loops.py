@@ -22,7 +22,8 @@ def place_of(options: ConnectionOptions) -> str:
 
     Nodes count in any order; behind Sentinels the master's name counts as well.
     """
-    nodes = sorted({f"{'127.0.0.1' if host == 'localhost' else host.lower()}:{port}" for host, port in options.nodes})
+    named = {(host.lower(), port) for host, port in options.nodes}
+    nodes = sorted(f"{'127.0.0.1' if host == 'localhost' else host}:{port}" for host, port in named)
     master = "" if options.master is None else f"{options.master}@"
     return f"{master}{','.join(nodes)}/{options.db}"
 
