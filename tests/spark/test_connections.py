@@ -116,8 +116,8 @@ def test_a_query_over_all_nodes_goes_on_when_a_slot_moves(
 
         reader = spark.readStream.format("streamd").options(port=cluster[2], streamPattern="part-?")
         rows = reader.option("startingOffsets", "earliest").option("patternInterval", 0).schema("n int, _stream string")
-        rows = rows.load().selectExpr("n", "concat('copied-', _stream) AS _stream")
-        query = rows.writeStream.format("streamd").options(port=cluster[0], exactlyOnce="none")
+        rows = rows.load().selectExpr("n", "concat('copied-', _stream) AS copy")
+        query = rows.writeStream.format("streamd").options(port=cluster[0], exactlyOnce="none", streamColumn="copy")
         add(0)
         query = query.option("checkpointLocation", str(tmp_path)).start()
         try:
