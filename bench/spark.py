@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from bench.client import ask, load, request
 from bench.servers import Target
+from spark_source.options import BATCH_PARTITION_ENTRIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -161,7 +162,7 @@ def reading(bench: Bench, entries: int = ENTRIES, rounds: int = 3) -> Figures:
 
     fill(bench.target, entries)
     bench.spark.dataSource.register(SyntheticSource)
-    ready = bench.spark.read.format("synthetic").options(rows=entries, parts=entries // 25_000).load()
+    ready = bench.spark.read.format("synthetic").options(rows=entries, parts=entries // BATCH_PARTITION_ENTRIES).load()
 
     def into_nothing(rows: "DataFrame") -> Callable[[], None]:
         return lambda: rows.write.format("noop").mode("overwrite").save()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_source.arrow import MappedConverter
+from spark_source.collector import undisturbed
 from spark_source.connection import Server
 from spark_source.encode import RowEncoder
 from spark_source.identity import BatchName
@@ -47,7 +48,7 @@ def read(port: int, rows: int) -> None:
     options = parse_options({"port": str(port), "stream": "in"})
     part = Range("in", "0-0", f"{2**63}-0", 0)
     got = 0
-    for batch in read_range(Server(options.connection), part, MappedConverter(SCHEMA, False), 5_000, True):
+    for batch in undisturbed(read_range(Server(options.connection), part, MappedConverter(SCHEMA, False), 5_000, True)):
         got += batch.num_rows
         if got >= rows:
             return

@@ -7,6 +7,7 @@ every n-th element of one long list.
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql.types import StructType
 from spark_source import ids
 from spark_source.casts import cast_column
 from spark_source.errors import BadRow
+from spark_source.json_read import entry_json, is_nested, read_json
 from spark_source.schema import RESERVED, arrow_schema
 
 Page = Sequence[Sequence]  # of [bytes, list[bytes]]; the parser of redis-py makes lists
@@ -25,11 +27,14 @@ LONG_MAX = 2**63 - 1
 
 
 class RawConverter:
-    """Makes the columns stream, id, ts, seq and fields of the raw schema."""
+    """Makes the columns stream, id, ts, seq and fields of the raw schema; or value, the fields as JSON."""
 
     def __init__(self, schema: StructType) -> None:
         self.schema = arrow_schema(schema)
-        self.pairs = self.schema.field("fields").type
+        self.pairs = self.schema.field(4).type
+        self.as_json = pa.types.is_string(self.pairs)
+        if self.as_json:
+            return
         self.as_map = pa.types.is_map(self.pairs)
         self.value_type = self.pairs.item_type if self.as_map else self.pairs.value_type.field("value").type
 
@@ -43,6 +48,8 @@ class RawConverter:
 
     def _pairs(self, page: Page) -> pa.Array:
         lists = [entry[1] for entry in page]
+        if self.as_json:
+            return pa.array([entry_json(fields) for fields in lists], pa.string())
         if self.as_map:
             lists = without_repeats(lists)
         flat = list(chain.from_iterable(lists))
@@ -64,7 +71,7 @@ class MappedConverter:
     def __init__(self, schema: StructType, failfast: bool, zone: str = "UTC") -> None:
         self.schema = arrow_schema(schema)
         self.failfast = failfast
-        self.zone = zone
+        self.cast = partial(cast_column, zone=zone)
         self.names = schema.fieldNames()
 
     def convert(self, stream: str, page: Page) -> pa.RecordBatch:
@@ -87,7 +94,15 @@ class MappedConverter:
                 values = _strided(flat, layout, name, len(page))
             else:
                 values = _picked(lists, name)
-            made, failed = cast_column(pa.array(values, pa.binary()), column.type, self.zone)
+            if is_nested(column.type):
+                made, failed, lacking = read_json(values, column.type, self.cast)
+                if lacking:
+                    raise BadRow(
+                        f"entry {page[lacking[0]][0].decode()} of stream {stream}: {column.name} has a null where "
+                        "the schema says there is none: make that part nullable"
+                    )
+            else:
+                made, failed = self.cast(pa.array(values, pa.binary()), column.type)
             if failed and self.failfast:
                 value = (values[failed[0]] or b"")[:60].decode(errors="replace")
                 raise BadRow(

@@ -6,6 +6,7 @@ value by value, by the rules of Spark's own cast: blanks around a value do not c
 
 import re
 from collections.abc import Callable
+from datetime import time
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from spark_source.moments import BLANKS, days_of, micros_of
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
 # What Arrow and Spark read alike.
 _ZONELESS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 _ZONED = _ZONELESS[:-1] + r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
@@ -105,6 +107,8 @@ def _converter(target: pa.DataType, zone: str) -> Callable[[str], object]:
         return lambda text: _decimal(text, target.precision, target.scale)
     if pa.types.is_date(target):
         return days_of
+    if pa.types.is_time(target):
+        return _time
     assert pa.types.is_timestamp(target), target
     return lambda text: micros_of(text, zone if target.tz else None)
 
@@ -138,3 +142,11 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
     if value.adjusted() >= precision - scale and value:
         raise ValueError
     return value
+
+
+def _time(text: str) -> time:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError
+    micros = (match[4] or "").ljust(6, "0")[:6]
+    return time(int(match[1]), int(match[2]), int(match[3] or 0), int(micros))

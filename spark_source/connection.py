@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from spark_source import tls
+from spark_source.clients import cluster_client, single_client
+from spark_source.connection_options import ConnectionOptions
 from spark_source.errors import StreamdError, Unreachable
-from spark_source.options import ConnectionOptions
-from spark_source.plain import answers_plainly, may_be_plain
+from spark_source.sentinels import master_address
 
 if TYPE_CHECKING:
     import redis
@@ -27,6 +29,7 @@ log = logging.getLogger("spark_source")
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
+ASK_SENTINELS_S = 2.0  # for so long at most a server that is no master any more is read from
 IDLE_S = 30.0  # a pooled connection older than this is tried before it is used: workers live long and sleep long
 
 _pools: dict[tuple[int, ConnectionOptions], "_Pool"] = {}
@@ -41,6 +44,26 @@ class _Pool:
         self.cluster: redis.RedisCluster | None = None
         self.commands: dict[str, bool] = {}
         self.used_at = time.monotonic()
+        self.master: tuple[str, int] | None = None
+        self.asked_at = 0.0
+
+    def leave_old_master(self) -> None:
+        """Drop the connections when Sentinels name another master by now; asked every few seconds.
+
+        A server that only was the master goes on answering, of what it has, until somebody tells it.
+        """
+        now = time.monotonic()
+        if self.master is None or self.single is None or now - self.asked_at < ASK_SENTINELS_S:
+            return
+        self.asked_at = now
+        try:
+            named = master_address(self.options)
+        except Exception as error:  # no Sentinel answers, or a failover goes on: the connection itself will tell
+            log.debug("asking Sentinels: %s", error)
+            return
+        if named != self.master:
+            log.warning("%s is now %s:%d", self.options.endpoint, *named)
+            self.forget()
 
     def client_for(self, key: str | None, node: str | None = None) -> "redis.Redis":
         """Return the client of the node that holds `key`, or has the name `node`; connects when needed.
@@ -75,29 +98,31 @@ class _Pool:
         self.commands.clear()
 
     def _connect(self) -> None:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-
         options = self.options
-        settings: dict[str, object] = {
-            "host": options.host,
-            "port": options.port,
-            "username": options.username,
-            "password": options.password,
-            "protocol": 2,
-            "socket_timeout": max(options.timeout_s, 1.0),
-            "socket_connect_timeout": min(max(options.timeout_s, 1.0), 10.0),
-        }
-        if options.ssl:
-            settings.update(ssl=True, ssl_ca_certs=options.ssl_ca)
-        once = Retry(NoBackoff(), 0)  # what to try again, and for how long, is decided here
-        single = redis.Redis(db=options.db, retry=once, **settings)  # type: ignore[arg-type]
-        if options.cluster is not False and _is_cluster(single, options):
-            single.close()
-            self.cluster = redis.RedisCluster(**settings)  # type: ignore[arg-type]
-        else:
-            self.single = single
+        if options.master is not None:
+            self.master = master_address(options)
+            self.single = single_client(options, *self.master, options.db)
+            self.asked_at = time.monotonic()
+            return
+        broken: Exception | None = None
+        for host, port in options.nodes:
+            single = single_client(options, host, port, options.db)
+            try:
+                if options.cluster is False or not _is_cluster(single, options):
+                    if len(options.nodes) > 1:
+                        single.ping()  # no answer: the next node's turn
+                    self.single = single
+                    return
+                single.close()
+                self.cluster = cluster_client(options, host, port)
+                return
+            except Exception as error:
+                single.close()
+                if not is_passing(error):
+                    raise
+                broken = error
+        assert broken is not None
+        raise broken
 
 
 def _is_cluster(client: "redis.Redis", options: ConnectionOptions) -> bool:
@@ -219,6 +244,7 @@ class Server:
         if time.monotonic() - pool.used_at > IDLE_S and pool.single is not None:
             pool.single.connection_pool.disconnect(inuse_connections=False)
         pool.used_at = time.monotonic()
+        pool.leave_old_master()
         try:
             connections = pool.client_for(key, node).connection_pool
             connection = connections.get_connection()
@@ -229,7 +255,7 @@ class Server:
         session = Session(connection)
         try:
             yield session
-        except (redis.exceptions.AskError, redis.exceptions.ClusterError):
+        except (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.ReadOnlyError):
             connections.release(connection)
             pool.forget()
             raise
@@ -275,19 +301,19 @@ class Server:
             except Exception as error:
                 if not is_passing(error):
                     raise explained(error, self.options) from None
-                if self.options.ssl and may_be_plain(error) and answers_plainly(self.options.host, self.options.port):
-                    raise StreamdError(
-                        f"there is no TLS at {self.options.endpoint}: it answers without, so give redis:// or "
-                        "ssl=false, or the port where it speaks TLS"
-                    ) from None
+                text = _first_line(error)
+                if pause_s == FIRST_PAUSE_S:
+                    told = tls.trouble(text, self.options) if _is_broken(error) else None
+                    if told is not None:
+                        raise StreamdError(told) from None
                 waited_s = time.monotonic() - began
                 if waited_s + pause_s > limit_s:
                     raise Unreachable(
-                        f"{self.options.endpoint} did not answer for {waited_s:.0f} s ({_first_line(error)}): "
+                        f"{self.options.endpoint} did not answer for {waited_s:.0f} s ({text}): "
                         "start the server, or correct url, host, port, ssl or timeout"
                     ) from None
                 if pause_s == FIRST_PAUSE_S:
-                    log.warning("waiting for %s: %s", self.options.endpoint, _first_line(error))
+                    log.warning("waiting for %s: %s", self.options.endpoint, text)
                 self.patience.retries += 1
                 pause_s = self.pause(pause_s)
 
@@ -340,7 +366,7 @@ def is_passing(error: BaseException) -> bool:
     if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):
         return False
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
-        return "Name or service not known" not in str(error) and "CERTIFICATE" not in str(error)
+        return "Name or service not known" not in str(error) and not tls.is_final(str(error))
     if isinstance(error, OSError):
         return True
     if isinstance(error, (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)):
@@ -350,6 +376,15 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, (redis.ReadOnlyError, redis.BusyLoadingError)) or str(error).startswith(
         ("LOADING", "MASTERDOWN", "BUSY ")
     )
+
+
+def _is_broken(error: Exception) -> bool:
+    """Return whether a connection came about and broke at once, or was met with silence: TLS may be the reason."""
+    import redis
+
+    if isinstance(error, redis.BusyLoadingError) or "refused" in str(error):
+        return False
+    return isinstance(error, (redis.ConnectionError, redis.TimeoutError))
 
 
 def explained(error: Exception, options: ConnectionOptions) -> Exception:
@@ -366,6 +401,9 @@ def explained(error: Exception, options: ConnectionOptions) -> Exception:
         return StreamdError(f"{options.endpoint} refuses a command ({text}): extend the user's rights")
     if is_passing(error):
         return Unreachable(f"the connection to {options.endpoint} broke ({text}): see its log, or raise retries")
+    told = tls.trouble(text, options) if tls.is_final(text) else None
+    if told is not None:
+        return StreamdError(told)
     if isinstance(error, redis.RedisError):
         return StreamdError(f"{options.endpoint} answers: {text}")
     return error

@@ -20,7 +20,9 @@ from pyspark.sql.types import (
 )
 
 from spark_source.errors import BadRow, OptionError
-from spark_source.schema import CASTABLE
+from spark_source.json_read import is_nested
+from spark_source.json_write import json_texts
+from spark_source.schema import unusable
 
 SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
 SLICE_BYTES = 8 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
@@ -49,7 +51,12 @@ class RowEncoder:
     """
 
     def __init__(
-        self, schema: StructType, key_columns: tuple[str, ...], stream: str | None, target_column: str | None = None
+        self,
+        schema: StructType,
+        key_columns: tuple[str, ...],
+        stream: str | None,
+        target_column: str | None = None,
+        value_format: str = "text",
     ) -> None:
         names = schema.fieldNames()
         self.stream = stream
@@ -71,10 +78,9 @@ class RowEncoder:
         self.spread = [i for i in self.columns if _is_pairs(names[i], schema.fields[i].dataType)]
         for i in self.columns:
             kind = schema.fields[i].dataType
-            if i not in self.spread and not isinstance(kind, (*CASTABLE, NullType)):
-                raise OptionError(
-                    f"column {names[i]} of type {kind.simpleString()} cannot be written as a field: use to_json or cast"
-                )
+            doubt = None if i in self.spread or isinstance(kind, NullType) else unusable(kind, value_format)
+            if doubt:
+                raise OptionError(f"column {names[i]} of type {doubt}")
             if i in self.spread and i in self.key_at:
                 raise OptionError(f"idempotencyKey cannot name column {names[i]}, which holds several fields")
         if not self.columns:
@@ -179,12 +185,16 @@ def _lengths(values: pa.Array) -> pa.Array:
 
 
 def as_bytes(column: pa.Array) -> pa.Array:
-    """Return a column's values as text in bytes: numbers in decimal, times in ISO 8601 and UTC, true and false."""
+    """Return a column's values as text in bytes: numbers in decimal, times in ISO 8601 and UTC, true, false, JSON."""
     kind = column.type
     if pa.types.is_binary(kind):
         return column
     if pa.types.is_null(kind):
         return column.cast(pa.binary())
+    if is_nested(kind):
+        return json_texts(column).cast(pa.binary())
+    if pa.types.is_time(kind):
+        column = column.cast(pa.time64("us"))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp("us", "UTC"))
     if not pa.types.is_string(kind):

@@ -10,17 +10,22 @@ import os
 from urllib.parse import unquote, urlsplit
 
 from spark_source.connection import Server
+from spark_source.connection_options import ConnectionOptions
 from spark_source.errors import OptionError
 from spark_source.markers import INTO_SOURCE, marker_key
-from spark_source.options import ConnectionOptions
 
 WHAT_TO_DO = "write to another stream, or set allowSourceAsTarget=true on the sink if it ends by itself"
 
 
 def place_of(options: ConnectionOptions) -> str:
-    """Return the server and database that a stream's name belongs to, as it stands in an offset."""
-    host, colon, port = options.endpoint.rpartition(":")
-    return f"{'127.0.0.1' if host == 'localhost' else host.lower()}{colon}{port}/{options.db}"
+    """Return the server and database that a stream's name belongs to, as it stands in an offset.
+
+    Nodes count in any order; behind Sentinels the master's name counts as well.
+    """
+    named = {(host.lower(), port) for host, port in options.nodes}
+    nodes = sorted(f"{'127.0.0.1' if host == 'localhost' else host}:{port}" for host, port in named)
+    master = "" if options.master is None else f"{options.master}@"
+    return f"{master}{','.join(nodes)}/{options.db}"
 
 
 def streams_read(checkpoint: str | None, place: str) -> frozenset[str]:

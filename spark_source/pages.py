@@ -1,7 +1,7 @@
 """Reading one planned range on an executor: pages of entries become record batches, and nothing vanishes in silence."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ log = logging.getLogger("spark_source")
 
 def read_range(
     server: Server, part: Range, converter: RawConverter | MappedConverter, page_size: int, fail_on_data_loss: bool
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the entries of a range as record batches, in order.
 
     A lost connection is made again and reading goes on behind the last entry, at most `retries` times in a row.

@@ -1,5 +1,6 @@
 """The batch reader: one pass over the streams as they are when the query is planned."""
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -36,13 +37,14 @@ class RangeReader:
         self.server = Server(options.connection)
         self.is_raw = is_raw(options.read, schema)
         if not self.is_raw:
-            check_user_schema(schema)
+            check_user_schema(schema, options.read.value_format)
         if not options.read.streams and options.read.pattern is None:
-            raise OptionError("stream is missing: name what to read, or give streamPattern")
+            raise OptionError("stream is missing: name what to read, or give streamPattern or streamRegex")
 
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; of None nothing."""
         from spark_source.arrow import MappedConverter, RawConverter
+        from spark_source.collector import undisturbed
         from spark_source.moments import session_zone
         from spark_source.pages import read_range
 
@@ -54,27 +56,31 @@ class RangeReader:
             converter = RawConverter(self.schema)
         else:
             converter = MappedConverter(self.schema, options.mode == "failfast", session_zone())
-        return read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss)
+        return undisturbed(read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss))
 
 
 def is_raw(options: ReadOptions, schema: StructType) -> bool:
     """Return whether a schema is the one without a user's; nullability does not count."""
-    mine = raw_schema(options.text, options.fields)
+    mine = raw_schema(options.text, options.fields, options.value_format)
     return [(column.name, column.dataType.typeName()) for column in schema.fields] == [
         (column.name, column.dataType.typeName()) for column in mine.fields
     ]
 
 
-def find_streams(server: Server, pattern: str) -> list[str]:
-    """Return the names of the streams that match a glob pattern, sorted; names that are no UTF-8 are left out."""
-    found = server.on_every_node(lambda session: _scan(session, pattern))
-    return sorted(set().union(*found))
+def find_streams(server: Server, pattern: str, is_regex: bool) -> list[str]:
+    """Return the names of the streams that match a glob pattern, or are as a whole what a regular expression says.
+
+    Sorted; names that are no UTF-8 are left out.
+    """
+    found = server.on_every_node(lambda session: _scan(session, [] if is_regex else ["MATCH", pattern]))
+    names = sorted(set().union(*found))
+    return [name for name in names if re.fullmatch(pattern, name)] if is_regex else names
 
 
-def _scan(session: Session, pattern: str) -> set[str]:
+def _scan(session: Session, matching: list[str]) -> set[str]:
     cursor, found = b"0", set()
     while True:
-        reply = session.call("SCAN", cursor, "MATCH", pattern, "COUNT", 1000, "TYPE", "stream")
+        reply = session.call("SCAN", cursor, *matching, "COUNT", 1000, "TYPE", "stream")
         assert isinstance(reply, list)
         cursor, names = reply  # type: ignore[assignment]
         for name in names:  # type: ignore[union-attr]
@@ -104,6 +110,8 @@ class StreamdReader(RangeReader, DataSourceReader):
             raise OptionError("endingOffsets=earliest leaves a batch read nothing: give latest, JSON or leave it out")
         self.only_streams: frozenset[str] | None = None
         self.only_ids: tuple[str, ...] | None = None
+        self.id_from_ms: int | None = None
+        self.id_to_ms: int | None = None
         self.from_ms: int | None = None
         self.to_ms: int | None = None
 
@@ -117,9 +125,8 @@ class StreamdReader(RangeReader, DataSourceReader):
         contact = self.server.patiently(lambda session: session.call("PING"), patience_s=FIRST_CONTACT_S)
         assert contact is not None
         if options.pattern is not None:
-            names = find_streams(self.server, options.pattern)
-        for offsets, option in ((options.starting, "startingOffsets"), (options.ending, "endingOffsets")):
-            refuse_unread(offsets, names, option)
+            names = find_streams(self.server, options.pattern, options.pattern_is_regex)
+        refuse_unread_streams(options, names)
         parts: list[Range] = []
         for name in names:
             if self.only_streams is None or name in self.only_streams:
@@ -139,7 +146,7 @@ class StreamdReader(RangeReader, DataSourceReader):
             return [Range(stream, ids.before(one), one, 0) for one in inside]
         if ids.parse(start) >= ids.parse(end) or not info.length:
             return []
-        sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
+        sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
         cuts = choose_splitter(self.server).cut(stream, start, end, None, info.length, sizes)
         begins = [start, *(last for last, _ in cuts)]
         return [Range(stream, begin, last, count) for begin, (last, count) in zip(begins, cuts, strict=False)]
@@ -149,6 +156,10 @@ class StreamdReader(RangeReader, DataSourceReader):
         options = self.read_options
         start = first_position(options.starting, options.starting_ms, stream, "earliest", info)
         end = last_position(options, stream, info)
+        if _compares_as_text(info):
+            start = max(start, ids.before(f"{self.id_from_ms or 0}-0"), key=ids.parse)
+            if self.id_to_ms is not None:
+                end = min(end, f"{self.id_to_ms}-{ids.SEQ_MAX}", key=ids.parse)
         if self.from_ms is not None:
             start = max(start, ids.before(f"{self.from_ms}-0"), key=ids.parse)
         if self.to_ms is not None:
@@ -160,11 +171,16 @@ class StreamdReader(RangeReader, DataSourceReader):
 
 
 def first_position(
-    starting: str | dict[str, str] | None, starting_ms: int | None, stream: str, default: str, info: StreamInfo | None
+    starting: str | dict[str, str] | None,
+    starting_ms: int | dict[str, int] | None,
+    stream: str,
+    default: str,
+    info: StreamInfo | None,
 ) -> str:
     """Return the ID behind which reading starts; a given entry ID is itself not read, as an offset never is."""
-    if starting_ms is not None:
-        return ids.before(f"{starting_ms}-0")
+    since_ms = starting_ms.get(stream) if isinstance(starting_ms, dict) else starting_ms
+    if since_ms is not None:
+        return ids.before(f"{since_ms}-0")
     chosen = starting.get(stream, default) if isinstance(starting, dict) else starting or default
     if chosen == "earliest":
         return ids.SMALLEST
@@ -175,18 +191,24 @@ def first_position(
 
 def last_position(options: ReadOptions, stream: str, info: StreamInfo) -> str:
     """Return the last ID to read."""
-    if options.ending_ms is not None:
-        return min(ids.before(f"{options.ending_ms}-0"), info.last, key=ids.parse)
+    until_ms = options.ending_ms.get(stream) if isinstance(options.ending_ms, dict) else options.ending_ms
+    if until_ms is not None:
+        return min(ids.before(f"{until_ms}-0"), info.last, key=ids.parse)
     chosen = options.ending.get(stream, "latest") if isinstance(options.ending, dict) else "latest"
     if chosen == "earliest":
         raise OptionError(f"endingOffsets: earliest leaves nothing to read of {stream}, give an entry ID or latest")
     return info.last if chosen == "latest" else min(chosen, info.last, key=ids.parse)
 
 
-def refuse_unread(offsets: str | dict[str, str] | None, streams: list[str], option: str) -> None:
-    """Raise OptionError when offsets name a stream that is not read."""
-    if isinstance(offsets, dict):
-        unread = sorted(set(offsets) - set(streams))
+def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
+    """Raise OptionError when offsets or times name a stream that is not read."""
+    for option, named in (
+        ("startingOffsets", options.starting),
+        ("startingTimestamp", options.starting_ms),
+        ("endingOffsets", options.ending),
+        ("endingTimestamp", options.ending_ms),
+    ):
+        unread = sorted(set(named) - set(streams)) if isinstance(named, dict) else []
         if unread:
             raise OptionError(f"{option} names stream {unread[0]}, which is not read: add it to stream or take it out")
 
@@ -202,7 +224,7 @@ class FilteringReader(StreamdReader):
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
         """Narrow the ranges by what filters say of stream, id and ts, and give every filter back: Spark applies them
-        again. A range on id cannot be used: Spark compares IDs as text."""
+        again. Of a range on id the milliseconds count, since Spark compares IDs as text."""
         raw = self.is_raw
         stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")
         for one in filters:
@@ -211,6 +233,8 @@ class FilteringReader(StreamdReader):
                 self._keep_streams(_wanted(one))
             elif column == (entry_id,) and isinstance(one, (EqualTo, In)):
                 self._keep_ids(_wanted(one))
+            elif column == (entry_id,):
+                self._keep_id_range(one)
             elif column == (moment,) and isinstance(getattr(one, "value", None), datetime):
                 self._keep_times(one)
         return filters
@@ -223,12 +247,27 @@ class FilteringReader(StreamdReader):
         kept = tuple(str(one) for one in wanted if _is_id(one))
         self.only_ids = kept if self.only_ids is None else tuple(one for one in self.only_ids if one in kept)
 
+    def _keep_id_range(self, one: "Filter") -> None:
+        ms = re.match(r"\d{13}", str(getattr(one, "value", "")))
+        if ms is None:
+            return
+        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
+            self.id_from_ms = max(int(ms[0]), self.id_from_ms or 0)
+        if isinstance(one, (LessThan, LessThanOrEqual)):
+            self.id_to_ms = min(int(ms[0]), self.id_to_ms or int(ms[0]))
+
     def _keep_times(self, one: "Filter") -> None:
         ms = int(one.value.timestamp() * 1000)  # type: ignore[attr-defined]
         if isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)):
             self.from_ms = max(ms, self.from_ms or 0, 0)
         if isinstance(one, (EqualTo, LessThan, LessThanOrEqual)):
             self.to_ms = max(0, ms) if self.to_ms is None else min(max(0, ms), self.to_ms)
+
+
+def _compares_as_text(info: StreamInfo) -> bool:
+    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286: then those that are
+    greater as text are so as numbers, too."""
+    return all(len(one.partition("-")[0]) == 13 for one in (info.first or info.last, info.last))
 
 
 def _wanted(one: "Filter") -> list[object]:

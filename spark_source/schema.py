@@ -21,9 +21,17 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from spark_source.errors import OptionError
+
+try:
+    from pyspark.sql.types import TimeType
+except ImportError:  # before Spark 4.1
+    TIMES: tuple[type[DataType], ...] = ()
+else:
+    TIMES = (TimeType,)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,17 +45,23 @@ RESERVED: dict[str, DataType] = {
 }
 """Columns of a user's schema that are not fields of the entry."""
 
+NESTED: tuple[type[DataType], ...] = (StructType, ArrayType, MapType, VariantType)
+"""Types that a field holds as JSON, with valueFormat=json."""
+
 CASTABLE = (
     StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType,
-    DateType, TimestampType, TimestampNTZType,
+    DateType, TimestampType, TimestampNTZType, *TIMES,
 )  # fmt: skip
 
 
-def raw_schema(text: bool, fields: str) -> StructType:
-    """Return the schema without a user's: stream, id, ts, seq, and the fields as a map or an array of pairs."""
+def raw_schema(text: bool, fields: str, value_format: str = "text") -> StructType:
+    """Return the schema without a user's: stream, id, ts, seq, and the fields as a map, an array of pairs, or (json) a
+    `value` that holds them as a JSON object."""
     value: DataType = StringType() if text else BinaryType()
     pairs: DataType
-    if fields == "array":
+    if value_format == "json":
+        pairs = StringType()
+    elif fields == "array":
         pairs = ArrayType(
             StructType([StructField("field", StringType(), False), StructField("value", value, False)]), False
         )
@@ -59,22 +73,43 @@ def raw_schema(text: bool, fields: str) -> StructType:
             StructField("id", StringType(), False),
             StructField("ts", TimestampType()),
             StructField("seq", LongType()),
-            StructField("fields", pairs, False),
+            StructField("value" if value_format == "json" else "fields", pairs, False),
         ]
     )
 
 
-def check_user_schema(schema: StructType) -> None:
+def check_user_schema(schema: StructType, value_format: str = "text") -> None:
     """Raise OptionError for a column that cannot be filled from an entry."""
     for column in schema.fields:
         wanted = RESERVED.get(column.name)
         if wanted is not None and column.dataType != wanted:
             raise OptionError(f"column {column.name} must be of type {wanted.simpleString()} in schema")
-        if wanted is None and not isinstance(column.dataType, CASTABLE):
-            raise OptionError(
-                f"column {column.name} of type {column.dataType.simpleString()} cannot be read from a field: "
-                "declare it as string in schema and use from_json"
-            )
+        if wanted is None:
+            doubt = unusable(column.dataType, value_format)
+            if doubt:
+                raise OptionError(f"column {column.name} of type {doubt}")
+
+
+def unusable(kind: DataType, value_format: str) -> str | None:
+    """Return why a column of a type cannot be a field, None when it can."""
+    shown = kind.simpleString()
+    if isinstance(kind, NESTED):
+        if value_format != "json":
+            return f"{shown} is JSON in its field: set valueFormat=json, or use a string with from_json or to_json"
+        for part in _parts(kind):
+            doubt = unusable(part, value_format)
+            if doubt:
+                return f"{shown} has a part of type {doubt}"
+        return None
+    return None if isinstance(kind, CASTABLE) else f"{shown} cannot be a field: use a string and cast"
+
+
+def _parts(kind: DataType) -> list[DataType]:
+    if isinstance(kind, StructType):
+        return [field.dataType for field in kind.fields]
+    if isinstance(kind, MapType):
+        return [kind.keyType, kind.valueType]
+    return [kind.elementType] if isinstance(kind, ArrayType) else []
 
 
 def arrow_schema(schema: StructType) -> "pa.Schema":

@@ -254,7 +254,7 @@ class _NamingWriter(_StreamWriter):
             parts[0::4] = self._heads_of(words, buckets, iids)
             parts[1::4] = iids
             parts[3::4] = payloads
-        self._deliver(b"".join(parts), count)
+        self._deliver(parts, count)
         self.outcome.rows[self.stream] += count
 
     def _check_room(self, rows: int) -> None:
@@ -288,25 +288,32 @@ class _NamingWriter(_StreamWriter):
             heads = self.heads[size, length] = _Heads(self.head, self.identity, size, length)
         return heads
 
-    def _deliver(self, packed: bytes, count: int) -> None:
-        """Send commands until they are answered: with names, sending them again is safe."""
-        failures, pause_s = 0, FIRST_PAUSE_S
+    def _deliver(self, parts: list[bytes], count: int) -> None:
+        """Send commands, each of as many `parts`, until they are answered.
+
+        With names, sending them all again is safe; without, only those that the server has refused are sent again.
+        """
+        failures, pause_s, step = 0, FIRST_PAUSE_S, len(parts) // count
         while True:
+            refused: list[int] = []
             try:
                 with self.server.session(self.stream) as session:
                     if self.suspect and self.newest is None:
                         self.newest = self._last_id(session)
-                    replies = session.exchange([packed], count)
-                for reply in replies:
-                    if isinstance(reply, Exception):
-                        raise reply
+                    replies = session.exchange([b"".join(parts)], count)
+                    refused = [i for i, reply in enumerate(replies) if isinstance(reply, Exception)]
+                    if refused:
+                        raise replies[refused[0]]  # type: ignore[misc]  # here, so that the session learns of a new map
                 break
             except Exception as error:
-                if not is_passing(error) or self.identity is None or failures >= self.server.options.retries:
+                unsure = self.identity is None and not refused
+                if not is_passing(error) or unsure or failures >= self.server.options.retries:
                     raise explained(error, self.server.options) from None
+                if self.identity is None:
+                    parts, count = [part for i in refused for part in parts[i * step : (i + 1) * step]], len(refused)
                 failures += 1
                 self.outcome.retries += 1
-                self.suspect, self.newest = True, None
+                self.suspect, self.newest = self.identity is not None, None
                 log.warning("writing to %s again: %s", self.stream, error)
                 pause_s = self.server.pause(pause_s)
         self.wrote = True

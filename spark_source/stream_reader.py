@@ -24,7 +24,8 @@ from spark_source.planner import (
     share,
     stream_info,
 )
-from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread
+from spark_source.progress import ProgressGroup, standing
+from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread_streams
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -69,6 +70,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.seen: dict[str, str] = {}  # the last ID of each stream when it was last there
         self.unread: Offset = {}  # marks of streams that are not read any more
         self.splitter: Splitter | None = None
+        group = options.read.progress_group
+        self.group = ProgressGroup(self.server, group) if group is not None else None
         self.previous: dict[str, Any] | None = None
 
     # --- Spark's interface -------------------------------------------------------------------------------------------
@@ -78,15 +81,17 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if self.first is None:
             options = self.read_options
             names = self._names()
-            refuse_unread(options.starting, names, "startingOffsets")
+            refuse_unread_streams(options, names)
             infos = self._look(names)
             self.first = {name: self._first_mark(name, infos[name]) for name in names}
         return offset_json(self.first)
 
     def getDefaultReadLimit(self) -> "ReadLimit":
-        if self.read_options.max_bytes is not None:
-            return ReadMaxBytes(self.read_options.max_bytes)
-        return ReadMaxRows(self.read_options.max_entries or DEFAULT_MAX_ENTRIES)
+        """Return the one limit that Spark can be told of; maxBytesPerTrigger beside it is kept in `_cap`."""
+        options = self.read_options
+        if options.max_bytes is not None and options.max_entries is None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadMaxRows(options.max_entries or DEFAULT_MAX_ENTRIES)
 
     def prepareForTriggerAvailableNow(self) -> None:
         infos = self._look(self._names())
@@ -105,6 +110,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
         if not planned:
+            self.previous = start
             return start
         self.served_at = time.monotonic()
         end = {name: planned.get(name) or self._at_rest(name, mark) for name, mark in marks.items()}
@@ -113,8 +119,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return how far the streams themselves are: the query's lag, in Spark's progress."""
-        return {name: {"id": info.last, "n": info.added} for name, info in self.infos.items() if info is not None}
+        """Return how far the streams are, and what the batch just planned leaves unread: for Spark's progress."""
+        planned = parse_offset(self.previous) if self.previous is not None else {}
+        return {
+            name: standing(self.server, name, planned.get(name), info)
+            for name, info in self.infos.items()
+            if info is not None
+        }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if self.previous is None:
@@ -135,10 +146,12 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Trim what is read and written, with trimOnCommit=true. Lags one batch behind, may come twice."""
-        if self.read_options.trim_on_commit:
-            for name, mark in parse_offset(end).items():
+        """Trim what is read and written (trimOnCommit), show it (progressGroup). One batch behind, may come twice."""
+        for name, mark in parse_offset(end).items():
+            if self.read_options.trim_on_commit:
                 self._trim(name, mark.id)
+            if self.group is not None:
+                self.group.show(name, mark)
 
     def stop(self) -> None:
         """Nothing: Spark kills this process."""
@@ -146,7 +159,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def __getstate__(self) -> dict[str, Any]:
         """Executors read only; what was learnt while planning stays here."""
         state = dict(self.__dict__)
-        state.update(first=None, infos={}, splitter=None, target=None)
+        state.update(first=None, infos={}, splitter=None, target=None, group=None)
         return state
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -157,7 +170,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return list(self.read_options.streams)
         now = time.monotonic()
         if self.matched_at is None or now - self.matched_at >= self.read_options.pattern_interval_s:
-            self.matched = find_streams(self.server, pattern)
+            self.matched = find_streams(self.server, pattern, self.read_options.pattern_is_regex)
             self.matched_at = now
         return self.matched
 
@@ -288,18 +301,22 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _cap(self, waiting: dict[str, int], marks: Offset, limit: "ReadLimit | None") -> int | None:
         """Return how many entries the batch may hold, None for all."""
+        limit_bytes = self.read_options.max_bytes
+        most = self.read_options.max_entries
         if ReadLimit is None:
-            limit_bytes = self.read_options.max_bytes
-            if limit_bytes is None:
-                return self.read_options.max_entries or DEFAULT_MAX_ENTRIES
+            if most is None and limit_bytes is None:
+                most = DEFAULT_MAX_ENTRIES
         elif isinstance(limit, ReadMaxRows):
-            return limit.max_rows
+            most = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            limit_bytes = limit.max_bytes
         else:
-            limit_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        if limit_bytes is None:
             return None
+        if limit_bytes is None:
+            return most
         name = max(waiting, key=lambda name: waiting[name])
-        return max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
+        fitting = max(1, int(limit_bytes / self._entry_bytes(name, marks[name].id)))
+        return fitting if most is None else min(most, fitting)
 
     def _entry_bytes(self, name: str, position: str) -> float:
         page = self.server.patiently(

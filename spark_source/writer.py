@@ -81,7 +81,8 @@ class _Writer:
         self.sources: frozenset[str] = frozenset()
 
     def _encoder(self) -> RowEncoder:
-        return RowEncoder(self.schema, self.options.key_columns, self.stream, self.options.stream_column)
+        options = self.options
+        return RowEncoder(self.schema, options.key_columns, self.stream, options.stream_column, options.value_format)
 
     def prepare(self, shown: str | None = None) -> None:
         """Set or check the window of the one stream that is written to. Raises: StreamdError."""
@@ -218,9 +219,14 @@ def _from_rows(rows: Iterator, schema: StructType) -> "Iterator[pa.RecordBatch]"
 
     import pyarrow as pa
 
+    from spark_source.row_values import arrow_values
+
     arrow = arrow_schema(schema)
     while chunk := list(islice(rows, 10_000)):
-        columns = [pa.array([row[i] for row in chunk], column.type) for i, column in enumerate(arrow)]
+        values = ([row[i] for row in chunk] for i in range(len(arrow)))
+        columns = [
+            pa.array(arrow_values(column, field.type), field.type) for column, field in zip(values, arrow, strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 

@@ -72,9 +72,7 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
         ensure_window(server, options.write.stream, options.write)
     prepared = frozenset([options.write.stream] if options.write.stream else [])
     made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, "", prepared)
-    encoder = RowEncoder(
-        task["columns"], options.write.key_columns, options.write.stream, options.write.stream_column
-    )
+    encoder = RowEncoder(task["columns"], options.write.key_columns, options.write.stream, options.write.stream_column)
     types = {"n": pa.int32(), "v": pa.string(), "_stream": pa.string()}
     names = task["columns"].fieldNames()
     batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema([(name, types[name]) for name in names]))

@@ -1,18 +1,16 @@
-"""Ways to a server: users, TLS, a cluster, a server that comes back; tried on Debian's redis-server."""
+"""Ways to a server: users, a cluster, a server that comes back; tried on Debian's redis-server."""
 
 import pickle
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 import redis
+from pyspark.sql import SparkSession
 
-from spark_source.connection import Server
+from spark_source.connection import Server, Session
 from spark_source.encode import RowEncoder
 from spark_source.errors import OptionError, StreamdError, Unreachable
 from spark_source.identity import BatchName
@@ -22,6 +20,7 @@ from spark_source.schema import raw_schema
 from spark_source.sink import Task, TaskWriter
 from spark_source.stream_reader import StreamdStreamReader
 from spark_source.window import check_durability, choose_mode
+from tests.spark.deployments import move_slot_of, redis_cluster
 from tests.spark.schemas import schema
 from tests.spark.servers import free_port, redis_server
 
@@ -68,54 +67,99 @@ def test_a_user_with_few_rights_and_a_password_from_a_file(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that vouches for itself, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    place = tmp_path_factory.mktemp("tls")
-    made, key = place / "made.pem", place / "key.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(key), "-out", str(made)]
-    subprocess.run([*words, *names], check=True, capture_output=True)
-    return made, key
-
-
-def test_tls(certificate: tuple[Path, Path]) -> None:
-    made, key = certificate
-    port = free_port()
-    files = ["--tls-cert-file", str(made), "--tls-key-file", str(key), "--tls-ca-cert-file", str(made)]
-    with redis_server(*files, "--tls-port", str(port), "--tls-auth-clients", "no"):
-        assert round_trip(url=f"rediss://127.0.0.1:{port}", sslCa=made) == EXPECTED
-        with pytest.raises((StreamdError, redis.RedisError), match=r"(?i)certificate"):
-            round_trip(url=f"rediss://127.0.0.1:{port}", timeout="1s")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Three nodes of a cluster; gives the port of one."""
-    ports = [free_port() for _ in range(3)]
-    with ExitStack() as stack:
-        for port in ports:
-            place = tmp_path_factory.mktemp(f"node-{port}")
-            options = ["--cluster-enabled", "yes", "--dir", str(place), "--cluster-port", str(free_port())]
-            stack.enter_context(redis_server(*options, port=port))
-        nodes = [f"127.0.0.1:{port}" for port in ports]
-        words = ["redis-cli", "--cluster", "create", *nodes, "--cluster-yes"]
-        subprocess.run(words, check=True, capture_output=True, timeout=60)
-        yield ports[0]
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
+    """The ports of a cluster of three."""
+    with redis_cluster(tmp_path_factory.mktemp("cluster")) as ports:
+        yield ports
 
 
 @pytest.mark.parametrize("stream", ["orders", "{user}:a", "{user}:b", "clicks"])
-def test_a_cluster_is_found_by_itself_and_all_keys_of_a_stream_share_a_slot(cluster: int, stream: str) -> None:
-    assert round_trip(stream, port=cluster) == EXPECTED
-    assert round_trip(stream, port=cluster) == EXPECTED, "the batch is committed"
+def test_a_cluster_is_found_by_itself_and_all_keys_of_a_stream_share_a_slot(cluster: list[int], stream: str) -> None:
+    assert round_trip(stream, port=cluster[0]) == EXPECTED
+    assert round_trip(stream, port=cluster[0]) == EXPECTED, "the batch is committed"
 
 
-def test_a_pattern_finds_the_streams_of_all_nodes(cluster: int) -> None:
-    with redis.RedisCluster(host="127.0.0.1", port=cluster) as client:
+def test_any_node_of_a_list_that_answers_leads_to_the_cluster(cluster: list[int]) -> None:
+    assert round_trip("listed", url=f"redis://127.0.0.1:{free_port()},127.0.0.1:{cluster[1]}") == EXPECTED
+
+
+@pytest.mark.parametrize("mode", ["none", "marker"])
+def test_a_slot_that_moves_is_followed(cluster: list[int], mode: str) -> None:
+    """The connections of before are kept, and each XADD that met MOVED is sent again, no other."""
+    options = parse_options({"port": str(cluster[0]), "stream": f"moving-{mode}", "exactlyOnce": mode})
+    server = Server(options.connection)
+
+    def write(number: int) -> None:
+        task = Task(BatchName("sink", str(number), number, True), 0, 0, "run", mode, "", frozenset())
+        encoder = RowEncoder(schema("n string"), (), options.write.stream)
+        TaskWriter(server, options.write, encoder, task).write(iter([pa.RecordBatch.from_pylist(ROWS)]))
+
+    write(0)
+    source, target = move_slot_of(f"moving-{mode}", cluster)
+    write(1)
+    with redis.Redis(port=target) as client:
+        assert client.xlen(f"moving-{mode}") == 100
+    assert source != target
+
+
+@pytest.mark.spark
+def test_a_query_over_all_nodes_goes_on_when_a_slot_moves(
+    spark: SparkSession, cluster: list[int], tmp_path: Path
+) -> None:
+    names = [f"part-{n}" for n in range(4)]
+    with redis.RedisCluster(host="127.0.0.1", port=cluster[0], protocol=2) as client:
+        assert len({client.get_node_from_key(name).port for name in names}) == 3, "on all nodes"
+
+        def add(first: int) -> None:
+            for n in range(first, first + 50):
+                client.xadd(names[n % 4], {"n": n})
+
+        reader = spark.readStream.format("streamd").options(port=cluster[2], streamPattern="part-?")
+        rows = reader.option("startingOffsets", "earliest").option("patternInterval", 0).schema("n int, _stream string")
+        rows = rows.load().selectExpr("n", "concat('copied-', _stream) AS copy")
+        query = rows.writeStream.format("streamd").options(port=cluster[0], exactlyOnce="none", streamColumn="copy")
+        add(0)
+        query = query.option("checkpointLocation", str(tmp_path)).start()
+        try:
+            query.processAllAvailable()
+            move_slot_of("part-1", cluster)
+            move_slot_of("copied-part-2", cluster)
+            add(50)
+            query.processAllAvailable()
+            found = [int(entry[b"n"]) for name in names for _, entry in client.xrange(f"copied-{name}")]
+        finally:
+            query.stop()
+    assert sorted(found) == list(range(100))
+
+
+def test_of_commands_without_names_only_the_refused_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server() as port, redis.Redis(port=port) as client:
+        options = parse_options({"port": str(port), "stream": "s", "exactlyOnce": "none"})
+        exchange, refused = Session.exchange, []
+
+        def refusing(session: Session, packed: list[bytes], count: int) -> list:
+            """The slot leaves in the midst of a pipeline: what came too late is answered by MOVED."""
+            if refused:
+                return exchange(session, packed, count)
+            refused.append(count - 20)
+            commands = b"".join(packed).split(b"*5\r\n")[1:]
+            replies = exchange(session, [b"*5\r\n" + b"*5\r\n".join(commands[:20])], 20)
+            return [*replies, *[redis.exceptions.MovedError(f"1 127.0.0.1:{port}")] * (count - 20)]
+
+        monkeypatch.setattr(Session, "exchange", refusing)
+        task = Task(BatchName("sink", "0", 0, True), 0, 0, "run", "none", "", frozenset())
+        writer = TaskWriter(Server(options.connection), options.write, RowEncoder(schema("n string"), (), "s"), task)
+        writer.write(iter([pa.RecordBatch.from_pylist(ROWS)]))
+
+        assert refused == [30]
+        assert [entry[b"n"].decode() for _, entry in client.xrange("s")] == EXPECTED
+
+
+def test_a_pattern_finds_the_streams_of_all_nodes(cluster: list[int]) -> None:
+    with redis.RedisCluster(host="127.0.0.1", port=cluster[0]) as client:
         for n in range(12):
             client.xadd(f"found-{n}", {"n": n})
-    options = parse_options({"port": str(cluster), "streamPattern": "found-*", "startingOffsets": "earliest"})
+    options = parse_options({"port": str(cluster[0]), "streamPattern": "found-*", "startingOffsets": "earliest"})
     reader = StreamdStreamReader(options, raw_schema(True, "map"))
     assert sorted(reader.initialOffset()) == sorted(f"found-{n}" for n in range(12))
 
@@ -180,15 +224,6 @@ def test_each_reply_stands_in_its_place_errors_too(parser: str, monkeypatch: pyt
         for n, reply in enumerate(replies):
             assert reply == b"OK" if n % 3 else isinstance(reply, redis.ResponseError), n
         assert session.call("GET", "k") == b"998"
-
-
-@pytest.mark.parametrize("kind", ["streamd", "redis"])
-def test_tls_to_a_port_without_it_is_said_at_once(request: pytest.FixtureRequest, kind: str) -> None:
-    port = request.getfixturevalue(f"{kind}_port")
-    given = {"url": f"rediss://127.0.0.1:{port}", "timeout": "2s"}
-    said = rf"^there is no TLS at 127.0.0.1:{port}: it answers without, so give redis:// or ssl=false, or the port"
-    with pytest.raises(StreamdError, match=said):
-        Server(parse_options(given).connection).patiently(lambda session: session.call("PING"))
 
 
 def test_a_server_that_is_away_is_not_said_to_be_without_tls() -> None:

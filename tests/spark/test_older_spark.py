@@ -10,6 +10,8 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
+from spark_source.listener import BatchFigures, StreamdListener
+from tests.spark.deployments import wait_until
 from tests.spark.servers import Proxy
 from tests.spark.sessions import compare, copy, fill, finish, read_stream
 
@@ -102,6 +104,41 @@ def test_a_limit_is_kept_from_the_second_batch_on(
     assert sizes[0] == ENTRIES
     assert max(sizes[1:]) == 800
     assert compare(filled) == (0, 0)
+
+
+def test_json_in_fields_both_ways_by_a_query(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    streamd.xadd("in", {"l": '[{"a":1,"at":"2026-01-31T12:00:00.000000Z"},null]', "m": '{"k":1.5}', "v": '{"x":[1]}'})
+    reader = spark.readStream.format("streamd").options(port=streamd_port, stream="in", startingOffsets="earliest")
+    rows = reader.option("valueFormat", "json").schema(
+        "l array<struct<a: int, at: timestamp>>, m map<string, double>, v variant"
+    )
+    query = rows.load().writeStream.format("streamd").options(port=streamd_port, stream="out", valueFormat="json")
+    query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+
+    assert finish(query) == [1]
+    assert streamd.xrange("out")[0][1] == streamd.xrange("in")[0][1]
+
+
+def test_the_listener_and_the_group_work_without_a_latest_offset(
+    spark: SparkSession, filled: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    shown: list[BatchFigures] = []
+    listener = StreamdListener(sink="out", port=streamd_port, report=shown.append)
+    spark.streams.addListener(listener)
+    try:
+        rows = read_stream(spark, streamd_port, progressGroup="spark").selectExpr("id AS source", "fields")
+        finish(copy(spark, streamd_port, tmp_path, rows))
+        fill(filled, 10, first=ENTRIES)
+        rows = read_stream(spark, streamd_port, progressGroup="spark").selectExpr("id AS source", "fields")
+        finish(copy(spark, streamd_port, tmp_path, rows))
+        wait_until(lambda: len(shown) >= 2)
+    finally:
+        spark.streams.removeListener(listener)
+
+    assert [sink.rows for figures in shown for sink in figures.sinks] == [ENTRIES, 10]
+    assert [group["name"] for group in filled.xinfo_groups("in")] == [b"spark"]
 
 
 def test_filters_cannot_be_pushed_down(spark: SparkSession, filled: redis.Redis, streamd_port: int) -> None:

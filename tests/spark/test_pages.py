@@ -76,9 +76,7 @@ def test_pages_that_are_larger_than_foreseen_are_asked_for_again_in_smaller_ones
     assert numbers(either) == list(range(len(sizes)))
 
 
-def test_pages_are_read_where_redis_py_is_built_otherwise(
-    either: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_are_read_where_redis_py_is_built_otherwise(either: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     receive = pages.receive
 
     def hidden(session: Session, limit: int | None) -> object:

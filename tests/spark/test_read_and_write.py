@@ -26,7 +26,8 @@ def filled(streamd_port: int) -> Iterator[redis.Redis]:
 
 
 def load(spark: SparkSession, port: int, schema: str | None = None, **options: object) -> DataFrame:
-    reader = spark.read.format("streamd").options(**{"port": port, "stream": "in", **options})
+    given = {"port": port, "stream": "in", **options}
+    reader = spark.read.format("streamd").options(**{name: value for name, value in given.items() if value is not None})
     return (reader.schema(schema) if schema else reader).load()
 
 
@@ -60,6 +61,12 @@ def test_offsets_and_times_bound_a_batch_read(spark: SparkSession, filled: redis
     last_ms = int(names[-1].partition("-")[0])
     inside = [name for name in names if int(name.partition("-")[0]) < last_ms]
     assert load(spark, streamd_port, startingTimestamp="0", endingTimestamp=last_ms).count() == len(inside)
+    both = load(spark, streamd_port, stream="in,other", endingTimestamp=f'{{"in": {last_ms}}}')
+    assert both.count() == len(inside) + 1
+    assert load(spark, streamd_port, stream="in,other", startingTimestamp=f'{{"in": {last_ms}}}').count() == 1001 - len(
+        inside
+    )
+    assert load(spark, streamd_port, stream=None, streamRegex="in|oth.*").count() == 1001
 
 
 def test_sql_finds_the_source_by_its_name(spark: SparkSession, filled: redis.Redis, streamd_port: int) -> None:

@@ -1,21 +1,23 @@
 """What docs/spark.md says is so: its blocks run, its table of options is that of the code."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import redis
-from pyspark.sql import SparkSession
 
 from spark_source.options import NAMES, parse_options
 from spark_source.stream_reader import DEFAULT_MAX_ENTRIES
 from tests.spark.servers import client, redis_server
 from tests.spark.test_connections import EXPECTED, round_trip
 
-DOCUMENT = (Path(__file__).resolve().parent.parent.parent / "docs" / "spark.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+PLACE = Path(__file__).resolve().parent.parent.parent / "docs" / "spark.md"
+DOCUMENT = PLACE.read_text(encoding="utf-8")
 OPTIONS = re.findall(r"^\| `(\w+)` \| (both|read|write|batch|stream) \| (.*?) \| .*\|$", DOCUMENT, re.MULTILINE)
-CANNOT_RUN = 'format("kafka")'  # wants a jar and a broker
 
 
 def test_the_table_has_every_option_in_the_order_of_the_code() -> None:
@@ -34,8 +36,11 @@ def test_to_give_a_default_changes_nothing(name: str, default: str) -> None:
 
 def test_options_without_a_default_in_code_are_said_in_words() -> None:
     words = {name: default for name, _, default in OPTIONS if not default.startswith("`") and default != "none"}
-    assert set(words) == {"startingOffsets", "maxEntriesPerTrigger", "sinkId"}
+    assert set(words) == {"startingOffsets", "maxEntriesPerTrigger", "entriesPerPartition", "sinkId"}
     assert words["maxEntriesPerTrigger"] == str(DEFAULT_MAX_ENTRIES)
+    read = parse_options({}).read
+    batch = read.entries_per_batch_partition
+    assert words["entriesPerPartition"] == f"{read.entries_per_partition}; of a batch read {batch}"
 
 
 def test_an_option_that_is_for_streams_or_batches_alone_is_one() -> None:
@@ -58,28 +63,60 @@ def test_the_rights_of_the_user_are_enough() -> None:
 
 
 @pytest.mark.spark
-def test_the_blocks_run_one_after_another(
-    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
-) -> None:
+def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, tmp_path: Path) -> None:
+    """The shell's first, then Python's in the session that they prepared; installing is what made this environment."""
     for number in range(5):
         streamd.xadd("orders", {"order": f"o-{number}", "cents": 200 * number})
-    names = {"spark": spark, "client": streamd}
-    for block in PYTHON:
-        for said, meant in (
-            (r'\s*\.option\("url", .*?\)', ""),
-            (r'\.option\("stream"', f'.option("port", {streamd_port}).option("stream"'),
-            (r'"stream": "large', f'"port": {streamd_port}, "stream": "large'),
-            (r"OPTIONS \(", f"OPTIONS (port '{streamd_port}', "),
-            (r'"(checkpoints|lake)/', rf'"{tmp_path}/\1/'),
-        ):
-            block = re.sub(said, meant, block)
-        code = compile(block, "docs/spark.md", "exec")
-        if CANNOT_RUN not in block:
-            exec(code, names)
+    streamd.xadd("baskets", {"order": "o-1", "lines": '[{"item":"pen","cents":125}]', "extra": '{"gift":"yes"}'})
+    blocks = re.findall(r"^```sh\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+    job = f"exec python -m tests.spark.document_job {PLACE}"
+    environment = {
+        **os.environ,
+        "STREAMD_URL": f"redis://127.0.0.1:{streamd_port}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(PLACE.parent.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    words = ["sh", "-c", "set -e\n" + "".join(blocks) + job]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
 
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["blocks"] == DOCUMENT.count("```python\n")
+    assert seen["baskets"] == [{"order": "o-1", "lines": [{"item": "pen", "cents": 125}], "extra": {"gift": "yes"}}]
+    assert seen["recent"] == 5 + 1000 + 3
+    assert seen["lag"] == {"orders": 0}
+    assert seen["stats"] == [0, 0, 0, 5]
+    assert seen["lake"] == 5
     assert streamd.xlen("orders-in-euros") == streamd.xlen("copy") == 5
-    assert streamd.xlen("orders") == 1005
+    assert streamd.xlen("orders") == 5 + 1000 + 3, "the history, and the records of Kafka"
     assert streamd.xlen("large-orders") == 2 + 499, "of the orders, and of the history"
-    assert spark.read.parquet(str(tmp_path / "lake" / "orders")).count() == 5
-    assert names["lag"](names["query"].lastProgress) == {"orders": 0}
-    assert sorted(int(value) for value in names["stats"].values()) == [0, 0, 0, 5]
+    assert streamd.xlen("notes") == 2
+
+
+def test_what_is_no_block_of_python_or_the_shell_is_known() -> None:
+    """So that no new kind of block comes in that nobody runs."""
+    others = [
+        text for kind, text in re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL) if not kind
+    ]
+    assert [text.split()[0] for text in others] == ["pip", "~orders"]
+
+
+KAFKA = (
+    "assign", "subscribe", "subscribePattern", "kafka.bootstrap.servers", "startingTimestamp",
+    "startingOffsetsByTimestamp", "startingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets",
+    "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition",
+    "groupIdPrefix", "kafka.group.id", "includeHeaders", "startingOffsetsByTimestampStrategy", "topic",
+)  # fmt: skip
+"""Source: https://spark.apache.org/docs/latest/streaming/structured-streaming-kafka-integration.html"""
+
+
+def test_each_option_of_kafkas_connector_has_its_row() -> None:
+    rows = re.search(r"^\| Kafka \| here \|.*?\n\n", DOCUMENT, re.MULTILINE | re.DOTALL)
+    assert rows is not None
+    lines = [line.split(" | ") for line in rows[0].strip().splitlines()[2:]]
+    assert [name for name in KAFKA if not any(f"`{name}`" in line[0] for line in lines)] == []
+    ours = [name for line in lines for name in re.findall(r"`(\w+)`", line[1])]
+    known = {*NAMES, "fields", "id", "ts", "seq", "_stream", "value", "StreamdListener", "lag"}
+    assert [name for name in ours if name not in known] == []

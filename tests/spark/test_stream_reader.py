@@ -128,6 +128,38 @@ def test_a_batch_is_limited_by_bytes(either: redis.Redis) -> None:
     assert [len(batch) for batch in batches(reader(either, maxBytesPerTrigger="5k"))] == [5, 5, 5, 5]
 
 
+@pytest.mark.parametrize(("entries", "sizes"), [(3, [3, 3, 3, 1]), (7, [5, 5])])
+def test_the_smaller_one_of_two_limits_counts(either: redis.Redis, entries: int, sizes: list[int]) -> None:
+    for n in range(10):
+        either.xadd("in", {"n": n, "v": "x" * 1000})
+
+    found = batches(reader(either, maxBytesPerTrigger="5k", maxEntriesPerTrigger=entries))
+    assert [len(batch) for batch in found] == sizes
+
+
+def test_each_stream_may_start_at_a_time_of_its_own(either: redis.Redis) -> None:
+    for stream, numbers_ in (("in", range(5)), ("other", range(5, 10)), ("third", range(10, 12))):
+        for n in numbers_:
+            either.xadd(stream, {"n": n}, id=f"{1_700_000_000_000 + n}-1")
+    since = json.dumps({"in": 1_700_000_000_003, "other": "2023-11-14T22:13:20.009Z"})
+    found = batches(reader(either, stream="in,other,third", startingOffsets=None, startingTimestamp=since))
+
+    assert sorted(flat(found), key=int) == ["3", "4", "9"], "of the third what comes, as startingOffsets would have it"
+    with pytest.raises(OptionError, match="startingTimestamp names stream other, which is not read"):
+        reader(either, startingOffsets=None, startingTimestamp=since).initialOffset()
+
+
+def test_streams_are_found_by_a_regular_expression_that_holds_for_the_whole_name(either: redis.Redis) -> None:
+    for stream in ("orders-1", "orders-22", "orders-x", "my-orders-1"):
+        fill(either, 3, stream)
+    given = {"stream": None, "streamRegex": r"orders-\d+", "patternInterval": 0}
+    source = reader(either, **given)
+
+    assert sorted(source.initialOffset()) == ["orders-1", "orders-22"]
+    fill(either, 3, "orders-333")
+    assert "orders-333" in source.latestOffset(source.initialOffset(), ReadAllAvailable())
+
+
 def test_a_missing_stream_is_empty_with_one_warning(either: redis.Redis, caplog: pytest.LogCaptureFixture) -> None:
     source = reader(either)
     with caplog.at_level(logging.WARNING):
@@ -332,15 +364,6 @@ def test_a_stream_that_is_left_out_for_a_while_goes_on_where_it_was(
     assert found == numbers(110, 115)
 
 
-def test_lag_is_reported(either: redis.Redis) -> None:
-    fill(either, 10, "in")
-    source = reader(either)
-    source.latestOffset(source.initialOffset(), ReadMaxRows(4))
-
-    last = either.xinfo_stream("in")["last-generated-id"].decode()
-    assert source.reportLatestOffset() == {"in": {"id": last, "n": 10}}
-
-
 def test_spark_before_4_2_hands_over_no_start(either: redis.Redis) -> None:
     """A restarted query learns where it is only when it is asked for partitions; ranges are cut then."""
     fill(either, 100, "in")
@@ -405,7 +428,7 @@ def test_spark_before_4_2_runs_an_unfinished_batch_again_and_limits_the_next(
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"endingTimestamp": "5"}, "endingTimestamp is for batch reads"),
-        ({"stream": None}, "stream is missing: name what to read, or give streamPattern"),
+        ({"stream": None}, "stream is missing: name what to read, or give streamPattern or streamRegex"),
     ],
 )
 def test_options_that_a_streaming_query_cannot_have(streamd: redis.Redis, options: dict, said: str) -> None:

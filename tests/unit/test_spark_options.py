@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from spark_source.errors import OptionError
+from spark_source.loops import place_of
 from spark_source.options import NAMES, parse_moment_ms, parse_options
 
 WRONG = {
@@ -18,14 +19,24 @@ WRONG = {
     "db": ("-1", "from 0 to"),
     "ssl": ("yes", "true | false"),
     "sslCa": ("/no/such/file", "file of certificates"),
+    "sslCert": ("/no/such/file", "file of a certificate"),
+    "sslKey": ("/no/such/file", "file of a private key"),
+    "sslKeyPassword": ("", "not empty"),
+    "sslCheckHostname": ("1", "true | false"),
+    "sentinelUsername": ("", "not empty"),
+    "sentinelPassword": ("", "not empty"),
+    "sentinelPasswordEnv": ("NO_SUCH_VARIABLE", "variable that is set"),
+    "sentinelPasswordFile": ("/no/such/file", "file that can be read"),
     "cluster": ("maybe", "auto | true | false"),
+    "clientName": ("my job", "without blanks"),
     "timeout": ("1 fortnight", "30s"),
     "retries": ("-1", "from 0 to 1000"),
     "stream": ("a,,b", "separated by commas"),
     "streamPattern": ("", "not empty"),
+    "streamRegex": ("(", "regular expression"),
     "patternInterval": ("soon", "30s"),
     "startingOffsets": ("oldest", "earliest | latest | JSON"),
-    "startingTimestamp": ("yesterday", "ISO 8601"),
+    "startingTimestamp": ('{"a": 1, "b": "yesterday"}', 'JSON such as {"orders": "2026-01-31T12:00:00Z"}'),
     "endingOffsets": ("{", "earliest | latest | JSON"),
     "endingTimestamp": ("-1", "ISO 8601"),
     "maxEntriesPerTrigger": ("0", "at least 1"),
@@ -38,11 +49,13 @@ WRONG = {
     "failOnDataLoss": ("1", "true | false"),
     "filterPushdown": ("on", "true | false"),
     "trimOnCommit": ("no", "true | false"),
+    "progressGroup": ("", "not empty"),
     "text": ("", "true | false"),
     "fields": ("list", "map | array"),
     "mode": ("dropmalformed", "permissive | failfast"),
     "streamColumn": ("", "not empty"),
     "allowSourceAsTarget": ("maybe", "true | false"),
+    "valueFormat": ("avro", "text | json"),
     "exactlyOnce": ("always", "auto | idmp | marker | none"),
     "identity": ("hash", "content | key | position"),
     "idempotencyKey": ("a,a", "separated by commas"),
@@ -58,7 +71,15 @@ WRONG = {
     "maxLen": ("-5", "at least 0"),
     "pipeline": ("0", "from 1 to 100000"),
 }
-NEEDED = {"maxTriggerDelay": {"minEntriesPerTrigger": "1"}, "sinkBatch": {"sinkId": "me"}}
+SENTINELS = {"url": "redis+sentinel://there/orders"}
+NEEDED = {
+    "maxTriggerDelay": {"minEntriesPerTrigger": "1"},
+    "sinkBatch": {"sinkId": "me"},
+    "sslKeyPassword": {"sslCert": __file__, "sslKey": __file__},
+    "sslCert": {"sslKey": __file__},
+    "sslKey": {"sslCert": __file__},
+    **dict.fromkeys(("sentinelUsername", "sentinelPassword", "sentinelPasswordEnv", "sentinelPasswordFile"), SENTINELS),
+}
 
 
 def test_every_option_has_a_wrong_value_here() -> None:
@@ -85,6 +106,10 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
         ({"topic": "x"}, "unknown option topic"),
         ({"url": "redis://h", "host": "h"}, "url and host cannot be given together"),
         ({"stream": "a", "streamPattern": "b*"}, "stream and streamPattern cannot be given together"),
+        ({"streamRegex": "a", "streamPattern": "b*"}, "streamPattern and streamRegex cannot be given together"),
+        ({"streamRegex": "a(b"}, "missing ), unterminated subpattern at position 1"),
+        ({"endingTimestamp": '{"a": "yesterday"}'}, '"yesterday" for stream a is no time'),
+        ({"endingTimestamp": "{}"}, "endingTimestamp={} is not allowed"),
         ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingOffsets and startingTimestamp"),
         ({"maxTriggerDelay": "1m"}, "maxTriggerDelay needs minEntriesPerTrigger"),
         ({"minEntriesPerTrigger": "9", "maxEntriesPerTrigger": "8"}, "minEntriesPerTrigger=9 is more than"),
@@ -94,7 +119,24 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
         ({"exactlyOnce": "marker", "idempotencyKey": "a"}, "identity=key cannot be used with exactlyOnce=marker"),
         ({"sinkBatch": "1"}, "sinkBatch needs sinkId"),
         ({"startingOffsets": '{"a": "12-x"}'}, '"12-x" for stream a is neither earliest, latest nor an entry ID'),
+        (
+            {"valueFormat": "JSON", "text": "true"},
+            "text cannot be used with valueFormat=json, which has a column value",
+        ),
         ({"password": "a", "passwordEnv": "HOME"}, "password and passwordEnv cannot be given together"),
+        ({"sslCert": __file__}, "sslCert needs sslKey: a certificate and its private key go together"),
+        ({"sslKeyPassword": "x"}, "sslKeyPassword needs sslKey, the file that it opens"),
+        ({"redis.ssl_min_version": "TLSv1.3"}, "redis.ssl_min_version is for TLS: use rediss:// or set ssl=true"),
+        ({"sentinelUsername": "a"}, "sentinelUsername is for Sentinel: give url as redis+sentinel://host/name"),
+        ({**SENTINELS, "cluster": "true"}, "cluster=true cannot be used with redis+sentinel://"),
+        ({"redis.socket_timeout": "0"}, "redis.socket_timeout=0 is not allowed: give seconds, more than 0"),
+        ({"redis.socket_keepalive": "on"}, "redis.socket_keepalive=on is not allowed: give true | false"),
+        ({"redis.sokcet_timeout": "1"}, "unknown option redis.sokcet_timeout: did you mean redis.socket_timeout?"),
+        ({"redis.password": "hunter2"}, "redis.password cannot be given: use option password instead"),
+        (
+            {"redis.protocol": "3"},
+            "redis.protocol cannot be given: it is the data source that decides it, leave it out",
+        ),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(given: dict[str, str], said: str) -> None:
@@ -129,6 +171,65 @@ def test_an_url_gives_all_of_the_connection(tmp_path) -> None:
     assert (connection.username, connection.password) == ("me", "p@ss")
 
 
+@pytest.mark.parametrize(
+    ("url", "nodes", "more"),
+    [
+        ("redis://a", [("a", 6379)], {}),
+        ("redis://a:1,b,[::1]:3/2", [("a", 1), ("b", 6379), ("::1", 3)], {"db": 2}),
+        ("redis+sentinel://a,b:5/orders", [("a", 26379), ("b", 5)], {"master": "orders", "ssl": False}),
+        ("rediss+sentinel://u:p@a/or%2Fders/4", [("a", 26379)], {"master": "or/ders", "db": 4, "ssl": True}),
+        ("redis+sentinel://:p%2C@a/x", [("a", 26379)], {"username": None, "password": "p,"}),
+    ],
+)
+def test_an_url_names_nodes_or_sentinels(url: str, nodes: list, more: dict) -> None:
+    connection = parse_options({"url": url}).connection
+
+    assert list(connection.nodes) == nodes
+    assert {name: getattr(connection, name) for name in more} == more
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+sentinel://a", "redis://a/b", "redis://a:0", "redis://a,", "redis://a/1/2", "a:1"]
+)
+def test_an_url_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(OptionError, match=r"^url=.* is not allowed: give redis://"):
+        parse_options({"url": url})
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"port": "7000"}, "127.0.0.1:7000/0"),
+        ({"url": "redis://LocalHost/3"}, "127.0.0.1:6379/3"),
+        ({"url": "redis://b:2,localhost:1"}, "127.0.0.1:1,b:2/0"),
+        ({"url": "redis+sentinel://b,A/orders/1"}, "orders@a:26379,b:26379/1"),
+    ],
+)
+def test_a_server_is_the_same_place_however_its_nodes_are_written(given: dict[str, str], place: str) -> None:
+    assert place_of(parse_options(given).connection) == place
+
+
+def test_the_url_comes_from_the_environment_where_none_is_given(monkeypatch) -> None:
+    monkeypatch.setenv("STREAMD_URL", "rediss://me:hunter2@there:7000/3")
+
+    assert parse_options({}).connection.endpoint == "there:7000"
+    assert parse_options({"port": "5"}).connection.endpoint == "127.0.0.1:5"
+    assert parse_options({"url": "redis://here"}).connection.password is None
+    monkeypatch.setenv("STREAMD_URL", "http://me:hunter2@there")
+    with pytest.raises(OptionError, match=r"^STREAMD_URL=\*\*\*@there is not allowed: give redis://"):
+        parse_options({})
+
+
+def test_arguments_of_the_client_are_passed_on() -> None:
+    given = {"ssl": "true", "REDIS.Socket_Timeout": "2.5", "redis.socket_keepalive": "False", "redis.ssl_ciphers": "x"}
+
+    assert parse_options(given).connection.settings == (
+        ("socket_keepalive", False),
+        ("socket_timeout", 2.5),
+        ("ssl_ciphers", "x"),
+    )
+
+
 def test_a_password_comes_from_the_environment_or_a_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("MY_SECRET", "from-env")
     (tmp_path / "secret").write_text("from-file\n")
@@ -138,9 +239,10 @@ def test_a_password_comes_from_the_environment_or_a_file(tmp_path, monkeypatch) 
 
 
 def test_a_password_is_in_no_text(tmp_path) -> None:
-    options = parse_options({"url": "redis://me:hunter2@there"})
+    more = {"sslCert": __file__, "sslKey": __file__, "sentinelPassword": "hunter3", "sslKeyPassword": "hunter4"}
+    options = parse_options({"url": "redis+sentinel://me:hunter2@there/m", **more})
 
-    assert "hunter2" not in repr(options)
+    assert "hunter" not in repr(options)
     for url in ("redis://me:hunter2@there:99999999/x", "redis:/me:hunter2@there", "redis://me:hun/hunter2@there/q"):
         with pytest.raises(OptionError) as caught:
             parse_options({"url": url})

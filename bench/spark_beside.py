@@ -1,0 +1,139 @@
+"""`make bench-spark`: rows per second of the Spark source, beside what people would use instead, in one run.
+
+Beside it stand redis-py's plain loop, which is one process, Spark's own Parquet files, and record batches that are
+ready before Spark asks for them: no Python source can be faster. All take turns, round by round, so that what else the
+machine does meets all of them; figures are medians, ratios those of the same round.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import redis
+
+from bench.client import ask
+from bench.servers import Target
+from bench.spark import MAPPED, Bench, Cost, alternated, fill, middle, session
+from bench.spark_job import SyntheticSource
+from spark_source.options import BATCH_PARTITION_ENTRIES
+
+ROWS = 600_000
+ROUNDS = 5
+PAGE = 5_000
+PIPELINE = 500
+
+Jobs = dict[str, Callable[[], None]]
+READY = "ready record batches into noop"
+MAPPED_READ, RAW_READ = "streamd into noop, with a schema", "streamd into noop, raw"
+NONE, CONTENT = "streamd, exactlyOnce=none", "streamd, identity=content"
+
+
+def reading(bench: Bench, rows: int, place: Path) -> Jobs:
+    """Return ways to read a stream, or as many rows from elsewhere."""
+    fill(bench.target, rows)
+    bench.spark.dataSource.register(SyntheticSource)
+    ready = bench.spark.read.format("synthetic").options(rows=rows, parts=rows // BATCH_PARTITION_ENTRIES).load()
+    bench.read(MAPPED).write.parquet(str(place / "in"))
+    parquet = bench.spark.read.parquet(str(place / "in"))
+
+    def loop() -> None:
+        client, position, got = _client(bench), "-", 0
+        while page := client.xrange("in", position, count=PAGE):
+            got += len(page)
+            position = "(" + page[-1][0]
+        assert got == rows
+
+    def into_nothing(frame: object) -> Callable[[], None]:
+        return lambda: frame.write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
+
+    return {
+        READY: into_nothing(ready),
+        MAPPED_READ: into_nothing(bench.read(MAPPED)),
+        RAW_READ: into_nothing(bench.read()),
+        "Spark's Parquet files into noop": into_nothing(parquet),
+        f"redis-py, XRANGE by {PAGE:,}": loop,
+    }
+
+
+def writing(bench: Bench, rows: int, place: Path) -> Jobs:
+    """Return ways to write rows that Spark, or a loop, makes."""
+    made = bench.spark.range(0, rows, 1, 4).selectExpr(
+        "id AS n", "concat('shop-', id % 100) AS shop", "concat('item ', id) AS item"
+    )
+    numbers = iter(range(1_000_000))
+
+    def checked(stream: str) -> None:
+        with bench.target.connect() as sock:
+            assert ask(sock, "XLEN", stream) == rows
+            ask(sock, "DEL", stream)
+
+    def write(**options: str) -> Callable[[], None]:
+        def job() -> None:
+            stream = f"out-{next(numbers)}"
+            given = {"port": bench.target.port, "stream": stream, **options}
+            made.write.format("streamd").options(**given).mode("append").save()
+            checked(stream)
+
+        return job
+
+    def loop() -> None:
+        client, stream = _client(bench), f"out-{next(numbers)}"
+        pipe = client.pipeline(transaction=False)
+        for n in range(rows):
+            pipe.xadd(stream, {"n": n, "shop": f"shop-{n % 100}", "item": f"item {n}"})
+            if len(pipe) == PIPELINE:
+                pipe.execute()
+        pipe.execute()
+        checked(stream)
+
+    return {
+        NONE: write(exactlyOnce="none"),
+        CONTENT: write(),
+        "streamd, identity=position": write(identity="position"),
+        "streamd, identity=key": write(idempotencyKey="n"),
+        "Spark's Parquet files": lambda: made.write.mode("overwrite").parquet(str(place / "out")),
+        f"redis-py, XADD in pipelines of {PIPELINE}, no identity": loop,
+    }
+
+
+def _client(bench: Bench) -> redis.Redis:
+    return redis.Redis(port=bench.target.port, decode_responses=True, protocol=2)
+
+
+def show(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tuple[str, str], ...]) -> None:
+    """Print the rates of all ways, and the ratios of some."""
+    print(f"\n{title}, {rows:,} rows of three fields")
+    for name, runs in costs.items():
+        cost = middle(runs)
+        in_here = f"{rows / cost.wall_s:10,.0f}/s   in one process"  # whose CPU time is not among Spark's
+        print(f"  {name:50}{in_here if name.startswith('redis-py') else cost.show(rows)}")
+    for one, other in beside:
+        ratios = [b.wall_s / a.wall_s for a, b in zip(costs[one], costs[other], strict=True)]
+        print(f"  {one} over {other}: {median(ratios):.2f}  ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rows", type=int, default=ROWS, help=f"a multiple of {BATCH_PARTITION_ENTRIES:,}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    rows = max(BATCH_PARTITION_ENTRIES, arguments.rows // BATCH_PARTITION_ENTRIES * BATCH_PARTITION_ENTRIES)
+    spark = session()
+    try:
+        with tempfile.TemporaryDirectory() as directory, Target("streamd") as target:
+            bench, place = Bench(target, spark), Path(directory)
+            costs = alternated(bench, reading(bench, rows, place), arguments.rounds)
+            show("Reading", costs, rows, ((MAPPED_READ, READY), (RAW_READ, READY)))
+            with target.connect() as sock:
+                ask(sock, "DEL", "in")
+            costs = alternated(bench, writing(bench, rows, place), arguments.rounds)
+            show("Writing", costs, rows, ((CONTENT, NONE),))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

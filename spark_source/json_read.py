@@ -1,0 +1,215 @@
+"""From field values that hold JSON to nested Arrow columns: structs, arrays, maps and variants.
+
+The values are taken apart level by level, so that the innermost ones are cast as whole columns, by the same rules as
+fields that are no JSON.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from json.encoder import encode_basestring
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+Cast = Callable[[pa.Array, pa.DataType], tuple[pa.Array, list[int]]]
+"""Casts a column of text in bytes; returns it with the rows that could not be cast, which are null."""
+
+MISSING = object()  # what is not there, which for a variant is not the same as null
+
+
+class Number(str):
+    """A number as it stands in the text, with all its digits."""
+
+    __slots__ = ()
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Return whether a column of this type is read from, and written as, JSON."""
+    return bool(pa.types.is_nested(kind))
+
+
+def is_variant(kind: pa.DataType) -> bool:
+    """Return whether a struct is the form in which Spark hands over a variant."""
+    if not pa.types.is_struct(kind) or kind.get_field_index("metadata") < 0:
+        return False
+    return (kind.field("metadata").metadata or {}).get(b"variant") == b"true"
+
+
+def read_json(values: Sequence[bytes | None], kind: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int], list[int]]:
+    """Return values of JSON as a column of a nested type, the rows that hold something else in full or in part (null
+    there), and the rows that lack what the type says is never null."""
+    reading = _Reading(cast)
+    items = [MISSING if value is None else reading.parse(row, value) for row, value in enumerate(values)]
+    column = reading.build(items, range(len(items)), kind)
+    return column, sorted(reading.bad), sorted(reading.lacking)
+
+
+class _Reading:
+    """The reading of one column; owners say to which row each item of a level belongs."""
+
+    def __init__(self, cast: Cast) -> None:
+        self.cast = cast
+        self.bad: set[int] = set()
+        self.lacking: set[int] = set()
+
+    def parse(self, row: int, value: bytes) -> object:
+        try:
+            return json.loads(value, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            self.bad.add(row)
+            return MISSING
+
+    def build(self, items: list[Any], owners: Sequence[int], kind: pa.DataType) -> pa.Array:
+        if is_variant(kind):
+            return self._variants(items, owners, kind)
+        if pa.types.is_struct(kind):
+            return self._structs(items, owners, kind)
+        if pa.types.is_map(kind):
+            return self._maps(items, owners, kind)
+        if pa.types.is_list(kind):
+            return self._lists(items, owners, kind)
+        return self._leaves(items, owners, kind)
+
+    def _of(self, items: list[Any], owners: Sequence[int], wanted: type) -> list[Any]:
+        """Return the items that are of a JSON type, None for others."""
+        kept = []
+        for item, owner in zip(items, owners, strict=True):
+            if isinstance(item, wanted):
+                kept.append(item)
+                continue
+            kept.append(None)
+            if item is not None and item is not MISSING:
+                self.bad.add(owner)
+        return kept
+
+    def _structs(self, items: list[Any], owners: Sequence[int], kind: pa.StructType) -> pa.Array:
+        objects = self._of(items, owners, dict)
+        columns = []
+        for field in kind:
+            inner = [MISSING if one is None else one.get(field.name, MISSING) for one in objects]
+            column = self.build(inner, owners, field.type)
+            here = [None if one is None else owner for one, owner in zip(objects, owners, strict=True)]
+            self._check(column, here, field)
+            columns.append(column)
+        mask = pa.array([one is None for one in objects], pa.bool_())
+        if not columns:
+            return pa.array([None if one is None else {} for one in objects], kind)
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+    def _lists(self, items: list[Any], owners: Sequence[int], kind: pa.ListType) -> pa.Array:
+        arrays = self._of(items, owners, list)
+        flat = [one for array in arrays if array for one in array]
+        inner_owners = [owner for array, owner in zip(arrays, owners, strict=True) for _ in array or ()]
+        column = self.build(flat, inner_owners, kind.value_type)
+        self._check(column, inner_owners, kind.value_field)
+        return pa.ListArray.from_arrays(_offsets(arrays), column, type=kind)
+
+    def _maps(self, items: list[Any], owners: Sequence[int], kind: pa.MapType) -> pa.Array:
+        objects = self._of(items, owners, dict)
+        places = [place for place, one in enumerate(objects) for _ in one or ()]
+        inner_owners = [owners[place] for place in places]
+        keys = self.build([key for one in objects for key in one or ()], inner_owners, kind.key_type)
+        if keys.null_count:  # a key that cannot be cast: a map cannot hold it, so there is none
+            wrong = {places[at] for at, is_null in enumerate(keys.is_null().to_pylist()) if is_null}
+            return self._maps([None if at in wrong else one for at, one in enumerate(objects)], owners, kind)
+        values = self.build([value for one in objects for value in (one or {}).values()], inner_owners, kind.item_type)
+        self._check(values, inner_owners, kind.item_field)
+        return pa.MapArray.from_arrays(_offsets(objects), keys, values, type=kind)
+
+    def _variants(self, items: list[Any], owners: Sequence[int], kind: pa.StructType) -> pa.Array:
+        from pyspark.sql.types import VariantVal
+
+        made = []
+        for item, owner in zip(items, owners, strict=True):
+            try:
+                made.append(None if item is MISSING else VariantVal.parseJson(_text(item)))
+            except (ValueError, ArithmeticError):
+                self.bad.add(owner)
+                made.append(None)
+        parts = {
+            "value": [b"" if one is None else bytes(one.value) for one in made],
+            "metadata": [b"" if one is None else bytes(one.metadata) for one in made],
+        }
+        mask = pa.array([one is None for one in made], pa.bool_())
+        columns = [pa.array(parts[field.name], pa.binary()) for field in kind]
+        return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+    def _leaves(self, items: list[Any], owners: Sequence[int], kind: pa.DataType) -> pa.Array:
+        texts: list[bytes | None] = []
+        for item, owner in zip(items, owners, strict=True):
+            text: bytes | None = None
+            if isinstance(item, str):
+                text = item.encode("utf-8", "replace")
+                if pa.types.is_binary(kind):
+                    text = self._unpacked(text, owner)
+            elif isinstance(item, bool) or (isinstance(item, (dict, list)) and pa.types.is_string(kind)):
+                text = _text(item).encode("utf-8", "replace")
+            elif item is not None and item is not MISSING:
+                self.bad.add(owner)
+            texts.append(text)
+        column, failed = self.cast(pa.array(texts, pa.binary()), kind)
+        self.bad.update(owners[place] for place in failed)
+        return column
+
+    def _unpacked(self, text: bytes, owner: int) -> bytes | None:
+        try:
+            return base64.b64decode(text, validate=True)
+        except binascii.Error:
+            self.bad.add(owner)
+            return None
+
+    def _check(self, column: pa.Array, owners: Sequence[int | None], field: pa.Field) -> None:
+        if field.nullable or not column.null_count:
+            return
+        for is_null, owner in zip(column.is_null().to_pylist(), owners, strict=True):
+            if is_null and owner is not None:
+                self.lacking.add(owner)
+
+
+def _offsets(parts: Sequence[Any]) -> pa.Array:
+    """Return where each part begins and the last ends; null where there is none."""
+    ends = list(accumulate((len(part or ()) for part in parts), initial=0))
+    begins = [None if part is None else at for part, at in zip(parts, ends, strict=False)]
+    return pa.array([*begins, ends[-1]], pa.int32())
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(word)
+
+
+def _text(item: object) -> str:
+    """Return parsed JSON as text again."""
+    if isinstance(item, Number):
+        return str(item)
+    if isinstance(item, str):
+        return encode_basestring(item)
+    if isinstance(item, dict):
+        return "{" + ",".join(f"{encode_basestring(key)}:{_text(value)}" for key, value in item.items()) + "}"
+    if isinstance(item, list):
+        return "[" + ",".join(map(_text, item)) + "]"
+    return {None: "null", True: "true", False: "false"}[item]  # type: ignore[index]
+
+
+def entry_json(fields: Sequence[bytes]) -> str:
+    """Return an entry as a JSON object of its fields; a value that is a JSON object, array, number, true or false
+    stands there as it is, others as text. Of a field that is given twice the last value counts."""
+    text = [part.decode(errors="replace") for part in fields]
+    named = dict(zip(text[0::2], text[1::2], strict=True))
+    return "{" + ",".join(f"{encode_basestring(name)}:{_embedded(value)}" for name, value in named.items()) + "}"
+
+
+def _embedded(value: str) -> str:
+    if value[:1] in _BEGINNINGS and value[-1:] in _ENDS:
+        try:
+            json.loads(value, parse_int=str, parse_float=str, parse_constant=_refuse)
+            return value
+        except (ValueError, RecursionError):
+            pass
+    return encode_basestring(value)
+
+
+_BEGINNINGS = frozenset("{[-0123456789tf")
+_ENDS = frozenset("}]0123456789e")

@@ -1,0 +1,170 @@
+"""A listener that logs, after each micro-batch, how far queries that read or write streams are."""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from spark_source.connection import Server
+from spark_source.errors import StreamdError
+from spark_source.markers import stats_key
+from spark_source.options import parse_options
+
+log = logging.getLogger("spark_source.listener")
+
+COUNTED = ("rows", "duplicates", "retries", "waited_ms")
+
+
+@dataclass(frozen=True)
+class SourceFigures:
+    """What a micro-batch read of one stream. `lag` is in entries; None for what nobody knows."""
+
+    stream: str
+    entries: int
+    lag: int | None
+    oldest_unread_s: float | None
+    lost: int
+
+
+@dataclass(frozen=True)
+class SinkFigures:
+    """What has been written to one stream since the batch that was shown before."""
+
+    stream: str
+    rows: int
+    duplicates: int
+    retries: int
+    waited_ms: int
+
+
+@dataclass(frozen=True)
+class BatchFigures:
+    """One micro-batch of one query."""
+
+    query_id: str
+    name: str | None
+    batch: int
+    duration_ms: int
+    sources: list[SourceFigures] = field(default_factory=list)
+    sinks: list[SinkFigures] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [f"query {self.name or self.query_id} batch {self.batch} in {self.duration_ms} ms"]
+        for source in self.sources:
+            text = f"read {source.entries} of {source.stream}"
+            if source.lag is not None:
+                text += f", lag {source.lag}"
+            if source.oldest_unread_s is not None:
+                text += f", oldest unread {source.oldest_unread_s:.1f} s"
+            if source.lost:
+                text += f", LOST {source.lost}"
+            parts.append(text)
+        for sink in self.sinks:
+            more = f"{sink.duplicates} duplicates, {sink.retries} retries, waited {sink.waited_ms} ms"
+            parts.append(f"wrote {sink.rows} to {sink.stream}, {more}")
+        return "; ".join(parts)
+
+
+class StreamdListener(StreamingQueryListener):
+    """Hands the figures of each micro-batch to `report`, which by default logs them as a line (level INFO, as
+    `spark_source.listener`). Queries of other sources and sinks pass by.
+
+    `sink` names the streams whose statistics are read as well, separated by commas; `options` say where they are, as
+    for the sink (`url`, `passwordEnv`, ...).
+
+    Raises: OptionError.
+    """
+
+    def __init__(
+        self, sink: str | None = None, report: Callable[[BatchFigures], object] | None = None, **options: object
+    ) -> None:
+        given = {name: str(value) for name, value in options.items()}
+        self.streams = parse_options({"stream": sink}).read.streams if sink is not None else ()
+        self.server = Server(parse_options(given).connection)
+        self.report = report or (lambda figures: log.info("%s", figures))
+        self.before: dict[tuple[str, str], dict[str, int]] = {}
+        self.refused = False
+
+    def onQueryStarted(self, event: Any) -> None:
+        for stream in self.streams:
+            self._counted(str(event.id), stream)
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        sources = [figure for source in progress.sources for figure in source_figures(source)]
+        sinks = [figures for stream in self.streams if (figures := self._written(str(progress.id), stream)) is not None]
+        if sources or sinks:
+            duration_ms = dict(progress.durationMs).get("triggerExecution", 0)
+            name = progress.name
+            self.report(BatchFigures(str(progress.id), name, progress.batchId, duration_ms, sources, sinks))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing: an idle query has read all there is."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        for place in [place for place in self.before if place[0] == str(event.id)]:
+            del self.before[place]
+
+    def _written(self, query_id: str, stream: str) -> SinkFigures | None:
+        before = self.before.get((query_id, stream), {})
+        now = self._counted(query_id, stream)
+        if now is None or not now:
+            return None
+        return SinkFigures(stream, *(now.get(what, 0) - before.get(what, 0) for what in COUNTED))
+
+    def _counted(self, query_id: str, stream: str) -> dict[str, int] | None:
+        """Return what the sink of a query has counted so far; None when the server does not tell, said once."""
+        try:
+            reply = self.server.patiently(lambda session: session.call("HGETALL", stats_key(stream)), stream, 2.0)
+        except StreamdError as error:
+            if not self.refused:
+                log.warning("the statistics of %s are not to be had: %s", stream, error)
+            self.refused = True
+            return None
+        counted: dict[str, int] = {}
+        words = [bytes(word).decode() for word in reply] if isinstance(reply, list) else []  # type: ignore[arg-type]
+        for name, value in zip(words[0::2], words[1::2], strict=True):
+            sink, _, what = name.rpartition(":")
+            if what in COUNTED and (sink == query_id or sink.endswith(f"@{query_id}")):
+                counted[what] = counted.get(what, 0) + int(value)
+        self.before[query_id, stream] = counted
+        return counted
+
+
+def source_figures(source: Any) -> list[SourceFigures]:
+    """Return the figures of each stream of a source, from Spark's progress of it; none for another source.
+
+    Spark's progress has no place for a Python source's own metrics, so they stand in its offsets.
+    """
+    read, there = _marks(source.endOffset), _marks(source.latestOffset)
+    begin = _marks(source.startOffset)
+    found = []
+    for stream, mark in read.items():
+        new = begin.get(stream) != mark
+        latest = there.get(stream, {})
+        oldest = latest.get("oldest_ms")
+        found.append(
+            SourceFigures(
+                stream=stream,
+                entries=sum(count for _, count in mark.get("cuts", [])) if new else 0,
+                lag=latest.get("lag"),
+                oldest_unread_s=None if oldest is None else max(0.0, time.time() - oldest / 1000),
+                lost=mark.get("lost", 0) if new else 0,
+            )
+        )
+    return found
+
+
+def _marks(offset: Any) -> dict[str, dict[str, Any]]:
+    """Return an offset of ours, as Spark's progress shows it; an empty dict for another."""
+    try:
+        loaded = json.loads(offset) if isinstance(offset, str) else offset
+    except ValueError:
+        return {}
+    if not isinstance(loaded, dict) or not all(isinstance(mark, dict) and "id" in mark for mark in loaded.values()):
+        return {}
+    return loaded

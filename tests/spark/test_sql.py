@@ -1,0 +1,146 @@
+"""SQL, Spark Connect, filters, and the triggers that Spark does not give a Python source."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+import redis
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.sessions import ROOT, fill, read_stream
+from tests.spark.test_read_and_write import error_of
+
+pytestmark = pytest.mark.spark
+
+THE_VIEW = (
+    "Spark does not hand the options of a catalog's table to a Python data source when the table is used: make a view, "
+    "CREATE TEMPORARY VIEW name USING streamd OPTIONS (stream '...'), which takes INSERT INTO, too"
+)
+
+
+@pytest.fixture
+def catalog(spark: SparkSession) -> SparkSession:
+    """A session whose catalog holds none of the tables made here, before and after."""
+    for name in ("with_columns", "saved"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+    yield spark
+    for name in ("with_columns", "saved"):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_view_is_read_and_takes_rows(spark: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:
+    fill(streamd, 100)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v (n int) USING streamd OPTIONS (port '{streamd_port}', stream 'in')")
+
+    spark.sql("INSERT INTO v SELECT 1000 + id FROM range(10)")
+    assert tuple(spark.sql("SELECT count(*), max(n) FROM v").first()) == (110, 1009)
+    spark.sql("INSERT OVERWRITE v SELECT id FROM range(5)")
+    assert sorted(entry[b"n"] for _, entry in streamd.xrange("in")) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_a_table_of_the_catalog_is_refused_with_the_view_that_does_it(
+    catalog: SparkSession, streamd: redis.Redis, streamd_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(streamd, 3)
+    options = f"OPTIONS (port '{streamd_port}', stream 'in')"
+
+    assert error_of(lambda: catalog.sql(f"CREATE TABLE bare USING streamd {options}")) == THE_VIEW
+    catalog.sql(f"CREATE TABLE with_columns (n int) USING streamd {options}")
+    said = f"stream is missing, and so are all options: {THE_VIEW}"
+    assert error_of(lambda: catalog.sql("SELECT * FROM with_columns").collect()) == said
+    assert error_of(lambda: catalog.sql("INSERT INTO with_columns VALUES (1)")) == said
+    given = f"WITH (port '{streamd_port}', stream 'in')"
+    assert catalog.sql(f"SELECT sum(n) FROM with_columns {given}").first()[0] == 3, "given with each use they are there"
+    writer = catalog.range(3).write.format("streamd").options(port=streamd_port, stream="out").mode("append")
+    writer.saveAsTable("saved")
+    assert streamd.xlen("out") == 3
+    assert error_of(lambda: catalog.table("saved").collect()) == said
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason='Spark Connect: pip install "streamd[connect]"')
+def test_spark_connect(streamd: redis.Redis, streamd_port: int, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.spark.connect_job", str(streamd_port), str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["kind"] == "pyspark.sql.connect.session"
+    assert (seen["total"], seen["counted"]) == (4950, 100)
+    assert seen["latest"]["in"]["lag"] == 0
+    assert streamd.xlen("out") == 100
+
+
+@pytest.fixture
+def pushing(spark: SparkSession) -> SparkSession:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield spark
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def load(spark: SparkSession, port: int, **options: object) -> DataFrame:
+    given = {"port": port, "stream": "in", "filterPushdown": True, "entriesPerPartition": 10, **options}
+    return spark.read.format("streamd").options(**given).load()
+
+
+needs_filters = pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="filters came with Spark 4.1")
+
+
+@needs_filters
+def test_ranges_of_ids_narrow_what_is_read_and_say_the_same_as_without(
+    pushing: SparkSession, streamd: redis.Redis, streamd_port: int
+) -> None:
+    for n in range(100):
+        streamd.xadd("in", {"n": n}, id=f"{1_700_000_000_000 + n // 10}-{n % 10 * 7}")
+    everything, narrowed = load(pushing, streamd_port, filterPushdown=False), load(pushing, streamd_port)
+
+    for condition, parts in (
+        ("id >= '1700000000005-14'", 5),
+        ("id > '1700000000008-0' AND id < '1700000000008-9'", 1),
+        ("id <= '1700000000001'", 2),
+        ("id BETWEEN '1700000000002-0' AND '1700000000003-9'", 2),
+        ("id > '9'", 10),
+        ("id > '17000000000050'", 5),
+    ):
+        rows = narrowed.where(condition)
+        assert rows.rdd.getNumPartitions() == parts, condition
+        assert sorted(rows.select("id").collect()) == sorted(everything.where(condition).select("id").collect()), (
+            condition
+        )
+
+
+@needs_filters
+def test_ids_with_fewer_digits_are_all_read(pushing: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:
+    for entry_id in ("5-0", "999-3", "1700000000000-0", "1700000000001-0"):
+        streamd.xadd("in", {"n": 1}, id=entry_id)
+
+    found = load(pushing, streamd_port).where("id >= '1700000000001-0'").collect()
+    assert [row.id for row in found] == ["5-0", "999-3", "1700000000001-0"], "as text, which is Spark's order"
+
+
+@needs_filters
+def test_spark_says_which_setting_filters_need(spark: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:
+    fill(streamd, 3)
+    with pytest.raises(Exception, match=r"spark\.sql\.python\.filterPushdown\.enabled"):
+        load(spark, streamd_port).where("id > '1'").collect()
+
+
+@pytest.mark.parametrize(("trigger", "said"), [("continuous", "continuous processing"), ("realTime", "Real-[tT]ime")])
+def test_spark_gives_a_python_source_no_other_triggers(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path, trigger: str, said: str
+) -> None:
+    fill(streamd, 3)
+    writer = read_stream(spark, streamd_port).writeStream.format("noop").outputMode("update")
+    writer = writer.option("checkpointLocation", str(tmp_path))
+    if trigger == "realTime":
+        if pyspark.__version__.startswith("4.0."):
+            pytest.skip("real-time mode came with Spark 4.1")
+        spark.conf.set("spark.sql.streaming.realTimeMode.allowlistCheck", "false")
+    try:
+        with pytest.raises(Exception, match=said):
+            writer.trigger(**{trigger: "5 seconds"}).start().awaitTermination(30)
+    finally:
+        spark.conf.unset("spark.sql.streaming.realTimeMode.allowlistCheck")
