@@ -142,7 +142,8 @@ def bitop(context: Context, args: list[bytes]) -> Reply:
     numbers = [int.from_bytes(value) << (length - len(value)) * 8 for value in values]
     number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else reduce(_OPERATIONS[name], numbers)
     db.clear_expiry(target)
-    db.put(target, number.to_bytes(length))
-    context.record(b"BITOP", *args[1:])
+    result = number.to_bytes(length)
+    db.put(target, result)
+    context.record(b"SET", target, result)  # a rewrite may have written the other keys already, as they are later
     context.changed(target, "$", "set")
     return length
