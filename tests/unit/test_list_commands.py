@@ -84,7 +84,7 @@ def test_a_waiting_client_gets_what_is_pushed_first_come_first_served(engine: Se
     assert engine.do("LRANGE l 0 -1") == [b"b"]
     assert engine.do("LRANGE moved 0 -1") == [b"c"]
     assert [b" ".join(words) for _, words in records] == [
-        b"RPUSH l a b c d", b"LPOP l 1", b"RPOP l 1", b"LMOVE l moved RIGHT LEFT",
+        b"RPUSH l a b c d", b"LPOP l 1", b"RPOP l 1", b"RPOP l 1", b"LPUSH moved c",
     ]  # fmt: skip
 
 

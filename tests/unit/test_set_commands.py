@@ -63,6 +63,18 @@ def test_what_is_taken_at_random_is_recorded_as_what_it_is(sets):
     assert [words for _, words in records] == [[b"SREM", b"s", first], [b"SREM", b"s", *rest]]
 
 
+def test_a_record_names_one_key_alone(sets):
+    """So that a rewrite can have written one of two keys and not the other."""
+    sets.do("SET word a")
+    records = sets.record()
+    for line in ("SMOVE s t a", "SUNIONSTORE n s t", "BITOP NOT bits word", "RPUSH l 1 2", "LMOVE l m LEFT LEFT"):
+        sets.do(line)
+    assert [words[:2] for _, words in records] == [
+        *([b"SREM", b"s"], [b"SADD", b"t"], [b"SADD", b"n"], [b"SET", b"bits"], [b"RPUSH", b"l"]),
+        *([b"LPOP", b"l"], [b"LPUSH", b"m"]),
+    ]
+
+
 @pytest.mark.parametrize("size", [5, 1000])
 @pytest.mark.parametrize(
     ("add", "choose"),

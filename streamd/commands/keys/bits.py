@@ -67,8 +67,6 @@ def _range(args: list[bytes], at: int, length: int) -> tuple[int, int]:
             raise SyntaxError_()
         unit = 1 if words[2].upper() == b"BIT" else 8
     total = length * 8 // unit
-    if start < 0 and end < 0 and start > end:
-        return 0, 0
     start = max(0, start + total) if start < 0 else start
     end = min(max(0, end + total) if end < 0 else end, total - 1)
     return (start * unit, (end + 1) * unit) if start <= end else (0, 0)
@@ -92,6 +90,8 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
     if len(args) == 3:
         raise SyntaxError_()
     start, end = _range(args, 2, len(value))
+    if len(args) > 3 and 0 > parse_integer(args[2]) > parse_integer(args[3]):
+        return 0  # even where both are in front of the string, which is its first byte else
     return _bits(value, start, end).bit_count()
 
 
@@ -142,7 +142,8 @@ def bitop(context: Context, args: list[bytes]) -> Reply:
     numbers = [int.from_bytes(value) << (length - len(value)) * 8 for value in values]
     number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else reduce(_OPERATIONS[name], numbers)
     db.clear_expiry(target)
-    db.put(target, number.to_bytes(length))
-    context.record(b"BITOP", *args[1:])
+    result = number.to_bytes(length)
+    db.put(target, result)
+    context.record(b"SET", target, result)  # a rewrite may have written the other keys already, as they are later
     context.changed(target, "$", "set")
     return length

@@ -107,8 +107,9 @@ def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_le
         other.appendleft(element)
     else:
         other.append(element)
-    ends = b"LEFT" if from_left else b"RIGHT", b"LEFT" if to_left else b"RIGHT"
-    context.record(b"LMOVE", source, target, *ends)
+    # For each key a record of its own, as a rewrite asks: one key may be written already and the other not.
+    context.record(b"LPOP" if from_left else b"RPOP", source, b"1")
+    context.record(b"LPUSH" if to_left else b"RPUSH", target, element, changes=0)
     context.changed(target, "l", "lpush" if to_left else "rpush")
     context.changed(source, "l", "lpop" if from_left else "rpop")
     end_if_empty(context, source, value)
