@@ -216,11 +216,9 @@ class IdmpTable:
         if self._lent is not None:
             return self._one_by_one(pids, iids, ids, now_ms)
         answers: list[int | None] = []
-        answer = answers.append
         indexed_of, maxsize = self._indexed.get, self.maxsize
         first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
-        new = dropped = 0
-        next_id = ids[0]
+        new, dropped, next_id = 0, 0, ids[0]
         for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
             indexed = indexed_of(pid)
             if indexed is None:
@@ -240,7 +238,7 @@ class IdmpTable:
                     entry_id = None
                 elif entry_id < first_that_stays:
                     entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-            answer(entry_id)
+            answers.append(entry_id)
             if entry_id is None:
                 new += 1
                 if new < count:

@@ -36,9 +36,11 @@ APPENDS = st.one_of(
 )
 OTHERS = st.sampled_from([
     ["MULTI"], ["EXEC"], ["SELECT", "1"], ["SELECT", "0"], ["WATCH", "s"], ["XLEN", "s"], ["DEL", "s"], ["HELLO", "3"],
-    ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
+    ["SET", "string", "x"], ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"],
+    ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"], ["CLIENT", "REPLY", "SKIP"], ["NONSENSE"],
     ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["PSUBSCRIBE", "*"], ["MONITOR"], ["BGREWRITEAOF"],
-    ["PEXPIRE", "s", "5"], ["PEXPIRE", "t", "50000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
+    ["PEXPIRE", "s", "5"], ["PEXPIRE", "t", "50000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"],
+    ["XGROUP", "CREATE", "s", "g", "$"],
     ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"],
     ["XREADGROUP", "GROUP", "g", "d", "COUNT", "1", "BLOCK", "0", "STREAMS", "s", ">"], ["XGROUP", "DESTROY", "s", "g"],
 ])  # fmt: skip
