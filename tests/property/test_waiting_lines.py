@@ -75,6 +75,33 @@ def test_who_waits_in_line_gets_what_trying_all_gives(turns: list[Any]):
         assert in_line == outcome(turns)
 
 
+def waits(number: int, *options: str, keys: tuple[str, ...] = ("s",)) -> tuple[int, list[str]]:
+    ends = [*keys, *[">"] * len(keys)]
+    return number, ["XREADGROUP", "GROUP", "g", f"c{number}", *options, "BLOCK", "0", "STREAMS", *ends]
+
+
+@pytest.mark.parametrize("turns", [
+    # Who claims finds something where the others of its group find nothing,
+    [
+        [ADD], [["XREADGROUP", "GROUP", "g", "x", "STREAMS", "s", ">"]], waits(0), waits(1, "CLAIM", "5000"),
+        [
+            ["MULTI"], ADD, ["XREADGROUP", "GROUP", "g", "x", "STREAMS", "s", ">"],
+            ["XCLAIM", "s", "g", "x", "0", "1000000000000-0", "IDLE", "9000"], ["EXEC"],
+        ],
+    ],
+    # and so does who reads another stream as well, before those who wait for that alone.
+    [
+        waits(0), waits(1), waits(2, keys=("t",)), waits(3, keys=("s", "t")),
+        [["MULTI"], ADD, ["XADD", "t", "*", "f", "v"], ["EXEC"]],
+    ],
+])  # fmt: skip
+def test_who_may_find_something_behind_one_who_found_nothing_is_tried(turns: list[Any]):
+    in_line = outcome(turns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(xreadgroup, "_stands_in_line", lambda options: False)
+        assert in_line == outcome(turns)
+
+
 def test_behind_a_consumer_that_is_left_with_nothing_nobody_of_its_group_is_tried(monkeypatch):
     session = Session()
     session.do("XGROUP CREATE s g $ MKSTREAM")
