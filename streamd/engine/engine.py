@@ -31,9 +31,6 @@ log = logging.getLogger("streamd")
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 64
 
-# Replies up to here are encoded where they are.
-_SHORT_BYTES_MAX = 1_023
-
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
 
@@ -78,7 +75,7 @@ class Engine:
         """Return a new client."""
         state = self.state
         state.last_client_id += 1
-        self._read_clock()
+        self.state.time.set(self.clock.now_ms())
         client = Context(state, self, state.last_client_id, address, local_address, state.time.ms)
         client.authenticated = not state.config.text("requirepass")
         client.update_quick()
@@ -189,7 +186,7 @@ class Engine:
             if state.records:
                 self._end_unit(client)
             kind = type(reply)
-            if kind is bytes and len(reply) <= _SHORT_BYTES_MAX:
+            if kind is bytes and len(reply) <= LARGE_REPLY_BYTES:
                 client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))  # as any encoder, without the call
                 size = 0
             elif kind is Parts:
@@ -248,7 +245,7 @@ class Engine:
         BLOCKED says that the reply comes later, through `client.reply`.
         """
         self.gathering.run()
-        self._read_clock()
+        self.state.time.set(self.clock.now_ms())
         replies = self.execute(client, [request])
         self._end_unit(client)
         self.state.wants_flush(client)
@@ -425,14 +422,12 @@ class Engine:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
-    def _read_clock(self) -> None:
-        self.state.time.set(self.clock.now_ms())
-
     def tick(self) -> None:
         """Do what is due now: time-outs of blocked clients, the end of a pause. Ends the turn."""
         self.gathering.run()
-        self._read_clock()
-        self._end_pause_in_time()
+        self.state.time.set(self.clock.now_ms())
+        if 0 < self.state.pause_until_ms <= self.state.time.ms:
+            self.end_pause()
         for waiter in () if self.state.is_busy else self.state.blocked.due_retries(self.state.time.ms):
             self._attempt(waiter)
         for waiter in self.state.blocked.due(self.state.time.ms):
@@ -442,16 +437,12 @@ class Engine:
             self._run_backlogs()
         self.end_turn()
 
-    def _end_pause_in_time(self) -> None:
-        if 0 < self.state.pause_until_ms <= self.state.time.ms:
-            self.end_pause()
-
     def cron(self) -> bool:
         """Do what is done ten times a second: free what has expired, for at most a slice, and what the journal has to
         do; return whether more is due at once. A bug in one of them keeps none of the others from being done.
         """
         self.gathering.run()
-        self._read_clock()
+        self.state.time.set(self.clock.now_ms())
         if self.state.is_busy:
             return False  # nothing changes, nor is written, between two halves of a script
         deadline_us = self.clock.monotonic_us() + SLICE_US
@@ -471,7 +462,8 @@ class Engine:
         return more
 
     def _look_at_memory(self, stop: Callable[[], bool]) -> bool:
-        self._end_pause_in_time()
+        if 0 < self.state.pause_until_ms <= self.state.time.ms:
+            self.end_pause()
         self.memory_limit.check()
         return False
 

@@ -214,11 +214,9 @@ class IdmpTable:
             if known is not None:
                 return known
         answers: list[int | None] = []
-        answer = answers.append
         indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
         first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
-        new = dropped = 0
-        next_id = ids[0]
+        new, dropped, next_id = 0, 0, ids[0]
         for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
             indexed = indexed_of(pid)
             if indexed is None or is_lent:
@@ -238,7 +236,7 @@ class IdmpTable:
                     entry_id = None
                 elif entry_id < first_that_stays:
                     entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-            answer(entry_id)
+            answers.append(entry_id)
             if entry_id is None:
                 new += 1
                 if new < count:

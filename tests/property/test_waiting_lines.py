@@ -16,7 +16,9 @@ READS = st.builds(
     ],
     st.sampled_from(["g", "g", "h"]),
     st.sampled_from(["c", "d", "e", "f"]),
-    st.sampled_from([[], [], ["COUNT", "1"], ["COUNT", "2"], ["NOACK"], ["CLAIM", "5"], ["MAXSIZE", "1"], ["MAXCOUNT", "1"]]),
+    st.sampled_from([
+        [], [], ["COUNT", "1"], ["COUNT", "2"], ["NOACK"], ["CLAIM", "5"], ["MAXSIZE", "1"], ["MAXCOUNT", "1"],
+    ]),
     st.sampled_from([["s"], ["s"], ["s"], ["t"], ["s", "t"]]),
 )  # fmt: skip
 WAITS = st.one_of(READS, READS, READS, st.just(["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]))
@@ -67,6 +69,33 @@ def outcome(turns: list[Any]) -> list[Any]:
 @settings(max_examples=300, deadline=None)
 @given(TURNS)
 def test_who_waits_in_line_gets_what_trying_all_gives(turns: list[Any]):
+    in_line = outcome(turns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(xreadgroup, "_stands_in_line", lambda options: False)
+        assert in_line == outcome(turns)
+
+
+def waits(number: int, *options: str, keys: tuple[str, ...] = ("s",)) -> tuple[int, list[str]]:
+    ends = [*keys, *[">"] * len(keys)]
+    return number, ["XREADGROUP", "GROUP", "g", f"c{number}", *options, "BLOCK", "0", "STREAMS", *ends]
+
+
+@pytest.mark.parametrize("turns", [
+    # Who claims finds something where the others of its group find nothing,
+    [
+        [ADD], [["XREADGROUP", "GROUP", "g", "x", "STREAMS", "s", ">"]], waits(0), waits(1, "CLAIM", "5000"),
+        [
+            ["MULTI"], ADD, ["XREADGROUP", "GROUP", "g", "x", "STREAMS", "s", ">"],
+            ["XCLAIM", "s", "g", "x", "0", "1000000000000-0", "IDLE", "9000"], ["EXEC"],
+        ],
+    ],
+    # and so does who reads another stream as well, before those who wait for that alone.
+    [
+        waits(0), waits(1), waits(2, keys=("t",)), waits(3, keys=("s", "t")),
+        [["MULTI"], ADD, ["XADD", "t", "*", "f", "v"], ["EXEC"]],
+    ],
+])  # fmt: skip
+def test_who_may_find_something_behind_one_who_found_nothing_is_tried(turns: list[Any]):
     in_line = outcome(turns)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(xreadgroup, "_stands_in_line", lambda options: False)

@@ -16,6 +16,8 @@ from streamd.stream.trimming import Trim
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3
+# What is left of a pipeline is looked at as a whole if it is no more than this.
+_REST_MAX: Final = 64
 
 
 def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
@@ -86,11 +88,13 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
     words = len(first)
     # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
     front, behind = (options.pid_at, (options.iid_at or options.pid_at) + 1) if options.pid_at else (id_at + 1, id_at)
-    if at == 0:
-        # Mostly a pipeline is one run. (A try for each run of many would look at their rest again and again.)
-        count = len(requests)
-        if [*map(len, requests)].count(words) == count:
-            columns = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
+    if at == 0 or len(requests) - at <= _REST_MAX:
+        # Mostly a pipeline is one run, or the rest of one. (A try for each run of many would look at their rest again
+        # and again.)
+        rest = requests[at:] if at else requests
+        count = len(rest)
+        if [*map(len, rest)].count(words) == count:
+            columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
             for place in (*range(front), *range(behind, id_at + 1)):
                 if columns[place].count(first[place]) != count:
                     break
@@ -151,7 +155,7 @@ def _append_idempotent(
         unused = iter(ids)
         answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
     else:
-        answers = known  # none is None
+        answers = known
     _count_duplicates(context, key, stream, count - new)
     context.out.append(_replies(answers))
 
@@ -217,7 +221,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
             break
         else:
             entry_id = stream.last_id + 1
-            reply = _replies((entry_id,))
+            reply = _reply(entry_id)
         pid = iid = None
         if pid_at:
             pid = request[pid_at]
@@ -228,7 +232,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
             if known_id is not None:
                 touched[key] = second
                 _count_duplicates(context, key, stream, 1)
-                replies.append(_replies((known_id,)))
+                replies.append(_reply(known_id))
                 continue
         touched[key] = second
         stream.append(entry_id, fields)
@@ -258,11 +262,15 @@ def _consecutive_replies(entry_id: int, count: int) -> bytes:
     return replies
 
 
+def _reply(entry_id: int) -> bytes:
+    text = f"{entry_id >> 64}-{entry_id & SEQ_MAX}"
+    return f"${len(text)}\r\n{text}\r\n".encode()
+
+
 def _replies(ids: Sequence[int]) -> bytes:
     """Return the replies of any IDs, as bulk strings."""
     first, count = ids[0], len(ids)
-    last = first + count - 1
-    if count > 1 and ids[-1] == last and last >> 64 == first >> 64 and [*ids] == [*range(first, last + 1)]:
+    # What is sent again is mostly a batch that was one before.
+    if ids[-1] == first + count - 1 and ids[-1] >> 64 == first >> 64 and [*ids] == [*range(first, first + count)]:
         return _consecutive_replies(first, count)
-    texts = [f"{entry_id >> 64}-{entry_id & SEQ_MAX}" for entry_id in ids]
-    return "".join([f"${len(text)}\r\n{text}\r\n" for text in texts]).encode()
+    return b"".join(map(_reply, ids))
