@@ -3,6 +3,7 @@
 import re
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ AT_ONCE = 100
 ROUNDS = 2
 # A pool of small objects with one survivor in it stays; arenas that once held hundreds of times as many must not.
 GROWN_AT_MOST = 2.5
+QUIET_S = 30
 
 
 def private_bytes(pid: int) -> int:
@@ -59,8 +61,10 @@ def test_memory_comes_back_when_many_streams_are_gone(tmp_path):
                 assert client.ask([b"DEL", *[b"s:" + name for name in part]]) == b":%d\r\n" % AT_ONCE
         assert client.ask([b"DBSIZE"]) == b":0\r\n"
 
-        assert client.ask([b"MEMORY", b"PURGE"]) == b"+OK\r\n"
-
-        left = private_bytes(server.process.pid)
+        until = time.monotonic() + QUIET_S  # a rewrite of the journal may still be under way
+        left = peak
+        while left >= GROWN_AT_MOST * at_start and time.monotonic() < until:
+            assert client.ask([b"MEMORY", b"PURGE"]) == b"+OK\r\n"
+            left = private_bytes(server.process.pid)
         assert peak > 5 * at_start
         assert left < GROWN_AT_MOST * at_start, f"{at_start:,} bytes at the start, {left:,} left of {peak:,}"
