@@ -17,7 +17,7 @@ from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is
 from streamd.engine.calls import Calls
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
-from streamd.resp.encoder import ENCODERS, encode
+from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX, encode
 from streamd.resp.plain import plain
 from streamd.resp.types import NO_REPLY, Parts, Reply
 from streamd.session.blocking import BLOCKED, Waiter
@@ -94,7 +94,9 @@ class Engine:
         if isinstance(client, Context):
             client.unwatch()
         state.pubsub.leave(client)
-        state.clients.pop(client.id, None)
+        if state.clients.pop(client.id, None) is not None:
+            state.stats.bytes_in += client.bytes_in
+            state.stats.bytes_out += client.bytes_out
         if state.monitors.pop(client.id, None) is not None:
             state.restrict()
 
@@ -132,11 +134,13 @@ class Engine:
                 state.to_flush.append(client)
         look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
         # From where on a batch is tried. Where one had few requests the next try waits, each time twice as long.
-        batch_at, patience = (0, 1) if total >= BATCH_MIN and replies is None else (total, 0)
+        batch_at = 0 if total >= BATCH_MIN and replies is None else total
+        patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
         timed: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
-        while at < total:
+        end = total
+        while at < end:
             request = requests[at]
             command = quick.get(request[0])
             is_quick = command is not None and (
@@ -145,14 +149,13 @@ class Engine:
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
-            if command is not timed:
-                if timed is not None:
-                    timed.nanoseconds += then_ns - began_ns
-                    began_ns = then_ns
-                if command is not None:
-                    client.last_command = command.name
-                timed = command
             if command is not None:
+                if command is not timed:
+                    if timed is not None:
+                        timed.nanoseconds += then_ns - began_ns
+                        began_ns = then_ns
+                    client.last_command = command.name
+                    timed = command
                 if at >= batch_at and command.batch is not None and is_quick:
                     taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
                     if taken < BATCH_MIN:
@@ -179,6 +182,8 @@ class Engine:
             if not is_quick:
                 reply = self._finish_careful(client, command, request, reply, mode)
                 quick = client.quick
+                if client.close_soon and replies is None:
+                    end = at
             if replies is not None:
                 if reply is not NO_REPLY:
                     replies.append(reply)
@@ -186,12 +191,8 @@ class Engine:
             if state.records:
                 self._end_unit(client)
             kind = type(reply)
-            if kind is bytes and len(reply) <= LARGE_REPLY_BYTES:
-                client.out.append(b"$%d\r\n%b\r\n" % (len(reply), reply))  # as any encoder, without the call
-                size = 0
-            elif kind is Parts:
-                client.out += reply.pieces
-                size = reply.size_bytes
+            if kind is bytes and len(reply) <= SHORT_BYTES_MAX:
+                client.out.append(BULK_HEADERS[len(reply)] + reply + b"\r\n")  # as any encoder, without the call
             elif reply is BLOCKED:
                 if state.blocked.ready:
                     self._serve_ready()
@@ -199,28 +200,30 @@ class Engine:
                     break
                 continue
             else:
-                # (Nothing is appended for NO_REPLY, whose encoding is empty.)
-                try:
-                    data = ENCODERS[client.protocol][kind](reply)
-                except TypeError:
-                    data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
-                client.out.append(data)
-                size = len(data)
+                if kind is Parts:
+                    client.out += reply.pieces
+                    size = reply.size_bytes
+                else:
+                    # (Nothing is appended for NO_REPLY, whose encoding is empty.)
+                    try:
+                        data = ENCODERS[client.protocol][kind](reply)
+                    except TypeError:
+                        data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+                    client.out.append(data)
+                    size = len(data)
+                if size > LARGE_REPLY_BYTES:
+                    client.out_bytes += size
+                    if client.out_bytes > OUTPUT_TURN_BYTES:
+                        end = at
             if state.blocked.ready:
                 self._serve_ready()
-            if size > LARGE_REPLY_BYTES:
-                client.out_bytes += size
-                if client.out_bytes > OUTPUT_TURN_BYTES:
-                    break
             if at >= look:
                 if then_ns - started_ns >= TURN_US * 1000 or at >= TURN_REQUESTS_MAX:
                     break
                 look = at + _REQUESTS_PER_LOOK
-            if not is_quick and client.close_soon:
-                return
         if timed is not None:
             timed.nanoseconds += then_ns - began_ns
-        if at < total:
+        if at < total and not client.close_soon:
             client.backlog.extend(requests[at:])
         if self._resumed and not self._running_backlogs:
             self._run_backlogs()
@@ -230,11 +233,11 @@ class Engine:
         gathering = self.gathering
         if gathering.size:
             gathering.run()
-        gathering.note_turn(len(self.state.to_flush))
-        if self.state.journal is not None:
-            self.state.journal.end_turn()
-            return
         state = self.state
+        gathering.note_turn(len(state.to_flush))
+        if state.journal is not None:
+            state.journal.end_turn()
+            return
         clients, state.to_flush = state.to_flush, []
         for client in clients:
             client.flush_wanted = False

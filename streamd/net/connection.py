@@ -55,14 +55,12 @@ class Connection(asyncio.Protocol):
         "_limits",
         "_paused_reading",
         "_server",
-        "_stats",
         "_transport",
         "client",
     )
 
     def __init__(self, server: Host) -> None:
         self._server = server
-        self._stats = server.engine.state.stats
         self._paused_reading = False
         self._closing = False
         self._ended = False
@@ -107,7 +105,6 @@ class Connection(asyncio.Protocol):
         if self._closing or client is None or client.close_soon:
             return
         client.bytes_in += len(data)
-        self._stats.bytes_in += len(data)
         decoder = self._decoder
         if client.waiter is not None or client.backlog:
             decoder.feed(data)
@@ -241,7 +238,6 @@ class Connection(asyncio.Protocol):
                 # The hot path.
                 data = out[0] if len(out) == 1 else b"".join(out)
                 client.bytes_out += len(data)
-                self._stats.bytes_out += len(data)
                 self._transport.write(data)
                 if self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES:
                     self._limit_waiting_output()
@@ -261,9 +257,7 @@ class Connection(asyncio.Protocol):
         assert client is not None
         if self._closing:
             return
-        size = sum(map(len, pieces))
-        client.bytes_out += size
-        self._stats.bytes_out += size
+        client.bytes_out += sum(map(len, pieces))
         self._transport.writelines(pieces)
         self._limit_waiting_output()
 

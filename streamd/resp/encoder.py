@@ -34,14 +34,14 @@ def _line(text: str) -> bytes:
 
 
 # For speed: short bulk strings are most of what is sent, and to join three parts is quicker than to format one.
-_SHORT_BYTES_MAX = 1023
-_BULK_HEADERS = [b"$%d\r\n" % length for length in range(_SHORT_BYTES_MAX + 1)]
+SHORT_BYTES_MAX = 1023
+BULK_HEADERS = [b"$%d\r\n" % length for length in range(SHORT_BYTES_MAX + 1)]
 
 
 def _bulk(data: bytes) -> bytes:
     length = len(data)
-    if length <= _SHORT_BYTES_MAX:
-        return _BULK_HEADERS[length] + data + b"\r\n"
+    if length <= SHORT_BYTES_MAX:
+        return BULK_HEADERS[length] + data + b"\r\n"
     return b"".join((b"$%d\r\n" % length, data, b"\r\n"))
 
 

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
+from typing import Final
 
 from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
@@ -100,6 +101,10 @@ def _last_request_start(data: bytes) -> int:
     return 0
 
 
+# What no request that has a shape starts with: it is longer.
+_NO_HEAD: Final = bytes(SHAPE_BYTES_MAX + 1)
+
+
 def _count_lookalikes(data: bytes) -> int:
     return len(data) - len(data.translate(None, _LOOKALIKES))
 
@@ -112,14 +117,17 @@ class FastDecoder(Decoder):
     comes alone is split at its line ends; several are hiredis's; everything else is judged by the strict decoder.
 
     `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
-    last chunk was that was decoded without one (-1: there was none).
+    last chunk was that was decoded without one (-1: there was none). `_head`, `_first_words`: the bytes of the request
+    that the shape is of up to its last word, and the words in them.
     """
 
-    __slots__ = ("_chunk_bytes", "_shape")
+    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape")
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._chunk_bytes = -1
         self._shape: Shape | None = None
+        self._head = _NO_HEAD
+        self._first_words: list[bytes] = []
         super().__init__(limits, initial)
 
     @property
@@ -145,6 +153,9 @@ class FastDecoder(Decoder):
         shape = self._shape
         if shape is not None:
             if len(data) == shape.size_bytes:  # (One alone, the most frequent, without the call.)
+                if data.startswith(self._head):
+                    # Only the last word is another one: the others are there, and their hashes are known.
+                    return [[*self._first_words, data[len(self._head) : -2]]]
                 mask, headers = shape.one
                 if int.from_bytes(data, "little") & mask == headers:
                     return [[*shape.cut_words(data)]]
@@ -162,6 +173,7 @@ class FastDecoder(Decoder):
             self._chunk_bytes = len(data)
         elif requests and not self._data:
             shape = shape_of(requests[0])
+            self._head = _NO_HEAD
             self._shape = shape if shape is not None and len(data) == shape.size_bytes * len(requests) else None
         return requests
 
@@ -183,6 +195,8 @@ class FastDecoder(Decoder):
             return None
         if len(data) == self._chunk_bytes:
             self._shape = shape_of(words)
+            self._head = data[: len(data) - len(words[-1]) - 2]
+            self._first_words = words[:-1]
         self._chunk_bytes = len(data)
         return words
 

@@ -65,7 +65,10 @@ class Journal(Protocol):
 
 
 class Stats:
-    """Counters since the start, or since CONFIG RESETSTAT."""
+    """Counters since the start, or since CONFIG RESETSTAT.
+
+    bytes_in, bytes_out: of the clients that are gone; those of each client that is there are its own.
+    """
 
     def __init__(self) -> None:
         self.internal_errors = 0
@@ -201,6 +204,22 @@ class State:
         for monitor in self.monitors.values():
             monitor.reply(Raw(b"+%b\r\n" % line))
             self.wants_flush(monitor)
+
+    def traffic_bytes(self) -> tuple[int, int]:
+        """Return how many bytes clients have sent, and were sent. (Counted by client, since each request is.)"""
+        clients, stats = self.clients.values(), self.stats
+        return (
+            stats.bytes_in + sum(client.bytes_in for client in clients),
+            stats.bytes_out + sum(client.bytes_out for client in clients),
+        )
+
+    def reset_stats(self) -> None:
+        """Set all statistics back to zero, but for those of commands."""
+        self.stats.reset()
+        bytes_in, bytes_out = self.traffic_bytes()
+        self.stats.bytes_in, self.stats.bytes_out = -bytes_in, -bytes_out
+        for db in self.keyspace:
+            db.hits = db.misses = 0
 
     def wants_flush(self, client: Client) -> None:
         """Have `client.out` sent at the end of the turn."""

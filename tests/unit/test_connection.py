@@ -374,8 +374,15 @@ def test_info_and_client_list_count_the_bytes_of_both_ways():
     assert len(transport.written) == 7 + 5 + 17
     line = connection.client.describe(0).decode()
     assert f"tot-net-in={6 + 7 + 17} tot-net-out={7 + 5 + 17}" in line
-    stats = server.engine.state.stats
-    assert (stats.bytes_in, stats.bytes_out) == (6 + 7 + 17 + 6, 7 + 5 + 17 + 7)
+    state = server.engine.state
+    assert state.traffic_bytes() == (6 + 7 + 17 + 6, 7 + 5 + 17 + 7)
+
+    other.connection_lost(None)
+    assert state.traffic_bytes() == (6 + 7 + 17 + 6, 7 + 5 + 17 + 7), "what a client that is gone sent stays counted"
+    state.reset_stats()
+    assert state.traffic_bytes() == (0, 0)
+    connection.data_received(b"PING\r\n")
+    assert state.traffic_bytes() == (6, 7)
 
 
 def test_the_bytes_of_a_large_reply_are_counted():
@@ -385,6 +392,4 @@ def test_the_bytes_of_a_large_reply_are_counted():
     request = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\nGET k\r\nGET k\r\n" % (len(value), value)
     connection.data_received(request)
 
-    stats = server.engine.state.stats
-    assert stats.bytes_in == len(request)
-    assert stats.bytes_out == connection.client.bytes_out == len(transport.written)
+    assert server.engine.state.traffic_bytes() == (len(request), len(transport.written))

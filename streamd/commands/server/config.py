@@ -62,9 +62,7 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
     for one in context.services.commands.values():
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
-    context.state.stats.reset()
-    for db in context.state.keyspace:
-        db.hits = db.misses = 0
+    context.state.reset_stats()
     return "OK"
 
 

@@ -130,12 +130,13 @@ def _persistence(context: Context) -> Fields:
 
 def _stats(context: Context) -> Fields:
     state, stats = context.state, context.state.stats
+    bytes_in, bytes_out = state.traffic_bytes()
     return [
         ("total_connections_received", stats.connections),
         ("total_commands_processed", sum(one.calls for one in context.services.commands.leaves())),
         ("instantaneous_ops_per_sec", 0),
-        ("total_net_input_bytes", stats.bytes_in),
-        ("total_net_output_bytes", stats.bytes_out),
+        ("total_net_input_bytes", bytes_in),
+        ("total_net_output_bytes", bytes_out),
         ("instantaneous_input_kbps", "0.00"),
         ("instantaneous_output_kbps", "0.00"),
         ("rejected_connections", stats.rejected_connections),

@@ -56,7 +56,7 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         # An iid that is empty is an error, which the handler knows.
         count = min(columns[place].index(b"") for place in (options.pid_at, options.iid_at) if b"" in columns[place])
         columns = [column[:count] for column in columns]
-    if not count or not _is_trimmed_once(stream, options.trim, entry_id, count):
+    if not count or (options.trim is not None and not _is_trimmed_once(stream, options.trim, entry_id, count)):
         return 0
     context.db.touched[first[1]] = state.time.s
     fields = columns[options.at + 1 :]
@@ -84,10 +84,8 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
     """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
     key and the same head.
     """
-    first, id_at = requests[at], options.at
+    first = requests[at]
     words = len(first)
-    # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
-    front, behind = (options.pid_at, (options.iid_at or options.pid_at) + 1) if options.pid_at else (id_at + 1, id_at)
     if at == 0 or len(requests) - at <= _REST_MAX:
         # Mostly a pipeline is one run, or the rest of one. (A try for each run of many would look at their rest again
         # and again.)
@@ -95,28 +93,28 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
         count = len(rest)
         if [*map(len, rest)].count(words) == count:
             columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
-            for place in (*range(front), *range(behind, id_at + 1)):
+            for place in options.places or options.places_shared():
                 if columns[place].count(first[place]) != count:
                     break
             else:
                 return columns
-    head, tail, end = first[:front], first[behind : id_at + 1], at + 1
+    # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
+    front, behind = options.own_words()
+    head, tail, end = first[:front], first[behind : options.fields_at], at + 1
     for request in islice(requests, end, None):
-        if len(request) != words or request[:front] != head or request[behind : id_at + 1] != tail:
+        if len(request) != words or request[:front] != head or request[behind : options.fields_at] != tail:
             break
         end += 1
     return [*zip(*requests[at:end], strict=True)]
 
 
-def _is_trimmed_once(stream: Stream, trim: Trim | None, first_id: int, count: int) -> bool:
+def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
     """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
     nodes that one behind each would leave.
 
     That is so while none of the trims ends at its limit, or takes an entry of the run for its ID: then all together
     remove what the last one alone would, and where nodes end follows from what was added.
     """
-    if trim is None:
-        return True
     if trim.references != "keep":
         return False
     if trim.by == "maxlen":
@@ -198,7 +196,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
     first = requests[at]
     name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
-    front, behind = (pid_at, (options.iid_at or pid_at) + 1) if pid_at else (id_at + 1, id_at)
+    front, behind = options.own_words()
     head, tail, option = first[2:front], first[behind : id_at + 1], first[2]
     values, waiting, expires_ms = db.values, db.waiting, db.expires_ms
     new_id = now_ms << 64

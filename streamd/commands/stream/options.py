@@ -29,7 +29,18 @@ class AppendOptions:
     IDMPAUTO the second follows from the fields.
     """
 
-    __slots__ = ("at", "entry_id", "fields_at", "iid_at", "make_stream", "pid_at", "references", "seq_given", "trim")
+    __slots__ = (
+        "at",
+        "entry_id",
+        "fields_at",
+        "iid_at",
+        "make_stream",
+        "pid_at",
+        "places",
+        "references",
+        "seq_given",
+        "trim",
+    )
 
     def __init__(self, at: int = 2, pid_at: int = 0, iid_at: int = 0) -> None:
         self.make_stream = True
@@ -41,6 +52,18 @@ class AppendOptions:
         self.seq_given = True
         self.at = at
         self.fields_at = at + 1
+        self.places: tuple[int, ...] = ()
+
+    def own_words(self) -> tuple[int, int]:
+        """Return where the words begin, and end, that are a request's own in a run: pid and iid, or none."""
+        return (self.pid_at, (self.iid_at or self.pid_at) + 1) if self.pid_at else (self.fields_at, self.fields_at)
+
+    def places_shared(self) -> tuple[int, ...]:
+        """Return where the words stand that requests of one run have in common: up to the ID, all but pid and iid."""
+        if not self.places:
+            begin, end = self.own_words()
+            self.places = (*range(begin), *range(end, self.fields_at))
+        return self.places
 
 
 # The commonest heads, by the word behind the key: `key * ...`, `key IDMP pid iid * ...`, `key IDMPAUTO pid * ...`.
