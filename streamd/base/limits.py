@@ -34,7 +34,10 @@ OUTPUT_BYTES_MAX = 1024 * MIB
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
 
-# One slice of background work (sweeping, rewriting, expiring): short beside a network round trip.
+# A reply of more items (entries, pending entries, keys, fields) is made in slices: it takes a millisecond or more.
+SLICED_ITEMS_MIN = 4_000
+
+# One slice of background work (sweeping, rewriting, expiring), or of a long reply: short beside a network round trip.
 SLICE_US = 1_000
 
 # A stop waits so long for replies to leave.

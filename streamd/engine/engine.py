@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.base.clock import Clock
@@ -13,35 +12,21 @@ from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, 
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.data.keyspace import Database
-from streamd.data.records import Record, Run
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
+from streamd.engine.journal import Journal
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
-from streamd.resp.encoder import ENCODERS, encode
+from streamd.engine.slices import Slices
+from streamd.resp.encoder import ENCODERS
 from streamd.resp.plain import plain
-from streamd.resp.types import NO_REPLY, Parts, Reply
+from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.monitor import monitor_line
 from streamd.session.state import State
 
 log = logging.getLogger("streamd")
-
-
-class Journal(Protocol):
-    """Where the effects of a unit go; see streamd.durability.persistence."""
-
-    writers: dict[Client, None]  # who has written something in this turn
-
-    def append_unit(self, records: list[Record | Run]) -> None:
-        """Take the effects of one command or one transaction, which stand or fall together."""
-
-    def end_turn(self) -> None:
-        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
-
-    def tick(self) -> bool:
-        """Do what time demands; return whether more is to be done at once."""
 
 
 # So many requests of a pipeline are executed between two looks at the time they took.
@@ -82,6 +67,7 @@ class Engine:
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
+        self.go_on = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
         self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)
 
@@ -105,6 +91,7 @@ class Engine:
         state = self.state
         client.closed = client.close_soon = True
         client.backlog.clear()
+        client.unfinished = None
         if client.waiter is not None:
             state.blocked.remove(client.waiter)
         if isinstance(client, Context):
@@ -194,7 +181,7 @@ class Engine:
                 encoders, quick = ENCODERS[client.protocol], client.quick
             if replies is not None:
                 if reply is not NO_REPLY:
-                    replies.append(reply)
+                    replies.append(reply if type(reply) is not Sliced else reply.content)
                 continue
             if state.records:
                 self._end_unit(client)
@@ -212,7 +199,12 @@ class Engine:
                 try:
                     data = encoders[type(reply)](reply)
                 except TypeError:
-                    data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+                    # (Sliced has no encoder: so looking for it costs other replies nothing.)
+                    if type(reply) is Sliced and client.begin(reply):
+                        if state.blocked.ready:
+                            self._serve_ready()
+                        break
+                    data = calls.encode_unusual(client, request, reply)
                 client.out.append(data)
                 size = len(data)
             if state.blocked.ready:

@@ -195,9 +195,7 @@ class Connection(asyncio.Protocol):
         if self._closing or client.close_soon or client.waiter is not None or self._is_choked():
             return
         if client.backlog:
-            requests = list(client.backlog)
-            client.backlog.clear()
-            self._server.engine.run(client, requests)
+            self._server.engine.go_on(client)
         decoder = self._decoder
         if client.waiter is None and not client.backlog and (decoder.buffered_bytes or decoder.error is not None):
             self._take()
@@ -246,6 +244,8 @@ class Connection(asyncio.Protocol):
                 if self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES:
                     self._limit_waiting_output()
             out.clear()
+        elif client.unfinished is not None:
+            self._limit_waiting_output()  # pushes wait behind the reply
         if client.close_soon:
             self.close()
         elif client.backlog and client.waiter is None and not self._closing and not self._is_choked():
@@ -271,6 +271,8 @@ class Connection(asyncio.Protocol):
         client, transport = self.client, self._transport
         assert client is not None
         waiting = transport.get_write_buffer_size()
+        if client.unfinished is not None:
+            waiting += client.unfinished.waiting_bytes
         if waiting > OUTPUT_BYTES_MAX or (waiting > OUTPUT_PUBSUB_BYTES_MAX and client.subscription_count()):
             self._server.log.warning("client %s closed: %d bytes of output wait to be read", client.address, waiting)
             self._closing = True

@@ -293,7 +293,7 @@ class Log:
     @property
     def segments(self) -> int:
         """How many nodes there are."""
-        return (0 if self._sealed is None else len(self._sealed)) + (1 if self._ids or self._gone else 0)
+        return len(self._sealed or ()) + (1 if self._ids or self._gone else 0)
 
     @property
     def memory_bytes(self) -> int:
@@ -349,9 +349,8 @@ class Log:
         batch: list[tuple[int, list[bytes]]] = []
         node = None
         for source, low, high in self._runs(start, end, reverse):
-            if node is not None and node is not source:
+            if (node := node or source) is not source:
                 break
-            node = source
             run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
             batch += run[::-1] if reverse else run
         return batch
@@ -373,8 +372,7 @@ class Log:
         ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
         """
         left = sys.maxsize if count is None else count
-        entries = 0
-        parts: list[bytes] = []
+        entries, parts = 0, list[bytes]()
         if left <= 0:
             return entries, parts
         for source, low, high in self._runs(start, end, reverse):
@@ -391,6 +389,15 @@ class Log:
             if not left:
                 break
         return entries, parts
+
+    def encode_pieces(self, start: int, end: int, count: int, reverse: bool = False) -> Iterator[bytes]:
+        """Yield the parts that `encode_parts` returns, each when it is asked for; the log must not change meanwhile."""
+        for source, low, high in self._runs(start, end, reverse):
+            if high - low > count:
+                low, high = (high - count, high) if reverse else (low, low + count)
+            yield source.read(low, high, reverse)
+            if not (count := count - (high - low)):
+                return
 
     def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
         """Return the IDs of the entries that `encode_range` encodes."""
@@ -449,7 +456,8 @@ class Log:
 
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from `start` to `end`, both included."""
-        return max(self.rank(end + 1) - self.rank(start), 0)
+        in_tail = max(bisect_right(self._ids, end) - bisect_left(self._ids, start), 0)
+        return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
 
     def rank(self, entry_id: int) -> int:
         """Return how many entries have an ID less than `entry_id`."""

@@ -122,6 +122,10 @@ class Chunk:
             strict=False,
         )
 
+    def rows_of(self, owner: Consumer) -> list[PendingEntry]:
+        """Return the entries of one consumer."""
+        return [row for row in self.rows(0, len(self.ids)) if row[1] is owner]
+
     def take_over(self, start: int, stop: int, owner: Consumer, time_ms: int, counts_up: bool) -> None:
         """Give the entries from index `start` to before `stop` to a consumer, as one more delivery if `counts_up`."""
         size, taken = len(self.ids), stop - start
