@@ -28,7 +28,8 @@ class ScanOrder:
     else is added, removed or rearranged meanwhile. Keys with equal hashes stand on one page.
 
     Shape: buckets[h >> shift] is the unordered list of the keys with hash h; the buckets follow one another in the
-    order of the hashes and are sorted when read. _unplaced: keys that are in no bucket yet, while the order is being
+    order of the hashes and are sorted when read; once all keys have their place, a bucket is replaced and not changed:
+    a snapshot may have it too. _unplaced: keys that are in no bucket yet, while the order is being
     built; _changed: those that were added or removed since that began, so that what _unplaced says of them is old.
     """
 
@@ -67,31 +68,25 @@ class ScanOrder:
         """Add a key that is not there."""
         if self._unplaced:
             self._changed.add(key)
-        self._buckets[_hash(key) >> self._shift].append(key)
+        at = _hash(key) >> self._shift
+        self._buckets[at] = [*self._buckets[at], key]
         self._size += 1
 
     def remove(self, key: bytes) -> None:
         """Remove a key that is there."""
-        bucket = self._buckets[_hash(key) >> self._shift]
+        at = _hash(key) >> self._shift
+        bucket = self._buckets[at]
         if self._unplaced:
             self._changed.add(key)
-            if key in bucket:
-                bucket.remove(key)
-        else:
-            bucket.remove(key)
+        elif key not in bucket:
+            raise KeyError(key)
+        self._buckets[at] = [other for other in bucket if other != key]
         self._size -= 1
 
-    def part(self, cursor: int, count: int) -> "ScanOrder":
-        """Return what says the same as this one says now of the `count` keys from `cursor` on."""
+    def snapshot(self) -> "ScanOrder":
+        """Return the order as it is now, for reading only."""
         other = ScanOrder(())
-        buckets = other._buckets = self._buckets[:]
-        other._shift, other._size = self._shift, self._size
-        at = cursor >> self._shift
-        left = count + (len(buckets[at]) if at < len(buckets) else 0)
-        while at < len(buckets) and left >= 0:
-            buckets[at] = buckets[at][:]
-            left -= len(buckets[at])
-            at += 1
+        other._buckets, other._shift, other._size = self._buckets[:], self._shift, self._size
         return other
 
     @property

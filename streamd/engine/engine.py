@@ -30,7 +30,7 @@ log = logging.getLogger("streamd")
 
 
 # So many requests of a pipeline are executed between two looks at the time they took.
-_REQUESTS_PER_LOOK = 64
+_REQUESTS_PER_LOOK = 16
 
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3

@@ -5,13 +5,18 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
-from streamd.stream.entry_id import format_id, parse_range_start
+from streamd.stream.entry_id import ID_MAX, format_id, parse_range_start
 from streamd.stream.log import Log
 
 COUNT_DEFAULT = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
 COUNT_MAX = (2**63 - 1) // 16
 ATTEMPTS_FACTOR = 10
+# Whether an entry is still there is looked up for so many one by one; then for a run of entries at once, as long as
+# that serves some of them: 0.2 us for each instead of 3.
+_ALONE_MAX = 16
+_RUN_ENTRIES = 128
+_SERVED_MIN = 4
 _COUNT_ERROR = CommandError("ERR COUNT must be > 0")
 
 
@@ -57,13 +62,27 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
     gone: list[int] = []
     claimed: list[int] = []
     next_id = 0
-    log = stream.log
+    log, known, known_to = stream.log, frozenset[int](), -1
+    alone, served = 0, _SERVED_MIN
     for entry_id, owner, delivered_ms, _ in group.pending.iterate(start):
         if not attempts or not wanted:
             next_id = entry_id
             break
         attempts -= 1
-        if entry_id not in log:
+        if entry_id > known_to and alone >= _ALONE_MAX:
+            if served < _SERVED_MIN:
+                alone, served = 0, _SERVED_MIN  # others lie between them
+            else:
+                run = log.ids(entry_id, count=_RUN_ENTRIES)
+                known, known_to = frozenset(run), run[-1] if len(run) == _RUN_ENTRIES else ID_MAX
+                served = 0
+        if entry_id <= known_to:
+            served += 1
+            is_there = entry_id in known
+        else:
+            alone += 1
+            is_there = entry_id in log
+        if not is_there:
             gone.append(entry_id)
             wanted -= 1
         elif owner is None or not min_idle_ms or now_ms - delivered_ms >= min_idle_ms:
