@@ -1,0 +1,136 @@
+"""Long replies on a connection: slices, what waits behind them, and who does not read."""
+
+import pytest
+
+from streamd.base.limits import OUTPUT_PAUSE_BYTES
+from tests.unit.test_connection import FakeServer
+
+ENTRIES = 6_000
+
+
+def encoded(*words: object) -> bytes:
+    data = [str(word).encode() for word in words]
+    return b"*%d\r\n" % len(data) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in data)
+
+
+@pytest.fixture
+def server():
+    server = FakeServer()
+    ticks = iter(range(0, 10**12, 400_000))
+    server.engine.calls.stopwatch = lambda: next(ticks)
+    connection, _ = server.connect()
+    for start in range(0, ENTRIES, 1_000):
+        connection.data_received(b"".join(encoded("XADD", "s", f"{start + n + 1}-1", "f", "v") for n in range(1_000)))
+        while server.soon:
+            server.soon.pop().resume()
+            server.end_turn()
+    return server
+
+
+def turns(server, most=10_000):
+    for _ in range(most):
+        if not server.soon:
+            return
+        server.soon.pop(0).resume()
+        server.end_turn()
+
+
+def whole(server):
+    connection, transport = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+    turns(server)
+    return transport.written
+
+
+def test_a_request_behind_a_long_reply_is_answered_behind_it(server):
+    connection, transport = server.connect()
+
+    connection.data_received(encoded("XRANGE", "s", "-", "+") + encoded("PING"))
+    assert transport.written == b""
+    assert not transport.reading
+    turns(server)
+
+    assert transport.written == whole(server) + b"+PONG\r\n"
+    assert len(transport.pieces) > 10
+    assert transport.reading
+
+
+def test_no_slice_is_made_for_a_client_that_does_not_read(server):
+    connection, transport = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+    turns(server, 3)
+    transport.unread = OUTPUT_PAUSE_BYTES + 1
+    turns(server)
+    before = len(transport.pieces)
+
+    server.engine.cron()
+    assert len(transport.pieces) == before
+
+    transport.unread = 0
+    connection.resume_writing()
+    turns(server)
+    assert transport.written == whole(server)
+
+
+def test_what_a_slow_reader_pins_counts_for_its_limit(server, monkeypatch):
+    connection, transport = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+    pinned = connection.client.unfinished.pinned_bytes
+    assert pinned > ENTRIES
+    monkeypatch.setattr("streamd.net.connection.OUTPUT_BYTES_MAX", pinned // 2)
+
+    turns(server, 2)
+
+    assert transport.aborted
+
+
+def test_a_killed_client_gets_no_more_slices_and_pins_nothing(server):
+    connection, transport = server.connect()
+    other, _ = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+    turns(server, 3)
+    before = len(transport.written)
+
+    other.data_received(encoded("CLIENT", "KILL", "ID", connection.client.id))
+    turns(server)
+
+    assert transport.closed
+    assert len(transport.written) == before
+    assert connection.client.unfinished is None
+
+
+def test_a_client_that_has_ended_its_side_gets_all_of_a_long_reply(server):
+    connection, transport = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+    connection.eof_received()
+    assert not transport.closed
+
+    turns(server)
+
+    assert transport.written == whole(server)
+    assert transport.closed
+
+
+def test_a_bug_in_the_middle_of_a_long_reply_ends_the_connection(server, monkeypatch, caplog):
+    connection, transport = server.connect()
+    connection.data_received(encoded("XRANGE", "s", "-", "+"))
+
+    def fail():
+        yield b"*1\r\n"
+        raise ZeroDivisionError
+
+    connection.client.unfinished.pieces = fail()
+    turns(server)
+
+    assert transport.closed
+    assert server.engine.state.stats.internal_errors == 1
+    assert "the reply of xrange" in caplog.text
+
+
+def test_a_front_end_that_wants_values_gets_a_long_reply_whole(server):
+    client = server.engine.connect()
+
+    reply = server.engine.call(client, [b"XRANGE", b"s", b"-", b"+"])
+
+    assert len(reply) == ENTRIES
+    assert reply[0] == [b"1-1", [b"f", b"v"]]
