@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from streamd.base.limits import (
     AUTHENTICATED,
     BEFORE_AUTH,
+    INPUT_TURN_BYTES,
     INPUT_WAITING_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
@@ -128,6 +129,9 @@ class Connection(asyncio.Protocol):
             self._take()
         if client.backlog and client.waiter is None:
             self._pause_reading()  # the loop would go on reading before it lets others have their turn
+        elif len(data) > INPUT_TURN_BYTES:
+            self._pause_reading()
+            self._server.resume_soon(self)
         self._server.end_turn()
 
     def eof_received(self) -> bool:

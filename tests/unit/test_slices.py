@@ -2,7 +2,8 @@
 
 import pytest
 
-from streamd.base.limits import OUTPUT_PAUSE_BYTES
+from streamd.base.limits import INPUT_TURN_BYTES, OUTPUT_PAUSE_BYTES
+from tests.crash.restartable import Restartable
 from tests.unit.test_connection import FakeServer
 
 ENTRIES = 6_000
@@ -134,3 +135,71 @@ def test_a_front_end_that_wants_values_gets_a_long_reply_whole(server):
 
     assert len(reply) == ENTRIES
     assert reply[0] == [b"1-1", [b"f", b"v"]]
+
+
+def with_journal(**options):
+    """Return a server with a journal, 30 entries of which a reader with a connection has read 25, and that reader."""
+    server = Restartable(**options)
+    reader = server.connect()
+    reader.resume = lambda: server.engine.go_on(reader)
+    ticks = iter(range(0, 10**12, 10**6))
+    server.engine.calls.stopwatch = lambda: next(ticks)
+    for number in range(1, 31):
+        server.run([b"XADD", b"s", b"%d-1" % number, b"f", b"v"])
+    server.run([b"XGROUP", b"CREATE", b"s", b"g", b"0"])
+    server.run([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"25", b"STREAMS", b"s", b">"])
+    server.end_turn()
+    while server.jobs:
+        server.jobs[0].wait()
+    return server, reader
+
+
+@pytest.fixture
+def short(monkeypatch):
+    for module in ("stream.reading", "commands.stream.xreadgroup"):
+        monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
+
+
+HISTORY = [b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", b"s", b"0"]
+
+
+def test_under_always_no_piece_leaves_before_the_turn_of_the_decision_is_durable(short):
+    server, reader = with_journal(at_once=False, stream_node_max_entries=4)
+    server.run(HISTORY, client=reader)
+    server.end_turn()
+    assert reader.unfinished is not None
+    for _ in range(50):
+        reader.resume()  # sooner than a connection would
+        server.end_turn()
+
+    assert server.replies[reader] == []
+
+    while server.jobs:
+        server.jobs[0].wait()
+    data = b"".join(server.replies[reader])
+    assert data.startswith(b"*1\r\n*2\r\n$1\r\ns\r\n*25\r\n")
+    assert data.count(b"$1\r\nv\r\n") == 25
+
+
+def test_a_long_reply_of_a_writer_is_taken_back_when_the_journal_cannot_be_written(short):
+    server, reader = with_journal(appendfsync="everysec", stream_node_max_entries=4)
+    server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
+    server.run([b"XLEN", b"s"], HISTORY, [b"PING"], client=reader)
+    server.end_turn()
+    while reader.backlog:
+        reader.resume()
+        server.end_turn()
+
+    error = b"-MISCONF Errors writing to the AOF file: Input/output error\r\n"
+    assert b"".join(server.replies[reader]) == error * 2 + b"+PONG\r\n"
+
+
+def test_one_connection_has_a_limit_of_input_in_a_turn(server):
+    connection, transport = server.connect()
+
+    connection.data_received(encoded("EXISTS", "x" * INPUT_TURN_BYTES))
+    assert not transport.reading
+    turns(server)
+
+    assert transport.reading
+    assert transport.written == b":0\r\n"
