@@ -28,8 +28,8 @@ OUTPUT_TURN_BYTES = 1 * MIB
 TURN_US = 2_000
 TURN_REQUESTS_MAX = 4_096
 LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
-# A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and goes
-# on 31 times as long as that is filled.
+# A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
+# goes on 31 times as long as that is filled.
 INPUT_TURN_BYTES = 200 * 1024
 # A blocked client may send so much more before it is no longer read.
 INPUT_WAITING_BYTES_MAX = 1 * MIB
