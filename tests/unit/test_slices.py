@@ -203,3 +203,46 @@ def test_one_connection_has_a_limit_of_input_in_a_turn(server):
 
     assert transport.reading
     assert transport.written == b":0\r\n"
+
+
+NEW = [b"XREADGROUP", b"GROUP", b"g", b"c", b"BLOCK", b"0", b"STREAMS", b"s", b">"]
+MANY = [[b"MULTI"], *([b"XADD", b"s", b"%d-1" % number, b"f", b"v"] for number in range(50, 60)), [b"EXEC"]]
+
+
+def waiting(**options):
+    """Return a server and a reader that waits for entries, with a request behind."""
+    server, reader = with_journal(stream_node_max_entries=4, **options)
+    server.run([b"XGROUP", b"SETID", b"s", b"g", b"$"])
+    server.end_turn()
+    server.run(NEW, [b"PING"], client=reader)
+    server.end_turn()
+    return server, reader
+
+
+def test_what_waits_behind_a_blocked_request_comes_behind_its_long_reply(short):
+    server, reader = waiting(appendfsync="everysec")
+
+    server.run(*MANY)
+    server.end_turn()
+    assert server.replies[reader] == []  # the turn of the decision has none of it
+    while reader.backlog:
+        reader.resume()
+        server.end_turn()
+
+    data = b"".join(server.replies[reader])
+    assert data.startswith(b"*1\r\n*2\r\n$1\r\ns\r\n*10\r\n")
+    assert data.endswith(b"$1\r\nv\r\n+PONG\r\n")
+
+
+def test_the_long_reply_of_a_blocked_writer_is_taken_back_when_the_journal_cannot_be_written(short):
+    server, reader = waiting(appendfsync="everysec")
+    server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
+
+    server.run(*MANY)
+    server.end_turn()
+    while reader.backlog:
+        reader.resume()
+        server.end_turn()
+
+    error = b"-MISCONF Errors writing to the AOF file: Input/output error\r\n"
+    assert b"".join(server.replies[reader]) == error + b"+PONG\r\n"
