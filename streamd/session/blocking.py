@@ -43,7 +43,18 @@ class Waiter(Generic[Who]):
         all behind it. None for who stands alone.
     """
 
-    __slots__ = ("attempt", "client", "command", "db", "deadline_ms", "keys", "line", "number", "on_timeout", "retry_ms")
+    __slots__ = (
+        "attempt",
+        "client",
+        "command",
+        "db",
+        "deadline_ms",
+        "keys",
+        "line",
+        "number",
+        "on_timeout",
+        "retry_ms",
+    )
 
     def __init__(
         self,

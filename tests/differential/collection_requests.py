@@ -193,9 +193,6 @@ class CollectionRequests(KeyRequests):
         )
         if b"BY" in options and b"ALPHA" in options:
             options.remove(b"ALPHA")  # the order of equal words is that of a sort that is not stable
-        if key == b"set" and b"nosort" in options:
-            options.remove(b"nosort")
-            options.insert(options.index(b"BY") + 1, b"w_*")
         return self.choose.choice(
             [
                 [b"RPUSH", b"numbers", *numbers],

@@ -24,8 +24,9 @@ COUNTS = [b"1", b"1", b"2", b"2", b"3", b"5", b"10", b"0", b"-1", b"1000000", b"
 IDLE_MS = [b"0", b"0", b"0", b"500000", b"50000000"]
 SET_IDLE_MS = [b"0", b"1000000", b"100000000", b"9000000000000000000", b"-5"]
 EXPIRE_S = [b"100", b"100", b"1000000", b"0", b"-1", b"9223372036854775", b"9223372036854775807"]
-# Scores whose sums are the same in any order; and what is none.
-SCORES = [b"1", b"1", b"2", b"2.5", b"-3", b"1e3", b"inf", b"-inf", b"0", b"65536", b"-0.5", b"0x10", b"nan", b"1e400"]
+# Scores whose sums are the same in any order; and what is none. (None that is too large: behind such a one a SORT of
+# redis-server takes its own numbers for too large, as it does not forget the fault before.)
+SCORES = [b"1", b"1", b"2", b"2.5", b"-3", b"1e3", b"inf", b"-inf", b"0", b"65536", b"-0.5", b"0x10", b"nan"]
 SCORE_BOUNDS = [b"-inf", b"+inf", b"(1", b"1", b"2", b"(2.5", b"-3", b"1000", b"(1e3", b"x", b"(", b"(inf"]
 LEX_BOUNDS = [b"-", b"+", b"[a", b"(a", b"[b", b"(c", b"[", b"(", b"[bb", b"a", b"+x"]
 MEMBERS = [b"a", b"a", b"b", b"bb", b"c", b"d", b"", b"m" * 70, b"\xff\x00"]

@@ -16,7 +16,8 @@ READS = st.builds(
     ],
     st.sampled_from(["g", "g", "h"]),
     st.sampled_from(["c", "d", "e", "f"]),
-    st.sampled_from([[], [], ["COUNT", "1"], ["COUNT", "2"], ["NOACK"], ["CLAIM", "5"], ["MAXSIZE", "1"], ["MAXCOUNT", "1"]]),
+    st.sampled_from([[], [], ["COUNT", "1"], ["COUNT", "2"], ["NOACK"], ["CLAIM", "5"], ["MAXSIZE", "1"],
+                     ["MAXCOUNT", "1"]]),
     st.sampled_from([["s"], ["s"], ["s"], ["t"], ["s", "t"]]),
 )  # fmt: skip
 WAITS = st.one_of(READS, READS, READS, st.just(["XREAD", "BLOCK", "0", "STREAMS", "s", "$"]))

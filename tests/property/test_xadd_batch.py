@@ -16,7 +16,8 @@ PIDS = st.sampled_from(["p", "p", "q", ""])
 IIDS = st.sampled_from(["1", "2", "3", "4", "5", "6", "7", ""])
 FIELDS = st.sampled_from([["f", "v"], ["f", "v"], ["f", "w"], ["g", "v"], ["f", "v", "g", "w"], ["f"], []])
 IDMP = st.one_of(
-    st.just([]), st.builds(lambda pid, iid: ["IDMP", pid, iid], PIDS, IIDS), st.builds(lambda pid: ["idmpauto", pid], PIDS)
+    st.just([]), st.builds(lambda pid, iid: ["IDMP", pid, iid], PIDS, IIDS),
+    st.builds(lambda pid: ["idmpauto", pid], PIDS),
 )
 TRIMS = st.sampled_from([
     [], [], ["MAXLEN", "2"], ["MAXLEN", "=", "5"], ["MAXLEN", "~", "3"], ["MAXLEN", "~", "7"], ["maxlen", "0"],
@@ -65,7 +66,8 @@ OTHERS = st.sampled_from([
 ])  # fmt: skip
 # What others do between two turns: who waits, watches, listens.
 ASIDE = st.sampled_from([
-    ["XREAD", "BLOCK", "0", "STREAMS", "a", "b", "$", "$"], ["XREADGROUP", "GROUP", "g", "d", "BLOCK", "0", "STREAMS", "a", ">"],
+    ["XREAD", "BLOCK", "0", "STREAMS", "a", "b", "$", "$"],
+    ["XREADGROUP", "GROUP", "g", "d", "BLOCK", "0", "STREAMS", "a", ">"],
     ["XREAD", "BLOCK", "0", "STREAMS", "c", "$"], ["WATCH", "a"], ["WATCH", "c"],
     ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["CONFIG", "SET", "notify-keyspace-events", "Kx"],
 ])  # fmt: skip
@@ -146,7 +148,8 @@ def test_a_run_is_trimmed_as_its_requests_one_by_one(trim: list[str], idmp: list
     for before in range(0, 26, 3):
         for times in (2, 3, 5, 9):
             plain = [["XADD", "a", "*", "f", "v"]] * before
-            run = with_iids(["XADD", "a", *idmp, *trim, "*", "f", "v"], ["1", "2", "1", "3", "4", "5", "2", "6", "7"][:times])
+            iids = ["1", "2", "1", "3", "4", "5", "2", "6", "7"][:times]
+            run = with_iids(["XADD", "a", *idmp, *trim, "*", "f", "v"], iids)
             turns = [([], [plain]), ([], [run]), ([], [plain[:2]])]
             assert outcome(turns, together=True, journaled=True) == outcome(turns, together=False, journaled=True)
 
@@ -156,12 +159,14 @@ def test_where_the_heads_of_a_run_to_several_streams_differ_each_has_its_own():
         ["*"], ["MAXLEN", "1", "*"], ["MAXLEN", "2", "*"], ["MAXLEN", "~", "1", "*"], ["MINID", "0", "*"], ["1-*"],
         ["IDMP", "p", "1", "*"], ["IDMP", "", "1", "*"], ["IDMP", "p", "", "*"], ["IDMPAUTO", "p", "*"],
         ["IDMPAUTO", "", "*"], ["MAXLEN", "1", "IDMP", "p", "2", "*"], ["MAXLEN", "2", "IDMP", "p", "2", "*"],
-        ["IDMP", "p", "3", "MAXLEN", "1", "*"], ["IDMP", "p", "3", "MAXLEN", "2", "*"], ["*", "more"], ["IDMP", "*", "1", "*"],
+        ["IDMP", "p", "3", "MAXLEN", "1", "*"], ["IDMP", "p", "3", "MAXLEN", "2", "*"], ["*", "more"],
+        ["IDMP", "*", "1", "*"],
         ["IDMP", "p", "*", "*"], ["MAXLEN", "*", "*"], ["IDMPAUTO", "*", "*"],
     ]  # fmt: skip
     for one in heads:
         for other in heads:
-            run = [["XADD", key, *head, "f", "v"] for head in (one, one, other, one, other, other) for key in ("a", "b", "c")]
+            six = (one, one, other, one, other, other)
+            run = [["XADD", key, *head, "f", "v"] for head in six for key in ("a", "b", "c")]
             turns = [([], [run])]
             assert outcome(turns, together=True, journaled=True) == outcome(turns, together=False, journaled=True)
 
@@ -176,7 +181,8 @@ def test_what_concerns_other_keys_or_does_not_change_what_happens_ends_no_batch(
     session.connect().say(aside)
     command = session.engine.commands[b"xadd"]
     monkeypatch.setattr(command, "handler", None)
-    for head in (["s", "*"], ["s", "MAXLEN", "~", "100", "*"], ["s", "MAXLEN", "=", "5", "*"], ["s", "IDMP", "p", "1", "*"]):
+    heads = ["s", "*"], ["s", "MAXLEN", "~", "100", "*"], ["s", "MAXLEN", "=", "5", "*"], ["s", "IDMP", "p", "1", "*"]
+    for head in heads:
         session.send(*[["XADD", *head, "f", "v"]] * 5)
         assert all(isinstance(reply, bytes) for reply in session.replies())
 

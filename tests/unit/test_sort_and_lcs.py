@@ -32,6 +32,7 @@ def sortable(engine: Session) -> Session:
         ("SORT s", NO_NUMBER),
         ("SORT z BY nosort", [b"y", b"w", b"x"]),
         ("SORT z BY nosort DESC", [b"x", b"w", b"y"]),
+        ("SORT l BY nosort DESC LIMIT 0 2", [b"30", b"1"]),
         ("SORT none", []),
         ("SORT w_1", Error("WRONGTYPE Operation against a key holding the wrong kind of value")),
         ("SORT l UP", Error("ERR syntax error")),
@@ -41,6 +42,11 @@ def sortable(engine: Session) -> Session:
 )
 def test_elements_come_in_the_order_that_is_asked_for(sortable, request_line, reply):
     assert sortable.do(request_line) == reply
+
+
+def test_an_element_without_bytes_counts_as_0(engine: Session):
+    engine.execute(["RPUSH", "l", "1", "", " -1"])
+    assert engine.do("SORT l") == [b" -1", b"", b"1"]
 
 
 def test_what_is_sorted_can_be_stored(sortable):

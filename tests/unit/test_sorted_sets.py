@@ -61,6 +61,9 @@ def test_a_packet_id_beyond_the_wrap_keeps_its_place(engine: Session):
         ("1 b 2", SYNTAX, b"2"),
         ("x b", NOT_A_FLOAT, b"2"),
         ("nan b", NOT_A_FLOAT, b"2"),
+        ("1e400 b", NOT_A_FLOAT, b"2"),
+        ("1e-400 b", NOT_A_FLOAT, b"2"),
+        ("0x10 b", 0, b"16"),
         ("9 b x c", NOT_A_FLOAT, b"2"),
     ],
 )

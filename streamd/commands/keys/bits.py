@@ -67,8 +67,6 @@ def _range(args: list[bytes], at: int, length: int) -> tuple[int, int]:
             raise SyntaxError_()
         unit = 1 if words[2].upper() == b"BIT" else 8
     total = length * 8 // unit
-    if start < 0 and end < 0 and start > end:
-        return 0, 0
     start = max(0, start + total) if start < 0 else start
     end = min(max(0, end + total) if end < 0 else end, total - 1)
     return (start * unit, (end + 1) * unit) if start <= end else (0, 0)
@@ -92,6 +90,8 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
     if len(args) == 3:
         raise SyntaxError_()
     start, end = _range(args, 2, len(value))
+    if len(args) > 3 and 0 > parse_integer(args[2]) > parse_integer(args[3]):
+        return 0  # even where both are in front of the string, which is its first byte else
     return _bits(value, start, end).bit_count()
 
 

@@ -86,6 +86,8 @@ def _elements(context: Context, key: bytes, asked: _Asked) -> list[bytes]:
         return members[::-1] if asked.descending and not asked.sorts else members
     if isinstance(value, deque | MemberSet):
         elements = list(value)
+        if isinstance(value, deque) and asked.descending and not asked.sorts:
+            elements.reverse()
         # What has no order gets one where it is stored, so that a journal makes the same of it.
         if not asked.sorts and isinstance(value, MemberSet) and asked.target is not None:
             elements.sort()
@@ -115,7 +117,9 @@ def _sort(context: Context, elements: list[bytes], asked: _Asked) -> list[bytes]
 
         def key(element: bytes) -> tuple[object, ...]:
             word = weight(element)
-            return (0.0 if word is None else parse_double(word, error), element)
+            # Blanks in front are no fault, and nothing is 0.
+            word = (word or b"").lstrip()
+            return (parse_double(word, error) if word else 0.0, element)
 
     return sorted(elements, key=key, reverse=asked.descending)
 
