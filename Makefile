@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark crash differential chaos lint map clean set-up
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -24,6 +24,7 @@ help:
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
+	@echo "make latency   how long others wait while one client does something large, beside redis-server"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
 	@echo "make clean   removes .venv and everything that was generated"
 
@@ -65,6 +66,9 @@ bench-long: set-up
 
 bench-spark: set-up
 	@$(RUN) -m bench.spark_beside $(ARGS)
+
+latency: set-up
+	@$(RUN) -m bench.latency $(ARGS)
 
 lint: set-up
 	@$(RUN) -m ruff check .

@@ -28,13 +28,19 @@ OUTPUT_TURN_BYTES = 1 * MIB
 TURN_US = 2_000
 TURN_REQUESTS_MAX = 4_096
 LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
+# A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
+# goes on 31 times as long as that is filled.
+INPUT_TURN_BYTES = 200 * 1024
 # A blocked client may send so much more before it is no longer read.
 INPUT_WAITING_BYTES_MAX = 1 * MIB
 OUTPUT_BYTES_MAX = 1024 * MIB
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
 
-# One slice of background work (sweeping, rewriting, expiring): short beside a network round trip.
+# A reply of more items (entries, pending entries, keys, fields) is made in slices: it takes a millisecond or more.
+SLICED_ITEMS_MIN = 4_000
+
+# One slice of background work (sweeping, rewriting, expiring), or of a long reply: short beside a network round trip.
 SLICE_US = 1_000
 
 # A stop waits so long for replies to leave.

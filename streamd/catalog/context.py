@@ -109,6 +109,14 @@ class Context(Client):
         )
         self.quick = self.services.quick if is_ordinary else _NOTHING_QUICK
 
+    def wants_reply(self) -> bool:
+        """Return whether the reply that is ready is to be sent, going by CLIENT REPLY; a SKIP is used up."""
+        if self.reply_mode == "skipping":
+            self.reply_mode = "on"
+            self.update_quick()
+            return False
+        return self.reply_mode == "on"
+
     def stream(self, key: bytes) -> Stream | None:
         """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
         return self.db.stream(key)

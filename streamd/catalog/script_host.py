@@ -12,7 +12,8 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context
-from streamd.resp.types import Reply
+from streamd.resp.plain import plain
+from streamd.resp.types import Reply, Sliced
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
 from streamd.scripts.side_run import PAUSED, SideRun
 from streamd.session.blocking import BLOCKED, Waiter
@@ -132,7 +133,8 @@ class ScriptHost:
         command.calls += 1
         started = self._stopwatch()
         try:
-            return command.handler(self._context, words)
+            reply = command.handler(self._context, words)
+            return plain(reply) if type(reply) is Sliced else reply
         except CommandError:
             command.failed += 1
             raise

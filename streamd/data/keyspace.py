@@ -116,6 +116,15 @@ class Database:
                 self.on_miss(self, key)
         return value
 
+    def count(self, keys: list[bytes]) -> int:
+        """Return how many of these are live keys, each of them inspected."""
+        if self.expires_ms or self.on_miss is not None:
+            return sum(self.inspect(key) is not None for key in keys)
+        found = sum(map(self.values.__contains__, keys))
+        self.hits += found
+        self.misses += len(keys) - found
+        return found
+
     def read(self, key: bytes) -> KeyValue | None:
         """Return the value of a live key for a command that reads it, or None."""
         value = self.inspect(key)
@@ -216,7 +225,21 @@ class Database:
         """Return the keys in SCAN's order. The first call walks all keys."""
         if self.scan_order is None or not self.scan_order.fits:
             self.scan_order = ScanOrder(self.values.keys())
+        while not self.scan_order.is_built:
+            self.scan_order.place()
         return self.scan_order
+
+    @property
+    def has_scan_order(self) -> bool:
+        """Whether in_scan_order() has no walk to make."""
+        return self.scan_order is not None and self.scan_order.fits and self.scan_order.is_built
+
+    def prepare_scan_order(self) -> None:
+        """Do a part of that walk."""
+        if self.scan_order is None or not self.scan_order.fits:
+            self.scan_order = ScanOrder(self.values.keys(), at_once=False)
+        else:
+            self.scan_order.place()
 
     def _gains(self, key: bytes) -> None:
         if self.on_new is not None:
@@ -259,6 +282,19 @@ class Database:
         """Say that a key may have something for those who wait for it."""
         if key in self.waiting:
             self.on_ready(self, key)
+
+    def overdue(self) -> set[bytes]:
+        """Return the keys that are still there though their time has passed; O(1) for each."""
+        due: set[bytes] = set()
+        deadlines, at = self.deadlines, [0]
+        while at:
+            place = at.pop()
+            if place < len(deadlines) and deadlines[place][0] <= self.time.ms:
+                due_ms, key = deadlines[place]
+                if self.expires_ms.get(key) == due_ms:
+                    due.add(key)
+                at += (2 * place + 1, 2 * place + 2)
+        return due
 
     def keys(self) -> Iterator[bytes]:
         """Iterate the live keys; the database must not change meanwhile."""

@@ -10,6 +10,9 @@ _HASH_MASK: Final = (1 << _HASH_BITS) - 1
 # Keys in a bucket when it is built: a page reads and sorts one or two buckets.
 _KEYS_PER_BUCKET: Final = 16
 
+# Keys that are given their place at once: that takes half a millisecond.
+_PLACED_AT_ONCE: Final = 1_000
+
 
 def _hash(key: bytes) -> int:
     # Python's own hash: the key carries it since it was put into a dict, which makes it ten times as fast as another.
@@ -25,29 +28,66 @@ class ScanOrder:
     else is added, removed or rearranged meanwhile. Keys with equal hashes stand on one page.
 
     Shape: buckets[h >> shift] is the unordered list of the keys with hash h; the buckets follow one another in the
-    order of the hashes and are sorted when read.
+    order of the hashes and are sorted when read; once all keys have their place, a bucket is replaced and not changed:
+    a snapshot may have it too. _unplaced: keys that are in no bucket yet, while the order is being
+    built; _changed: those that were added or removed since that began, so that what _unplaced says of them is old.
     """
 
-    __slots__ = ("_buckets", "_shift", "_size")
+    __slots__ = ("_buckets", "_changed", "_shift", "_size", "_unplaced")
 
-    def __init__(self, keys: Collection[bytes]) -> None:
+    def __init__(self, keys: Collection[bytes], *, at_once: bool = True) -> None:
+        """at_once: place the keys; else `place` does, a part with each call."""
         bits = max(0, (len(keys) // _KEYS_PER_BUCKET).bit_length())
         self._shift = _HASH_BITS - bits
         self._buckets: list[list[bytes]] = [[] for _ in range(1 << bits)]
-        self._size = 0
-        for key in keys:
-            self._buckets[_hash(key) >> self._shift].append(key)
-            self._size += 1
+        self._size = len(keys)
+        self._changed: set[bytes] = set()
+        self._unplaced: list[bytes] = []
+        if at_once:
+            for key in keys:
+                self._buckets[_hash(key) >> self._shift].append(key)
+        else:
+            self._unplaced = list(keys)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether all keys have their place: before that nothing can be read."""
+        return not self._unplaced
+
+    def place(self) -> None:
+        """Give some more keys their place."""
+        buckets, shift, changed = self._buckets, self._shift, self._changed
+        for key in self._unplaced[-_PLACED_AT_ONCE:]:
+            if key not in changed:
+                buckets[_hash(key) >> shift].append(key)
+        del self._unplaced[-_PLACED_AT_ONCE:]
+        if not self._unplaced:
+            changed.clear()
 
     def add(self, key: bytes) -> None:
         """Add a key that is not there."""
-        self._buckets[_hash(key) >> self._shift].append(key)
+        if self._unplaced:
+            self._changed.add(key)
+        at = _hash(key) >> self._shift
+        self._buckets[at] = [*self._buckets[at], key]
         self._size += 1
 
     def remove(self, key: bytes) -> None:
         """Remove a key that is there."""
-        self._buckets[_hash(key) >> self._shift].remove(key)
+        at = _hash(key) >> self._shift
+        bucket = self._buckets[at]
+        if self._unplaced:
+            self._changed.add(key)
+        elif key not in bucket:
+            raise KeyError(key)
+        self._buckets[at] = [other for other in bucket if other != key]
         self._size -= 1
+
+    def snapshot(self) -> "ScanOrder":
+        """Return the order as it is now, for reading only."""
+        other = ScanOrder(())
+        other._buckets, other._shift, other._size = self._buckets[:], self._shift, self._size
+        return other
 
     @property
     def fits(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError
 from streamd.catalog import Command, CommandTable, Context
 from streamd.resp.encoder import encode
-from streamd.resp.types import Reply
+from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
@@ -91,6 +91,23 @@ class Calls:
         log.exception("a bug in %s", where)
         self._state.stats.internal_errors += 1
         return self.count_error(CommandError("ERR internal error"))
+
+    def encode_unusual(self, client: Client, request: list[bytes], reply: Reply) -> bytes:
+        """Return a reply that has no encoder as it is sent: a long one, made whole, or what was none, a bug."""
+        if type(reply) is Sliced:
+            return encode(reply.content, client.protocol)
+        return encode(self.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+
+    def reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
+        """Count a request that is not executed, which breaks its client's transaction; return what it is answered."""
+        if command is not None:
+            command.rejected += 1
+        if client.transaction is not None:
+            client.transaction_broken = True
+        if command is not None and command.name == "exec":
+            client.discard_transaction()
+            error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+        return self.count_error(error)
 
     def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
         """Count an exception that a command ended with, and return what its client is answered."""

@@ -17,9 +17,10 @@ from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is
 from streamd.engine.calls import Calls
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
-from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX, encode
+from streamd.engine.slices import Slices
+from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
-from streamd.resp.types import NO_REPLY, Parts, Reply
+from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.monitor import monitor_line
@@ -29,7 +30,7 @@ log = logging.getLogger("streamd")
 
 
 # So many requests of a pipeline are executed between two looks at the time they took.
-_REQUESTS_PER_LOOK = 64
+_REQUESTS_PER_LOOK = 16
 
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
@@ -66,6 +67,7 @@ class Engine:
         self.calls = Calls(self.state, self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), lambda: self.calls.stopwatch())
+        self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
         self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)
 
@@ -89,6 +91,7 @@ class Engine:
         state = self.state
         client.closed = client.close_soon = True
         client.backlog.clear()
+        client.unfinished = None
         if client.waiter is not None:
             state.blocked.remove(client.waiter)
         if isinstance(client, Context):
@@ -186,7 +189,7 @@ class Engine:
                     end = at
             if replies is not None:
                 if reply is not NO_REPLY:
-                    replies.append(reply)
+                    replies.append(reply if type(reply) is not Sliced else reply.content)
                 continue
             if state.records:
                 self._end_unit(client)
@@ -208,7 +211,12 @@ class Engine:
                     try:
                         data = ENCODERS[client.protocol][kind](reply)
                     except TypeError:
-                        data = encode(calls.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+                        # (Sliced has no encoder: so looking for it costs other replies nothing.)
+                        if type(reply) is Sliced and client.begin(reply):
+                            if state.blocked.ready:
+                                self._serve_ready()
+                            break
+                        data = calls.encode_unusual(client, request, reply)
                     client.out.append(data)
                     size = len(data)
                 if size > LARGE_REPLY_BYTES:
@@ -280,7 +288,7 @@ class Engine:
                 client.out.clear()
                 client.close_soon = True
                 return None, NO_REPLY
-            return None, self._reject(client, command, error)
+            return None, self.calls.reject(client, command, error)
         if state.pause_until_ms and postpone(command, client, request):
             return None, BLOCKED
         if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
@@ -307,25 +315,7 @@ class Engine:
             if command is None:
                 client.reply_mode = mode  # it was postponed, and comes again
             return reply
-        return reply if mode == "on" or self._wants_reply(client) else NO_REPLY
-
-    def _wants_reply(self, client: Context) -> bool:
-        """Return whether the reply that is ready is to be sent, going by CLIENT REPLY; a SKIP is used up."""
-        if client.reply_mode == "skipping":
-            client.reply_mode = "on"
-            client.update_quick()
-            return False
-        return client.reply_mode == "on"
-
-    def _reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
-        if command is not None:
-            command.rejected += 1
-        if client.transaction is not None:
-            client.transaction_broken = True
-        if command is not None and command.name == "exec":
-            client.discard_transaction()
-            error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
-        return self.calls.count_error(error)
+        return reply if mode == "on" or client.wants_reply() else NO_REPLY
 
     def _end_unit(self, client: Client | None = None) -> None:
         """Hand over what `client`, or the passing of time, has changed."""
@@ -382,7 +372,7 @@ class Engine:
         client = waiter.client
         assert isinstance(client, Context)
         self.state.blocked.remove(waiter)
-        if reply is not NO_REPLY and (client.reply_mode == "on" or self._wants_reply(client)):
+        if reply is not NO_REPLY and (client.reply_mode == "on" or client.wants_reply()):
             client.reply(reply)
         self.state.wants_flush(client)
         self._resumed.append(client)

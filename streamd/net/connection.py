@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from streamd.base.limits import (
     AUTHENTICATED,
     BEFORE_AUTH,
+    INPUT_TURN_BYTES,
     INPUT_WAITING_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
@@ -125,6 +126,9 @@ class Connection(asyncio.Protocol):
             self._take()
         if client.backlog and client.waiter is None:
             self._pause_reading()  # the loop would go on reading before it lets others have their turn
+        elif len(data) > INPUT_TURN_BYTES:
+            self._pause_reading()
+            self._server.resume_soon(self)
         self._server.end_turn()
 
     def eof_received(self) -> bool:
@@ -192,9 +196,7 @@ class Connection(asyncio.Protocol):
         if self._closing or client.close_soon or client.waiter is not None or self._is_choked():
             return
         if client.backlog:
-            requests = list(client.backlog)
-            client.backlog.clear()
-            self._server.engine.run(client, requests)
+            self._server.engine.make_slices(client)
         decoder = self._decoder
         if client.waiter is None and not client.backlog and (decoder.buffered_bytes or decoder.error is not None):
             self._take()
@@ -242,6 +244,8 @@ class Connection(asyncio.Protocol):
                 if self._transport.get_write_buffer_size() > OUTPUT_PAUSE_BYTES:
                     self._limit_waiting_output()
             out.clear()
+        elif client.unfinished is not None:
+            self._limit_waiting_output()  # pushes wait behind the reply
         if client.close_soon:
             self.close()
         elif client.backlog and client.waiter is None and not self._closing and not self._is_choked():
@@ -265,6 +269,8 @@ class Connection(asyncio.Protocol):
         client, transport = self.client, self._transport
         assert client is not None
         waiting = transport.get_write_buffer_size()
+        if client.unfinished is not None:
+            waiting += client.unfinished.waiting_bytes
         if waiting > OUTPUT_BYTES_MAX or (waiting > OUTPUT_PUBSUB_BYTES_MAX and client.subscription_count()):
             self._server.log.warning("client %s closed: %d bytes of output wait to be read", client.address, waiting)
             self._closing = True

@@ -298,7 +298,7 @@ class Server:
             connection.pause_writing()
         self.engine.end_turn()
         deadline = self._loop.time() + STOP_S
-        while self.persistence is not None and self.persistence.barrier.is_holding and self._loop.time() < deadline:
+        while self._is_answering() and self._loop.time() < deadline:
             await asyncio.sleep(0.001)
         for connection in list(self.connections):
             connection.close()
@@ -309,6 +309,12 @@ class Server:
         await self._close_listeners()
         self._close_journal()
         self.stopped.set()
+
+    def _is_answering(self) -> bool:
+        """Return whether replies wait for the journal, or are being made."""
+        if self.persistence is not None and self.persistence.barrier.is_holding:
+            return True
+        return any(one.client is not None and one.client.unfinished is not None for one in self.connections)
 
     async def _close_listeners(self) -> None:
         for listener in self._listeners:

@@ -1,6 +1,6 @@
 """Encodes replies, in both protocol versions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from streamd.base.errors import CommandError
@@ -8,6 +8,7 @@ from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
     BigNumber,
+    LongArray,
     Pairs,
     Parts,
     Push,
@@ -38,7 +39,8 @@ SHORT_BYTES_MAX = 1023
 BULK_HEADERS = [b"$%d\r\n" % length for length in range(SHORT_BYTES_MAX + 1)]
 
 
-def _bulk(data: bytes) -> bytes:
+def bulk(data: bytes) -> bytes:
+    """Return a bulk string."""
     length = len(data)
     if length <= SHORT_BYTES_MAX:
         return BULK_HEADERS[length] + data + b"\r\n"
@@ -82,7 +84,7 @@ class _Encoders(dict[type, Encoder]):
 
 def _for_both() -> _Encoders:
     encoders = _Encoders()
-    encoders.update({bytes: _bulk, int: _integer, str: _status, CommandError: _error, Raw: _raw, Parts: _parts})
+    encoders.update({bytes: bulk, int: _integer, str: _status, CommandError: _error, Raw: _raw, Parts: _parts})
     return encoders
 
 
@@ -120,10 +122,10 @@ def _resp2() -> _Encoders:
             SetReply: lambda reply: array(reply.items),
             Push: lambda reply: array(reply.items),
             Pairs: lambda reply: _pairs(encoders, b"*%d\r\n", b"*2\r\n", reply.items),
-            float: lambda number: _bulk(format_float(number)),
+            float: lambda number: bulk(format_float(number)),
             bool: _integer,
-            Verbatim: lambda reply: _bulk(reply.data),
-            BigNumber: lambda reply: _bulk(reply.digits),
+            Verbatim: lambda reply: bulk(reply.data),
+            BigNumber: lambda reply: bulk(reply.digits),
             _Sentinel: sentinel,
         }
     )
@@ -164,8 +166,10 @@ def _resp3() -> _Encoders:
     return encoders
 
 
-# By the protocol's version, then by the reply's type.
+# By the protocol's version, then by the reply's type. (`Sliced` is in none: what it becomes depends on the client.)
 ENCODERS: Final = (_for_both(), _for_both(), _resp2(), _resp3())
+for _protocol, _encoders in enumerate(ENCODERS):
+    _encoders[LongArray] = lambda reply, protocol=_protocol: b"".join(encode_pieces(reply, protocol))  # type: ignore[misc]
 assert NULL_ARRAY is not NO_REPLY
 
 
@@ -175,3 +179,47 @@ def encode(reply: Reply, protocol: int) -> bytes:
     The table of what becomes what is tests/unit/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
     """
     return ENCODERS[protocol][type(reply)](reply)
+
+
+def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
+    """Yield a long reply piece by piece, as it is sent; an empty piece is work that has led to nothing yet.
+
+    Long arrays are looked for where commands put them: at the top, in the values of dicts and of Pairs, and where the
+    items of a long array are dicts or lists that have some.
+    """
+    kind = type(reply)
+    encoders = ENCODERS[protocol]
+    if kind is LongArray:
+        count = 0
+        for more in (reply.count,) if isinstance(reply.count, int) else reply.count:
+            count += more
+            yield b""
+        yield (b"%%%d\r\n" if reply.is_map and protocol > 2 else b"*%d\r\n") % (
+            2 * count if reply.is_map and protocol <= 2 else count
+        )
+        for part in reply.parts:
+            if type(part) is bytes:
+                yield part
+            elif part and type(part[0]) is dict and _has_long(part[0]):
+                for item in part:
+                    yield from encode_pieces(item, protocol)
+            else:
+                yield b"".join([encoders[type(item)](item) for item in part])
+    elif kind is dict:
+        yield b"%%%d\r\n" % len(reply) if protocol > 2 else b"*%d\r\n" % (2 * len(reply))
+        for key, value in reply.items():
+            yield encoders[type(key)](key)
+            yield from encode_pieces(value, protocol)
+    elif kind is Pairs:
+        yield (b"%%%d\r\n" if protocol > 2 else b"*%d\r\n") % len(reply.items)
+        for key, value in reply.items:
+            yield (b"" if protocol > 2 else b"*2\r\n") + encoders[type(key)](key)
+            yield from encode_pieces(value, protocol)
+    elif kind is Parts:
+        yield from reply.pieces
+    else:
+        yield encoders[kind](reply)
+
+
+def _has_long(item: dict[Reply, Reply]) -> bool:
+    return any(type(value) is LongArray for value in item.values())

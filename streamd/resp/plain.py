@@ -1,7 +1,7 @@
 """Replies as plain values: ready-made RESP in them taken apart."""
 
 from streamd.base.errors import CommandError
-from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Push, Raw, Reply, SetReply
+from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Push, Raw, Reply, SetReply, Sliced
 
 
 def plain(reply: Reply) -> Reply:
@@ -14,6 +14,13 @@ def plain(reply: Reply) -> Reply:
         return _values(reply.data)
     if kind is Parts:
         return _values(b"".join(reply.pieces))
+    if kind is Sliced:
+        return plain(reply.content)
+    if kind is LongArray:
+        for _ in () if isinstance(reply.count, int) else reply.count:
+            pass
+        items = [item for part in reply.parts for item in (_several(part) if type(part) is bytes else map(plain, part))]
+        return dict(zip(items[::2], items[1::2], strict=True)) if reply.is_map else items
     if kind is list or kind is tuple:
         return [plain(item) for item in reply]
     if kind is dict:
@@ -26,12 +33,17 @@ def plain(reply: Reply) -> Reply:
 
 
 def _values(data: bytes) -> Reply:
+    values = _several(data)
+    return values[0] if len(values) == 1 else values
+
+
+def _several(data: bytes) -> list[Reply]:
     values = []
     at = 0
     while at < len(data):
         value, at = _value(data, at)
         values.append(value)
-    return values[0] if len(values) == 1 else values
+    return values
 
 
 def _value(data: bytes, at: int) -> tuple[Reply, int]:

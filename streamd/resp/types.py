@@ -1,5 +1,6 @@
 """The replies that plain Python values cannot say."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 Reply = Any  # str, bytes, int, float, bool, None, list, tuple, dict, CommandError, or a type of this file
@@ -86,3 +87,36 @@ class BigNumber:
 
     def __init__(self, digits: bytes) -> None:
         self.digits = digits
+
+
+class LongArray:
+    """An array, or a map, whose items are made while it is encoded, once.
+
+    count: how many items it has (a map: pairs); or what finds out, piece by piece: numbers that add up to it.
+    parts: yields the items, some at a time, in well below a millisecond each: ready-made RESP that is the same in both
+        protocol versions, or a list of replies (of a map: keys and values in turn).
+    Both are asked later, and may look only at what nobody changes meanwhile.
+    """
+
+    __slots__ = ("count", "is_map", "parts")
+
+    def __init__(
+        self, count: int | Iterator[int], parts: Iterable[bytes | list[Reply]], *, is_map: bool = False
+    ) -> None:
+        self.count = count
+        self.parts = parts
+        self.is_map = is_map
+
+
+class Sliced:
+    """A long reply, to be made in slices with others' turns in between, where the client's connection can do that.
+
+    content: the reply: a LongArray, or a dict or Pairs whose values may be some. pinned_bytes: about how much memory
+    cannot be freed before it is made, whatever happens to the value that it shows.
+    """
+
+    __slots__ = ("content", "pinned_bytes")
+
+    def __init__(self, content: Reply, pinned_bytes: int = 0) -> None:
+        self.content = content
+        self.pinned_bytes = pinned_bytes

@@ -1,18 +1,46 @@
 """One client as others see it: identity, protocol, transaction, and the replies that wait to be sent."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.data.keyspace import Database, Watcher
-from streamd.resp.encoder import encode
+from streamd.resp.encoder import encode, encode_pieces
 from streamd.resp.replies import split_replies
-from streamd.resp.types import NO_REPLY, Reply
+from streamd.resp.types import NO_REPLY, Reply, Sliced
 from streamd.session.blocking import Waiter
 
 
 def _no_flush() -> None:
     pass
+
+
+# What stands first in the backlog of a client whose reply is being made: what it sends meanwhile waits behind.
+GO_ON: Final[list[bytes]] = []
+
+
+class Unfinished:
+    """A reply that is being made in slices.
+
+    pieces: what is left of it. pinned_bytes: about how much memory cannot be freed before it is made; less with each
+    slice. behind: pushes that came meanwhile, encoded, and behind_bytes: their size.
+    """
+
+    __slots__ = ("behind", "behind_bytes", "is_begun", "is_made", "pieces", "pinned_bytes")
+
+    def __init__(self, pieces: Iterator[bytes], pinned_bytes: int) -> None:
+        self.pieces = pieces
+        self.pinned_bytes = pinned_bytes
+        self.behind: list[bytes] = []
+        self.behind_bytes = 0
+        self.is_begun = False
+        self.is_made = False
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What counts for the limit of a client that does not read, beside what it was sent."""
+        return self.pinned_bytes + self.behind_bytes
 
 
 class Client(Watcher):
@@ -24,6 +52,7 @@ class Client(Watcher):
     transaction: the requests queued since MULTI, or None outside of a transaction.
     reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
+    unfinished: the reply that is being made in slices; the backlog begins with GO_ON then.
     out_bytes: size of the large replies among them.
     flush: sends `out`; resume: goes on with the backlog and what else was received; both given by the connection.
     close_soon: close the connection once `out` is sent.
@@ -62,6 +91,7 @@ class Client(Watcher):
         "subscriptions",
         "transaction",
         "transaction_broken",
+        "unfinished",
         "waiter",
         "watched",
     )
@@ -94,6 +124,7 @@ class Client(Watcher):
         self.watched: set[tuple[int, bytes]] = set()
         self.waiter: Waiter[Client] | None = None
         self.backlog: deque[list[bytes]] = deque()
+        self.unfinished: Unfinished | None = None
         self.out: list[bytes] = []
         self.out_bytes = 0
         self.flush: Callable[[], None] = _no_flush
@@ -105,14 +136,34 @@ class Client(Watcher):
 
     def reply(self, reply: Reply) -> None:
         """Put a reply or a push behind those that wait."""
-        if reply is not NO_REPLY:
-            self.out.append(encode(reply, self.protocol))
+        if reply is NO_REPLY or (type(reply) is Sliced and self.begin(reply)):
+            return
+        data = encode(reply.content if type(reply) is Sliced else reply, self.protocol)
+        unfinished = self.unfinished
+        if unfinished is None:
+            self.out.append(data)
+        else:
+            unfinished.behind.append(data)
+            unfinished.behind_bytes += len(data)
+
+    def begin(self, reply: Sliced) -> bool:
+        """Have a long reply made in slices, from the next turn on; return whether there is a connection to do that."""
+        if self.resume is None:
+            return False
+        assert self.unfinished is None
+        self.unfinished = Unfinished(encode_pieces(reply.content, self.protocol), reply.pinned_bytes)
+        self.backlog.appendleft(GO_ON)
+        return True
 
     def take_back(self, error: CommandError) -> None:
         """Put an error in the place of each reply that has not left; pushes stay."""
         # An element of the output may be several replies, or a part of one.
         replies = split_replies(b"".join(self.out))
         self.out[:] = [part if part.startswith(b">") else encode(error, self.protocol) for part in replies]
+        if self.unfinished is not None:
+            # No slice is made in the turn in which a reply was decided, nor a reply in that of the last slice.
+            assert not self.unfinished.is_begun
+            self.unfinished.pieces = iter((encode(error, self.protocol),))
 
     def describe(self, now_ms: int) -> bytes:
         """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
@@ -126,7 +177,7 @@ class Client(Watcher):
             ("e", self.no_evict),
             ("T", self.no_touch),
         ]
-        unsent = sum(map(len, self.out))
+        unsent = sum(map(len, self.out)) + (0 if self.unfinished is None else self.unfinished.waiting_bytes)
         fields: list[tuple[str, object]] = [
             ("id", self.id),
             ("addr", self.address),

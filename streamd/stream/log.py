@@ -51,9 +51,7 @@ class Log:
         self._texts: list[bytes] = []
         self._width = 0
         self._widths: list[int] | None = None
-        self._room = 0
-        self._gone = 0
-        self._gone_id = 0
+        self._room = self._gone = self._gone_id = 0
         self._node_max = node_max_entries
         self._sealed: SegmentList | None = None
         self._emptied: tuple[int, int] | None = None
@@ -311,8 +309,7 @@ class Log:
     @property
     def segments(self) -> int:
         """How many nodes there are."""
-        sealed = 0 if self._sealed is None else len(self._sealed)
-        return sealed + bool(self._ids or self._gone) + (self._emptied is not None)
+        return len(self._sealed or ()) + bool(self._ids or self._gone) + (self._emptied is not None)
 
     @property
     def memory_bytes(self) -> int:
@@ -373,9 +370,8 @@ class Log:
         batch: list[tuple[int, list[bytes]]] = []
         node = None
         for source, low, high in self._runs(start, end, reverse):
-            if node is not None and node is not source:
+            if (node := node or source) is not source:
                 break
-            node = source
             run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
             batch += run[::-1] if reverse else run
         return batch
@@ -396,8 +392,7 @@ class Log:
 
         ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
         """
-        entries = 0
-        parts: list[bytes] = []
+        entries, parts = 0, list[bytes]()
         sealed, tail = self._sealed, self._ids
         if sealed is not None and sealed.live_count and count and not reverse and not (tail and start >= tail[0]):
             found = sealed.run_of(start, end, count)
@@ -412,6 +407,11 @@ class Log:
                 ids += source.ids(low, high)
             entries += high - low
         return entries, parts
+
+    def encode_pieces(self, start: int, end: int, count: int, reverse: bool = False) -> Iterator[bytes]:
+        """Yield the parts that `encode_parts` returns, each when it is asked for; the log must not change meanwhile."""
+        for source, low, high in self._first_runs(start, end, count, reverse):
+            yield source.read(low, high, reverse)
 
     def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
         """Return the IDs of the entries that `encode_range` encodes."""
@@ -457,12 +457,12 @@ class Log:
 
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from `start` to `end`, both included."""
-        return max(self.rank(end + 1) - self.rank(start), 0)
+        in_tail = max(bisect_right(self._ids, end) - bisect_left(self._ids, start), 0)
+        return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
 
     def rank(self, entry_id: int) -> int:
         """Return how many entries have an ID less than `entry_id`."""
-        ids = self._ids
-        sealed = self._sealed
+        ids, sealed = self._ids, self._sealed
         if sealed is None:
             return bisect_left(ids, entry_id)
         if ids and entry_id >= ids[0]:
@@ -493,8 +493,7 @@ class Log:
         other = object.__new__(Log)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
-        other._ids = list(self._ids)
-        other._texts = list(self._texts)
+        other._ids, other._texts = list(self._ids), list(self._texts)
         other._widths = None if self._widths is None else list(self._widths)
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other

@@ -22,6 +22,7 @@ from streamd.stream.pending_chunk import (
 __all__ = [
     "CHUNK_ENTRIES_MAX",
     "COUNT_MAX",
+    "Chunk",
     "Consumer",
     "PastConsumer",
     "PendingColumns",
@@ -30,6 +31,8 @@ __all__ = [
     "again",
 ]
 
+# About how much memory one entry takes.
+PENDING_BYTES: Final = 50
 
 # What groups without pending entries share, as most are.
 _NO_LOWS: Final[list[int]] = []
@@ -360,6 +363,49 @@ class PendingEntries:
                 for row in chunk.rows(first, behind):
                     if row[1] is owner and (until_ms is None or row[2] <= until_ms):
                         yield row
+
+    def ids_of(self, owner: Consumer, start: int, count: int | None = None) -> list[int]:
+        """Return the IDs of the first `count` entries of one consumer from ID `start` on."""
+        ids: list[int] = []
+        lows, held = self._lows, owner.chunks
+        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
+            if count is not None and len(ids) >= count:
+                break
+            chunk = self._chunks[bisect_left(lows, held[place])]
+            first = bisect_left(chunk.ids, start)
+            if chunk.owners is owner:
+                ids += chunk.ids[first:]
+            else:
+                ids += [row[0] for row in chunk.rows(first, len(chunk.ids)) if row[1] is owner]
+        return ids if count is None else ids[:count]
+
+    def pieces(
+        self, start: int, end: int, until_ms: int | None, owner: Consumer | None
+    ) -> Iterator[list[PendingEntry]]:
+        """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
+        for chunk in self._chunks[max(0, bisect_right(self._lows, start) - 1) :]:
+            if chunk.low > end:
+                return
+            if isinstance(chunk.owners, list) or owner is None or chunk.owners is owner:
+                yield [
+                    row
+                    for row in chunk.rows(*chunk.between(start, end))
+                    if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)
+                ]
+
+    def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
+        """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""
+        for chunk in self._chunks:
+            owners = chunk.owners
+            for owner in dict.fromkeys(owners) if isinstance(owners, list) else (owners,):
+                if owner is not None:
+                    held.setdefault(owner, []).append(chunk)
+            yield
+
+    def may_exceed(self, entries: int, start: int, end: int) -> bool:
+        """Return whether there may be more than so many entries from ID `start` to `end`; O(log N)."""
+        chunks = bisect_right(self._lows, end) - bisect_right(self._lows, start) + 1
+        return self._length > entries and chunks * CHUNK_ENTRIES_MAX > entries
 
     # -- the oldest deliveries --------------------------------------------------------------------------------------
 

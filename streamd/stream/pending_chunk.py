@@ -160,6 +160,10 @@ class Chunk:
             counts[start:stop] if isinstance(counts, list) else counts,
         )
 
+    def rows_of(self, owner: Consumer) -> list[PendingEntry]:
+        """Return the entries of one consumer."""
+        return [row for row in self.rows(0, len(self.ids)) if row[1] is owner]
+
     def oldest_ms(self) -> int | None:
         """Return the earliest delivery of the entries that somebody has, or None."""
         owners, times = self.owners, self.times

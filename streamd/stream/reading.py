@@ -1,6 +1,29 @@
-"""How much of several streams one reply may hold."""
+"""The entries of streams as replies, and how much of several streams one reply may hold."""
 
+from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.resp.types import LongArray, Parts
 from streamd.stream.log import Log
+
+
+def long_array(
+    log: Log, start: int, end: int, count: int | None = None, reverse: bool = False
+) -> tuple[int, LongArray] | None:
+    """Return (how many, a long array) of the first `count` entries from `start` to `end` as they are now, if they are
+    many enough to be sent in slices; else None.
+    """
+    if (count is not None and count <= SLICED_ITEMS_MIN) or len(log) <= SLICED_ITEMS_MIN:
+        return None
+    entries = log.count_range(start, end)
+    if count is not None and count < entries:
+        entries = count
+    if entries <= SLICED_ITEMS_MIN:
+        return None
+    return entries, LongArray(entries, log.copy().encode_pieces(start, end, entries, reverse))
+
+
+def pinned_bytes(log: Log, entries: int) -> int:
+    """Return about how much memory a reply of so many entries keeps from being freed."""
+    return log.memory_bytes * entries // max(1, len(log))
 
 
 class ReadBudget:
@@ -51,8 +74,10 @@ class ReadBudget:
         self.spend(1)
         return True
 
-    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, list[bytes]]:
-        """Return (how many, RESP in parts) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
+    def take(
+        self, log: Log, start: int, end: int, ids: list[int] | None = None
+    ) -> tuple[int, Parts | LongArray]:
+        """Return (how many, the array) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
@@ -61,11 +86,18 @@ class ReadBudget:
                     break
                 count += 1
         if count == 0:
-            return 0, []
+            return 0, Parts([])
+        many = long_array(log, start, end, count)
+        if many is not None:
+            if ids is not None:
+                ids += log.ids(start, end, many[0])
+            if self._bytes_left is None:
+                self.spend(many[0])
+            return many
         entries, parts = log.encode_parts(start, end, count, ids=ids)
         if self._bytes_left is None:
             self.spend(entries)
-        return entries, parts
+        return entries, Parts([b"*%d\r\n" % entries, *parts])
 
     def spend(self, entries: int) -> None:
         """Count entries that come."""

@@ -122,18 +122,22 @@ class Stream:
                 group.last_id = entry_id
 
     def lag(self, group: Group) -> int | None:
-        """Return how many entries a group has not read; None when deletions make that unknown.
+        """Return how many entries a group has not read; None when deletions make that unknown."""
+        return self.lag_of(group.last_id, group.entries_read)
+
+    def lag_of(self, last_id: int, entries_read: int | None) -> int | None:
+        """Return the lag of a group with this last ID, which has read so many entries.
 
         Source: XINFO GROUPS of Redis 7.4 (7.0 counts trimmed entries as unread).
         """
         if not self.entries_added or not len(self):
             return 0
         first_id = self.log.first_id or 0
-        if group.last_id < first_id and self.max_deleted_id < first_id:
+        if last_id < first_id and self.max_deleted_id < first_id:
             return len(self)
-        if group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
-            return self.entries_added - group.entries_read
-        read = self.entries_up_to(group.last_id)
+        if entries_read is not None and not self.has_tombstone_behind(last_id):
+            return self.entries_added - entries_read
+        read = self.entries_up_to(last_id)
         return None if read is None else self.entries_added - read
 
     def copy(self) -> "Stream":
@@ -145,6 +149,10 @@ class Stream:
         """Return the stream as it is now, for reading only: what is large is shared until it changes."""
         groups = None if self.groups is None else {name: group.snapshot() for name, group in self.groups.items()}
         return self._with(groups, self.idmp.snapshot())
+
+    def without_groups(self) -> "Stream":
+        """Return the stream as `snapshot` does, its entries and counters alone."""
+        return self._with(None, self.idmp)
 
     def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":
         other = Stream.__new__(Stream)

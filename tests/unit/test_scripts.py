@@ -308,3 +308,21 @@ def test_a_full_server_refuses_scripts_that_say_they_may_write():
     assert session.execute(["EVAL", "#!lua flags=no-writes\nreturn 1", 0]) == 1
     assert session.execute(["EVAL", "return 1", 0]) == 1
     assert session.execute(["EVAL", "redis.call('SET', 'k', 'v')", 0]).text.startswith("OOM command not allowed")
+
+
+LONG_READS = ["'XRANGE', 's', '-', '+'", "'XREAD', 'STREAMS', 's', '0'", "'KEYS', '*'", "'HGETALL', 'h'"]
+
+
+@pytest.mark.parametrize("words", LONG_READS)
+def test_a_script_gets_a_long_reply_whole(engine, words, monkeypatch):
+    for name in range(30):
+        engine.do(f"SET k{name} v")
+        engine.do(f"HSET h f{name} v")
+        engine.do(f"XADD s {name + 1} f v")
+    source = f"return redis.call({words})"
+    expected = engine.execute(["EVAL", source, 0])
+    for module in ("commands.long_replies", "commands.keys.keys", "stream.reading"):
+        monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
+
+    assert engine.execute(["EVAL", source, 0]) == expected
+    assert len(str(expected)) > 200

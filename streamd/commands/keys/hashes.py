@@ -13,6 +13,7 @@ from streamd.base.glob import compile_glob
 from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
+from streamd.commands.long_replies import array, mapping
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
@@ -97,7 +98,7 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
     Reply: map.
     """
     fields = context.db.read_as(args[1], HASH)
-    return {} if fields is None else dict(fields)
+    return {} if fields is None else mapping(dict(fields))
 
 
 @command(
@@ -106,7 +107,7 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hkeys(context: Context, args: list[bytes]) -> Reply:
     """Return all fields."""
-    return list(context.db.read_as(args[1], HASH) or ())
+    return array(list(context.db.read_as(args[1], HASH) or ()))
 
 
 @command(
@@ -115,7 +116,7 @@ def hkeys(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hvals(context: Context, args: list[bytes]) -> Reply:
     """Return all values."""
-    return list((context.db.read_as(args[1], HASH) or _NONE).values())
+    return array(list((context.db.read_as(args[1], HASH) or _NONE).values()))
 
 
 @command(

@@ -1,19 +1,27 @@
 """Commands on keys of any type: there or not, removing, finding."""
 
+from collections.abc import Callable, Iterator
+
 from streamd.base.errors import SyntaxError_
 from streamd.base.glob import compile_glob
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor
-from streamd.data.types import type_of
-from streamd.resp.types import Reply
+from streamd.commands.long_replies import ITEMS_AT_ONCE, some_at_a_time
+from streamd.data.keyspace import Database
+from streamd.data.types import ROW_OVERHEAD, type_of
+from streamd.resp.encoder import bulk
+from streamd.resp.types import LongArray, Reply, Sliced
 
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
 
 def _delete(context: Context, keys: list[bytes]) -> int:
     removed = 0
+    values = context.db.values
     for key in keys:
-        if context.db.delete(key):
+        # A request may name a million keys, most of which are not there.
+        if key in values and context.db.delete(key):
             removed += 1
             context.record(b"DEL", key)
             context.changed(key, "g", "del")
@@ -44,7 +52,7 @@ def unlink(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def exists(context: Context, args: list[bytes]) -> Reply:
     """Return how many of the keys are there; a key named twice counts twice."""
-    return sum(context.db.inspect(key) is not None for key in args[1:])
+    return context.db.count(args[1:])
 
 
 @command(
@@ -72,8 +80,19 @@ def type_(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def keys(context: Context, args: list[bytes]) -> Reply:
     """Return all keys that match a pattern."""
-    matches = compile_glob(args[1])
-    return [key for key in context.db.keys() if matches(key)]  # noqa: SIM118
+    matches, db = compile_glob(args[1]), context.db
+    if len(db) <= SLICED_ITEMS_MIN:
+        return [key for key in db.keys() if matches(key)]  # noqa: SIM118
+    names, gone = list(db.values), db.overdue()
+    found: list[bytes] = []
+
+    def look() -> Iterator[int]:
+        for at in range(0, len(names), ITEMS_AT_ONCE):
+            some = [key for key in names[at : at + ITEMS_AT_ONCE] if matches(key) and key not in gone]
+            found.extend(some)
+            yield len(some)
+
+    return Sliced(LongArray(look(), some_at_a_time(found)), ROW_OVERHEAD * len(names))
 
 
 @command(
@@ -103,6 +122,8 @@ def scan(context: Context, args: list[bytes]) -> Reply:
         else:
             raise SyntaxError_()
     db = context.db
+    if len(db) > SLICED_ITEMS_MIN and not context.in_unit and (count > SLICED_ITEMS_MIN or not db.has_scan_order):
+        return Sliced(LongArray(2, _scan_in_slices(db, cursor, count, matches, type_name)), ROW_OVERHEAD * len(db))
     cursor, page = db.in_scan_order().page(cursor, count)
     found = []
     for key in page:
@@ -112,6 +133,35 @@ def scan(context: Context, args: list[bytes]) -> Reply:
         if value is not None and (type_name is None or type_of(value).name == type_name):
             found.append(key)
     return [b"%d" % cursor, found]
+
+
+def _scan_in_slices(
+    db: Database, cursor: int, count: int, matches: Callable[[bytes], object] | None, type_name: str | None
+) -> Iterator[bytes]:
+    """Yield the two elements of a page piece by piece: the keys are those of the moment when their order is there."""
+    while not db.has_scan_order:
+        db.prepare_scan_order()
+        yield b""
+    order, gone = db.in_scan_order().snapshot(), db.overdue()
+    found: list[bytes] = []
+    passed = 0
+    while True:
+        cursor, page = order.page(cursor, min(ITEMS_AT_ONCE, count - passed))
+        passed += len(page)
+        for key in page:
+            if key in gone or (matches is not None and not matches(key)):
+                continue
+            if type_name is not None:
+                value = db.values.get(key)
+                if value is None or type_of(value).name != type_name:
+                    continue
+            found.append(key)
+        if passed >= count or not cursor:
+            break
+        yield b""
+    yield bulk(b"%d" % cursor) + b"*%d\r\n" % len(found)
+    for some in some_at_a_time(found):
+        yield b"".join(map(bulk, some))
 
 
 @command(

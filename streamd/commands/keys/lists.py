@@ -6,6 +6,7 @@ from itertools import islice
 from streamd.base.errors import WrongArity
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_positive
+from streamd.commands.long_replies import array
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -140,4 +141,4 @@ def lrange(context: Context, args: list[bytes]) -> Reply:
     length = len(value)
     start = max(0, start + length if start < 0 else start)
     stop = stop + length if stop < 0 else stop
-    return list(islice(value, min(start, length), max(min(stop, length - 1) + 1, 0))) if start <= stop else []
+    return array(list(islice(value, min(start, length), max(min(stop, length - 1) + 1, 0)))) if start <= stop else []

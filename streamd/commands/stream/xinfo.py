@@ -1,15 +1,22 @@
 """XINFO: what a stream, its consumer groups and their consumers look like."""
 
-from itertools import islice
+from collections.abc import Callable, Iterator
+from itertools import islice, repeat
+from operator import attrgetter
+from typing import Any, Final
 
 from streamd.base.errors import SubcommandSyntaxError
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
+from streamd.commands.long_replies import sorted_in_slices
 from streamd.commands.stream.group_effects import group_of, need_stream
-from streamd.resp.types import Raw, Reply
+from streamd.resp.encoder import bulk
+from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.group import Group
-from streamd.stream.pending import Consumer
+from streamd.stream.group import CONSUMER_BYTES, Columns, Group
+from streamd.stream.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
+from streamd.stream.reading import pinned_bytes
 from streamd.stream.stream import Stream
 
 # Without COUNT, FULL shows so many entries, pending ones included.
@@ -60,12 +67,94 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
         count = parse_integer(args[5])
         if count < 0:
             count = FULL_COUNT_DEFAULT
+    groups = stream.groups or {}
+    if _shown(stream, count) > SLICED_ITEMS_MIN:
+        return _full_in_slices(stream, count)
     entries, data = stream.log.encode_range(0, ID_MAX, count or None)
     return {
         **_properties(stream),
         b"entries": Raw(b"*%d\r\n%b" % (entries, data)),
-        b"groups": [_full_group(stream, name, group, count) for name, group in sorted((stream.groups or {}).items())],
+        b"groups": [_full_group(stream, name, group, count) for name, group in sorted(groups.items())],
     }
+
+
+def _shown(stream: Stream, count: int) -> int:
+    """Return how many entries, pending ones and consumers FULL shows at most."""
+    shown = min(count or len(stream), len(stream))
+    for group in (stream.groups or {}).values():
+        pending = len(group.pending)
+        shown += len(group.consumers) + min(count or pending, pending)
+        shown += min(pending, count * len(group.consumers)) if count else pending
+    return shown
+
+
+def _full_in_slices(stream: Stream, count: int) -> Reply:
+    """Return what FULL shows, to be made in slices."""
+    log, pinned = stream.log, pinned_bytes(stream.log, min(count or len(stream), len(stream)))
+    groups = sorted((stream.groups or {}).items())
+    shown: list[dict[bytes, Reply]] = []
+    for name, group in groups:
+        shown.append(_long_group(stream, name, group, count))
+        pinned += PENDING_BYTES * len(group.pending) + CONSUMER_BYTES * len(group.consumers)
+    entries = min(count or len(log), len(log))
+    content = {
+        **_properties(stream),
+        b"entries": LongArray(entries, log.copy().encode_pieces(0, ID_MAX, entries)),
+        b"groups": LongArray(len(shown), [shown]),
+    }
+    return Sliced(content, pinned)
+
+
+def _long_group(stream: Stream, name: bytes, group: Group, count: int) -> dict[bytes, Reply]:
+    pending = group.pending.snapshot()
+    size = min(count or len(pending), len(pending))
+    consumers = group.columns()
+    return {
+        b"name": name,
+        b"last-delivered-id": format_id(group.last_id),
+        b"entries-read": group.entries_read,
+        b"lag": stream.lag(group),
+        b"pel-count": len(pending),
+        b"nacked-count": len(pending.nacked),
+        b"pending": LongArray(size, _pending_parts(pending.pieces(0, ID_MAX, None, None), size, is_owned=False)),
+        b"consumers": LongArray(len(group.consumers), _long_consumers(pending, consumers, count)),
+    }
+
+
+def _pending_parts(pieces: Iterator[list[PendingEntry]], left: int, *, is_owned: bool) -> Iterator[bytes]:
+    """Yield the RESP of the first pending entries, of some at a time; is_owned: without who has them."""
+    head = b"*3" if is_owned else b"*4"
+    for rows in pieces:
+        parts = []
+        for entry_id, owner, time_ms, deliveries in rows[:left]:
+            parts.append(b"%b\r\n%b" % (head, bulk(format_id(entry_id))))
+            if not is_owned:
+                parts.append(bulk(b"" if owner is None else owner.name))
+            parts.append(b":%d\r\n:%d\r\n" % (time_ms, deliveries))
+        yield b"".join(parts)
+        left -= min(left, len(rows))
+        if not left:
+            return
+
+
+def _long_consumers(pending: PendingEntries, consumers: Columns, count: int) -> Iterator[bytes | list[Reply]]:
+    """Yield what FULL shows of the consumers of a group."""
+    chunks: dict[Consumer, list[Chunk]] = {}
+    for _ in pending.by_owner(chunks):
+        yield b""
+    for rows in sorted_in_slices(zip(*consumers, strict=True)):
+        for name, consumer, seen_ms, active_ms, size in rows:
+            shown = min(count or size, size)
+            pieces = map(Chunk.rows_of, chunks.get(consumer, ()), repeat(consumer))
+            yield [
+                {
+                    b"name": name,
+                    b"seen-time": seen_ms,
+                    b"active-time": -1 if active_ms is None else active_ms,
+                    b"pel-count": size,
+                    b"pending": LongArray(shown, _pending_parts(pieces, shown, is_owned=True)),
+                }
+            ]
 
 
 def _properties(stream: Stream) -> dict[bytes, Reply]:
@@ -147,17 +236,37 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     Raises: NoSuchKey; WrongType.
     """
     stream = need_stream(context.read_stream(args[2]))
+    groups = stream.groups or {}
+    if len(groups) > SLICED_ITEMS_MIN:
+        facts = stream.without_groups()
+        rows = zip(list(groups), *(list(map(column, groups.values())) for column in _GROUP_COLUMNS), strict=True)
+        parts = ([_group(facts, *row) for row in some] for some in sorted_in_slices(rows))
+        return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
-        {
-            b"name": name,
-            b"consumers": len(group.consumers),
-            b"pending": len(group.pending),
-            b"last-delivered-id": format_id(group.last_id),
-            b"entries-read": group.entries_read,
-            b"lag": stream.lag(group),
-        }
-        for name, group in sorted((stream.groups or {}).items())
+        _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read)
+        for name, group in sorted(groups.items())
     ]
+
+
+_GROUP_COLUMNS: Final[tuple[Callable[[Group], Any], ...]] = (
+    lambda group: len(group.consumers),
+    lambda group: len(group.pending),
+    attrgetter("last_id"),
+    attrgetter("entries_read"),
+)
+
+
+def _group(
+    stream: Stream, name: bytes, consumers: int, pending: int, last_id: int, entries_read: int | None
+) -> dict[bytes, Reply]:
+    return {
+        b"name": name,
+        b"consumers": consumers,
+        b"pending": pending,
+        b"last-delivered-id": format_id(last_id),
+        b"entries-read": entries_read,
+        b"lag": stream.lag_of(last_id, entries_read),
+    }
 
 
 @command(
@@ -180,12 +289,22 @@ def xinfo_consumers(context: Context, args: list[bytes]) -> Reply:
     """
     group = group_of(need_stream(context.read_stream(args[2])), args[2], args[3])
     now_ms = context.now_ms
+    if len(group.consumers) > SLICED_ITEMS_MIN:
+        rows = zip(*group.columns(), strict=True)
+        parts = ([_consumer(now_ms, *row) for row in some] for some in sorted_in_slices(rows))
+        return Sliced(LongArray(len(group.consumers), parts), CONSUMER_BYTES * len(group.consumers))
     return [
-        {
-            b"name": name,
-            b"pending": consumer.pending,
-            b"idle": max(0, now_ms - consumer.seen_ms),
-            b"inactive": -1 if consumer.active_ms is None else max(0, now_ms - consumer.active_ms),
-        }
-        for name, consumer in sorted(group.consumers.items())
+        _consumer(now_ms, name, one, one.seen_ms, one.active_ms, one.pending)
+        for name, one in sorted(group.consumers.items())
     ]
+
+
+def _consumer(
+    now_ms: int, name: bytes, _: Consumer, seen_ms: int, active_ms: int | None, pending: int
+) -> dict[bytes, Reply]:
+    return {
+        b"name": name,
+        b"pending": pending,
+        b"idle": max(0, now_ms - seen_ms),
+        b"inactive": -1 if active_ms is None else max(0, now_ms - active_ms),
+    }

@@ -1,18 +1,19 @@
 """XPENDING: what a consumer group has not acknowledged."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
 from streamd.base.errors import SyntaxError_
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import need_group
-from streamd.resp.types import NULL_ARRAY, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_encoder import encode_rows
 from streamd.stream.entry_id import format_id, parse_range_end, parse_range_start
 from streamd.stream.group import Group
-from streamd.stream.pending import Consumer, PendingColumns
+from streamd.stream.pending import PENDING_BYTES, Consumer, PendingColumns, PendingEntries, PendingEntry
 
 _T = TypeVar("_T")
 
@@ -54,41 +55,56 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
     now_ms = context.now_ms
     until_ms = now_ms - min_idle_ms if min_idle_ms else None
     pending = group.pending
-    if at + 3 == words and until_ms is None:
-        return _rows(pending.columns(start, end, count), now_ms)
+    consumer: Consumer | None = None
     if at + 3 < words:
         consumer = group.consumers.get(args[at + 3])
         if consumer is None:
             return []
+    if count > SLICED_ITEMS_MIN and pending.may_exceed(SLICED_ITEMS_MIN, start, end):
+        return _long(pending, count, (start, end, until_ms, consumer), now_ms)
+    if consumer is not None:
         entries = pending.of_consumer(consumer, start, end, until_ms)
+    elif until_ms is None:
+        return _rows(pending.columns(start, end, count), now_ms)
     else:
         entries = pending.iterate(start, end, until_ms)
     some = [*islice(entries, count)]
-    ids, owners, times, counts = map(list, zip(*some, strict=True)) if some else ([], [], [], [])
-    return _rows([(ids, owners, times, counts)] if some else [], now_ms)
+    return _rows([_columns(some)] if some else [], now_ms)
+
+
+def _columns(rows: list[PendingEntry]) -> PendingColumns:
+    """Return rows, one at least, as columns."""
+    ids, owners, times, counts = map(list, zip(*rows, strict=True))
+    return ids, owners, times, counts
 
 
 def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
-    """Return the rows; what was delivered together differs in its IDs alone."""
+    """Return the rows of all parts as one array."""
     length = 0
     rows: list[bytes] = []
-    for ids, some_owners, some_times, some_counts in parts:
-        length += len(ids)
-        owners, times, counts = _alike(some_owners), _alike(some_times), _alike(some_counts)
-        rests: bytes | list[bytes]
-        if isinstance(times, list) or isinstance(counts, list):
-            size = len(ids)
-            of = owners if isinstance(owners, list) else [owners] * size
-            since = times if isinstance(times, list) else [times] * size
-            often = counts if isinstance(counts, list) else [counts] * size
-            rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
-        elif isinstance(owners, list):
-            texts = {owner: _rest(owner, times, counts, now_ms) for owner in set(owners)}
-            rests = [*map(texts.__getitem__, owners)]
-        else:
-            rests = _rest(owners, times, counts, now_ms)
-        rows.append(encode_rows(ids, b"\r\n*4", rests))
+    for columns in parts:
+        length += len(columns[0])
+        rows.append(_encode(columns, now_ms))
     return Raw(b"*%d\r\n%b" % (length, b"".join(rows)))
+
+
+def _encode(columns: PendingColumns, now_ms: int) -> bytes:
+    """Return the RESP of some rows; what was delivered together differs in its IDs alone."""
+    ids = columns[0]
+    owners, times, counts = _alike(columns[1]), _alike(columns[2]), _alike(columns[3])
+    rests: bytes | list[bytes]
+    if isinstance(times, list) or isinstance(counts, list):
+        size = len(ids)
+        of = owners if isinstance(owners, list) else [owners] * size
+        since = times if isinstance(times, list) else [times] * size
+        often = counts if isinstance(counts, list) else [counts] * size
+        rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
+    elif isinstance(owners, list):
+        texts = {owner: _rest(owner, times, counts, now_ms) for owner in set(owners)}
+        rests = [*map(texts.__getitem__, owners)]
+    else:
+        rests = _rest(owners, times, counts, now_ms)
+    return encode_rows(ids, b"\r\n*4", rests)
 
 
 def _alike(column: list[_T] | _T) -> list[_T] | _T:
@@ -101,6 +117,29 @@ def _rest(owner: Consumer | None, time_ms: int, deliveries: int, now_ms: int) ->
     # An entry that was released belongs to nobody, and is idle since no time that could be said.
     name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
     return b"\r\n$%d\r\n%b\r\n:%d\r\n:%d" % (len(name), name, idle_ms, deliveries)
+
+
+def _long(live: PendingEntries, count: int, asked: tuple[int, int, int | None, Consumer | None], now_ms: int) -> Reply:
+    """Return the entries that are asked for now, to be counted and encoded in slices."""
+    pending = live.snapshot()
+
+    def counts() -> Iterator[int]:
+        left = count
+        for rows in pending.pieces(*asked):
+            yield min(left, len(rows))
+            left -= min(left, len(rows))
+            if not left:
+                return
+
+    def parts() -> Iterator[bytes]:
+        left = count
+        for rows in pending.pieces(*asked):
+            yield _encode(_columns(rows[:left]), now_ms) if rows else b""
+            left -= min(left, len(rows))
+            if not left:
+                return
+
+    return Sliced(LongArray(counts(), parts()), PENDING_BYTES * min(count, len(live)))
 
 
 def _summary(group: Group) -> Reply:

@@ -3,8 +3,9 @@
 from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import parse_count_option
-from streamd.resp.types import NULL_ARRAY, Parts, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, Parts, Raw, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
+from streamd.stream.reading import long_array, pinned_bytes
 
 # Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
 PIECE_BYTES_MIN = 1024
@@ -58,6 +59,9 @@ def _read(context: Context, args: list[bytes], start_text: bytes, end_text: byte
         return []
     if count == 0:
         return NULL_ARRAY
+    many = long_array(stream.log, start, end, count, reverse)
+    if many is not None:
+        return Sliced(many[1], pinned_bytes(stream.log, many[0]))
     entries, parts = stream.log.encode_parts(start, end, count, reverse)
     parts.insert(0, b"*%d\r\n" % entries)
     size_bytes = sum(map(len, parts))

@@ -4,10 +4,10 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.resp.encoder import encode
-from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Raw, Reply, Sliced
 from streamd.session.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, parse_id
-from streamd.stream.reading import ReadBudget
+from streamd.stream.reading import ReadBudget, pinned_bytes
 from streamd.stream.stream import Stream
 
 
@@ -65,6 +65,8 @@ class _Attempt:
         reply = shared.get(question)
         if reply is None:
             reply = self.read()
+            if type(reply) is Sliced:
+                return reply  # it can be made but once
             if reply is not BLOCKED:
                 reply = Raw(encode(reply, self.context.client.protocol))
             shared[question] = reply
@@ -98,6 +100,7 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
     """Return what there is, or None."""
     budget: ReadBudget | None = None
     found: list[tuple[Reply, Reply]] = []
+    pinned = 0
     for key, after_id in zip(options.keys, after, strict=True):
         stream = context.read_stream(key)
         last_id = None if stream is None else stream.log.last_id
@@ -112,7 +115,11 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
             break
         else:
             budget.next_stream()
-        entries, parts = budget.take(stream.log, start, ID_MAX)
+        entries, shown = budget.take(stream.log, start, ID_MAX)
         if entries:
-            found.append((key, Parts([b"*%d\r\n" % entries, *parts])))
-    return Pairs(found) if found else None
+            found.append((key, shown))
+            if type(shown) is LongArray:
+                pinned += pinned_bytes(stream.log, entries)
+    if not found:
+        return None
+    return Sliced(Pairs(found), pinned) if pinned else Pairs(found)

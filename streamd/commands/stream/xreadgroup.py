@@ -1,9 +1,9 @@
 """XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
 
 from collections.abc import Callable
-from itertools import islice
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.commands.stream.group_effects import (
     need_consumer,
@@ -15,13 +15,13 @@ from streamd.commands.stream.group_effects import (
     record_taken,
 )
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
-from streamd.resp.types import NULL_ARRAY, Pairs, Parts, Raw, Reply
+from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
 from streamd.session.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
 from streamd.stream.log import Log
 from streamd.stream.pending import Consumer, again
-from streamd.stream.reading import ReadBudget
+from streamd.stream.reading import ReadBudget, pinned_bytes
 from streamd.stream.stream import Stream
 
 # What CLAIM says of an entry that nobody had before.
@@ -122,6 +122,7 @@ class _Attempt:
         groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]
         budget = ReadBudget(options.count, options.count_max, options.bytes_max)
         found: list[tuple[Reply, Reply]] = []
+        pinned = 0
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
             records = len(context.state.records or ())
             consumer = need_consumer(context, key, options.group, group, options.consumer)
@@ -134,7 +135,11 @@ class _Attempt:
                 if reply is not None:
                     found.append((key, reply))
             record_seen(context, key, options.group, consumer, since=records)
-        return Pairs(found) if found else None
+            if found and type(found[-1][1]) is LongArray:
+                pinned += pinned_bytes(stream.log, len(stream))
+        if not found:
+            return None
+        return Sliced(Pairs(found), pinned) if pinned else Pairs(found)
 
 
 def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
@@ -158,14 +163,19 @@ def _read_again(
     """Return pending entries of a consumer, which counts as a delivery; one that was deleted comes without fields."""
     now_ms = context.now_ms
     log, pending = stream.log, group.pending
-    rows = list(islice(pending.of_consumer(consumer, after_id + 1), budget.entries_left))
-    ids = [row[0] for row in rows]
+    ids = pending.ids_of(consumer, after_id + 1, budget.entries_left)
     shown: Reply
     found: list[int] = []
     parts: list[bytes] = []
-    if rows and not budget.sizes_count:
+    is_long = len(ids) > SLICED_ITEMS_MIN and not budget.sizes_count
+    if is_long:
+        found = log.ids(ids[0], ids[-1], len(ids))
+    elif ids and not budget.sizes_count:
         parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
-    if parts and found == ids:
+    if is_long and found == ids:
+        budget.spend(len(ids))
+        shown = LongArray(len(ids), log.copy().encode_pieces(ids[0], ids[-1], len(ids)))
+    elif parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.
         budget.spend(len(ids))
         shown = Parts([b"*%d\r\n" % len(ids), *parts])
@@ -212,11 +222,11 @@ class _Delivery:
         if start > (log.last_id or 0):
             return None
         ids: list[int] = []
-        entries, parts = budget.take(log, start, ID_MAX, ids)
+        entries, shown = budget.take(log, start, ID_MAX, ids)
         if not entries:
             return None
         self._deliver(ids)
-        return Parts([b"*%d\r\n" % entries, *parts])
+        return shown
 
     def _deliver(self, ids: list[int]) -> None:
         """Note that the entries `ids`, the next ones, were delivered."""

@@ -1,0 +1,58 @@
+"""Replies of words that are many enough to be made in slices."""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Final, TypeVar
+
+from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.data.types import BYTES_OVERHEAD
+from streamd.resp.types import LongArray, Reply, Sliced
+
+T = TypeVar("T")
+Row = TypeVar("Row", bound=tuple[object, ...])
+
+# To encode so many words takes a few hundred microseconds.
+ITEMS_AT_ONCE: Final = 1_000
+# Maps of several words each.
+ROWS_AT_ONCE: Final = 100
+
+
+def some_at_a_time(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items in lists."""
+    left = iter(items)
+    while some := list(islice(left, ITEMS_AT_ONCE)):
+        yield some
+
+
+def sorted_in_slices(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows in the order of their first elements, which differ, some at a time; empty lists before that."""
+    runs: list[list[Row]] = []
+    for some in some_at_a_time(rows):
+        runs.append(sorted(some, key=itemgetter(0)))
+        yield []
+    merged = merge(*runs, key=itemgetter(0))
+    while some := list(islice(merged, ROWS_AT_ONCE)):
+        yield some
+
+
+def array(words: list[bytes]) -> Reply:
+    """Return an array of words; the list belongs to the reply from here on."""
+    if len(words) <= SLICED_ITEMS_MIN:
+        return words
+    return Sliced(LongArray(len(words), some_at_a_time(words)), _bytes(words))
+
+
+def mapping(pairs: dict[bytes, bytes]) -> Reply:
+    """Return a map of words; the dict belongs to the reply from here on."""
+    if len(pairs) <= SLICED_ITEMS_MIN:
+        return pairs
+    parts = ([word for pair in some for word in pair] for some in some_at_a_time(pairs.items()))
+    return Sliced(LongArray(len(pairs), parts, is_map=True), 2 * _bytes(pairs))
+
+
+def _bytes(words: list[bytes] | dict[bytes, bytes]) -> int:
+    """Return about how many bytes the words take, going by some of them."""
+    some = list(islice(words, 16))
+    return len(words) * (BYTES_OVERHEAD + sum(map(len, some)) // len(some))

@@ -1,0 +1,63 @@
+"""Long replies, made in slices that others' turns follow."""
+
+from collections.abc import Callable
+
+from streamd.base.limits import OUTPUT_TURN_BYTES, SLICE_US
+from streamd.catalog import Context
+from streamd.engine.calls import Calls
+from streamd.session.client import GO_ON, Unfinished
+from streamd.session.state import State
+
+
+class Slices:
+    """Goes on with clients whose reply is being made, or whose requests wait.
+
+    A turn has one slice of a reply: none in the turn of the decision, and no reply behind the last slice. So what a
+    turn has put into a client's output is either whole replies, which can be taken back if the journal cannot be
+    written, or a part of one that the journal has had before.
+    """
+
+    def __init__(self, state: State, calls: Calls, run: Callable[[Context, list[list[bytes]]], None]) -> None:
+        self._state = state
+        self._calls = calls
+        self._run = run
+
+    def go_on(self, client: Context) -> None:
+        """Make the next slice of a client's reply, or execute its backlog. It must not wait, nor its output."""
+        unfinished = client.unfinished
+        if unfinished is not None:
+            if client.flush_wanted:
+                return
+            self._state.wants_flush(client)
+            if not unfinished.is_made:
+                self._make(client, unfinished)
+                return
+            first = client.backlog.popleft()
+            assert first is GO_ON
+            client.unfinished = None
+            client.out += unfinished.behind
+            client.out_bytes += unfinished.behind_bytes
+        if client.backlog:
+            requests = list(client.backlog)
+            client.backlog.clear()
+            self._run(client, requests)
+
+    def _make(self, client: Context, unfinished: Unfinished) -> None:
+        stopwatch = self._calls.stopwatch
+        deadline_ns, size = stopwatch() + SLICE_US * 1000, 0
+        unfinished.is_begun = True
+        try:
+            for piece in unfinished.pieces:
+                if piece:
+                    client.out.append(piece)
+                    size += len(piece)
+                if stopwatch() >= deadline_ns or size >= OUTPUT_TURN_BYTES:
+                    break
+            else:
+                unfinished.is_made = True
+        except Exception:
+            # In the middle of a reply the client cannot be told.
+            self._calls.bug(f"the reply of {client.last_command}")
+            unfinished.is_made = client.close_soon = True
+        client.out_bytes += size
+        unfinished.pinned_bytes = 0 if unfinished.is_made else max(0, unfinished.pinned_bytes - size)
