@@ -1,7 +1,7 @@
 """The errors a client sees, with Redis's exact texts."""
 
 
-def shown(word: bytes, bytes_max: int = 128) -> str:
+def echoed(word: bytes, bytes_max: int = 128) -> str:
     """Return a client's word as an error echoes it: it ends where a C string does."""
     return word[:bytes_max].partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
@@ -140,7 +140,7 @@ class SubcommandSyntax(CommandError):
     """A subcommand with too many words; `request` is what the client sent."""
 
     def __init__(self, request: list[bytes]) -> None:
-        container, word = map(shown, request[:2])
+        container, word = map(echoed, request[:2])
         super().__init__(
             f"ERR unknown subcommand or wrong number of arguments for '{word}'. Try {container.upper()} HELP."
         )

@@ -1,6 +1,6 @@
 """Which command a request names, and whether its client may have it executed now."""
 
-from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, shown
+from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, echoed
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.resp.types import NO_REPLY
 from streamd.session.blocking import BLOCKED
@@ -65,8 +65,8 @@ def _unknown_command(request: list[bytes]) -> CommandError:
     for word in request[1:]:
         if len(words) >= 128:
             break
-        words += f"'{shown(word, 128 - len(words))}' "
-    return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
+        words += f"'{echoed(word, 128 - len(words))}' "
+    return CommandError(f"ERR unknown command '{echoed(request[0])}', with args beginning with: {words}")
 
 
 def _may_write(command: Command, client: Context) -> bool:
@@ -84,7 +84,7 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
         raise WrongArity(container.name)
     found = container.subcommands.get(request[1].lower())
     if found is None:
-        raise UnknownSubcommand(container.name, shown(request[1]))
+        raise UnknownSubcommand(container.name, echoed(request[1]))
     return found
 
 

@@ -254,17 +254,6 @@ class IdmpTable:
             return None
         return known
 
-    def record_once(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> bool:
-        """Remember (pid, iid) unless it is remembered already; return whether it stands for `entry_id` now.
-
-        Source: XIDMPRECORD of Redis 8.6.2, where known with the same ID is fine and counts nothing.
-        """
-        known = self.lookup(pid, iid, now_ms)
-        if known is None:
-            self.record(pid, iid, entry_id)
-            return True
-        return known == entry_id
-
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> bool:
         """Set what is given (XCFGSET); return whether that changed anything, in which case all iids are forgotten."""
         if duration_s in (None, self.duration_s) and maxsize in (None, self.maxsize):

@@ -82,7 +82,7 @@ class Loader:
         except _Refusal as refusal:
             self.commands += count
             place = piece.place_of(self.commands - before)
-            detail, advice = f"`{_shown(words)}`: {refusal}", self._advice
+            detail, advice = f"`{_decoded(words)}`: {refusal}", self._advice
             if refusal.needs_databases:
                 advice = f"start with more of them: --databases {refusal.needs_databases}"
             raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
@@ -122,7 +122,7 @@ class Loader:
         return index
 
 
-def _shown(words: list[bytes]) -> str:
+def _decoded(words: list[bytes]) -> str:
     """Return the beginning of a command for a message."""
     return _one_line(b" ".join(words[:3])[:100].decode("utf-8", "backslashreplace"))
 

@@ -101,8 +101,8 @@ def _last_request_start(data: bytes) -> int:
     return 0
 
 
-# What no request that has a shape starts with: it is longer.
-_NO_HEAD: Final = bytes(SHAPE_BYTES_MAX + 1)
+# Nothing starts with it: it is a choice of none.
+_NO_HEAD: Final[tuple[bytes, ...]] = ()
 
 
 def _count_lookalikes(data: bytes) -> int:
@@ -126,7 +126,7 @@ class FastDecoder(Decoder):
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._chunk_bytes = -1
         self._shape: Shape | None = None
-        self._head = _NO_HEAD
+        self._head: bytes | tuple[bytes, ...] = _NO_HEAD
         self._first_words: list[bytes] = []
         super().__init__(limits, initial)
 

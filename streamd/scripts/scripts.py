@@ -47,7 +47,7 @@ class Script:
         try:
             self.function = runtime.compile(self._text)
         except Failed as failure:
-            raise CommandError(f"ERR Error compiling script (new function): {_shown(failure.text)}")
+            raise CommandError(f"ERR Error compiling script (new function): {_decoded(failure.text)}")
         self.runtime = runtime
 
 
@@ -166,12 +166,12 @@ def sha1_hex(source: bytes) -> str:
     return hashlib.sha1(source, usedforsecurity=False).hexdigest()
 
 
-def _shown(text: bytes) -> str:
+def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "surrogateescape")
 
 
 def _error(failure: Failed, script: Script) -> CommandError:
-    text = _shown(failure.text)
+    text = _decoded(failure.text)
     if failure.source:
-        text += f" script: {script.sha}, on {_shown(failure.source)}:{failure.line}."
+        text += f" script: {script.sha}, on {_decoded(failure.source)}:{failure.line}."
     return CommandError(text)

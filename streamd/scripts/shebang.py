@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from streamd.base.errors import CommandError, shown
+from streamd.base.errors import CommandError, echoed
 
 FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
 
@@ -33,12 +33,12 @@ def read_shebang(source: bytes) -> tuple[Shebang, bytes]:
         raise CommandError("ERR Invalid script shebang")
     words = line.split()
     if not words or words[0] != b"#!lua":
-        raise CommandError(f"ERR Unexpected engine in script shebang: {shown(words[0] if words else b'')}")
+        raise CommandError(f"ERR Unexpected engine in script shebang: {echoed(words[0] if words else b'')}")
     flags: set[str] = set()
     for word in words[1:]:
         if not word.startswith(b"flags="):
-            raise CommandError(f"ERR Unknown lua shebang option: {shown(word)}")
-        for name in filter(None, shown(word[6:]).split(",")):
+            raise CommandError(f"ERR Unknown lua shebang option: {echoed(word)}")
+        for name in filter(None, echoed(word[6:]).split(",")):
             if name not in FLAGS:
                 raise CommandError(f"ERR Unexpected flag in script shebang: {name}")
             flags.add(name)

@@ -121,14 +121,6 @@ class BlockedClients(Generic[Who]):
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
-    def set_deadline(self, waiter: Waiter[Who], deadline_ms: int | None) -> None:
-        """Move a waiter's deadline (CLIENT PAUSE)."""
-        if waiter.deadline_ms is not None:
-            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
-        waiter.deadline_ms = deadline_ms
-        if deadline_ms is not None:
-            self._deadlines.add((deadline_ms, waiter.number, waiter))
-
     def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
         """Have a waiter attempt again at a Unix time, without a key becoming ready (XREADGROUP CLAIM)."""
         if waiter.retry_ms is not None:

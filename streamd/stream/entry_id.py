@@ -45,7 +45,7 @@ def _parse_oddity(text: bytes, missing_seq: int) -> int:
     """Return the entry ID of a text that is no mere digits, as Redis reads it: with strtoull, up to a zero byte."""
     ms_text, dash, seq_text = text.partition(b"\0")[0].partition(b"-")
     ms = _strtoull(ms_text)
-    return ms << 64 | (_strtoull(seq_text) if dash else missing_seq)
+    return make_id(ms, _strtoull(seq_text) if dash else missing_seq)
 
 
 def _strtoull(text: bytes) -> int:

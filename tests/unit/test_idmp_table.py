@@ -146,7 +146,9 @@ def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) ->
                     if known_id is None:
                         before.record(pid, iid, entry_id)
                     for subject in state[1:]:
-                        assert subject.record_once(pid, iid, entry_id, now) == (known_id in (None, entry_id))
+                        assert subject.lookup(pid, iid, now) == known_id
+                        if known_id is None:
+                            subject.record(pid, iid, entry_id)
                 elif what == "record":
                     for subject in state:
                         subject.record(pid, iid, entry_id)

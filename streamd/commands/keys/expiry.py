@@ -1,6 +1,6 @@
 """Commands about when keys expire."""
 
-from streamd.base.errors import CommandError, InvalidExpire, shown
+from streamd.base.errors import CommandError, InvalidExpire, echoed
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
 from streamd.resp.types import Reply
@@ -35,7 +35,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     found = set()
     for word in args[3:]:
         if word.upper() not in (b"NX", b"XX", b"GT", b"LT"):
-            raise CommandError(f"ERR Unsupported option {shown(word)}")
+            raise CommandError(f"ERR Unsupported option {echoed(word)}")
         found.add(word.upper())
     if b"NX" in found and len(found) > 1:
         raise CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")

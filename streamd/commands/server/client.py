@@ -1,6 +1,6 @@
 """CLIENT: the connections, one's own and the others'."""
 
-from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, shown
+from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, echoed
 from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
@@ -85,7 +85,7 @@ def client_setinfo(context: Context, args: list[bytes]) -> Reply:
     """Say which library, in which version, the connection is used by."""
     attribute, value = args[2].upper(), args[3]
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
-        raise CommandError(f"ERR Unrecognized option '{shown(args[2])}'")
+        raise CommandError(f"ERR Unrecognized option '{echoed(args[2])}'")
     if not _is_plain(value):
         raise CommandError(f"ERR {attribute.lower().decode()} cannot contain spaces, newlines or special characters.")
     if attribute == b"LIB-NAME":
@@ -139,7 +139,7 @@ def _parse_id(word: bytes) -> int:
 def _parse_type(word: bytes) -> str:
     name = word.lower().decode("utf-8", "surrogateescape")
     if name not in ("normal", "slave", "replica", "master", "pubsub"):
-        raise CommandError(f"ERR Unknown client type '{shown(word)}'")
+        raise CommandError(f"ERR Unknown client type '{echoed(word)}'")
     return name
 
 

@@ -2,7 +2,7 @@
 
 from hmac import compare_digest
 
-from streamd.base.errors import CommandError, SyntaxError_, WrongArity, WrongPassword, shown
+from streamd.base.errors import CommandError, SyntaxError_, WrongArity, WrongPassword, echoed
 from streamd.base.version import REDIS_VERSION
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_database, parse_integer, parse_timeout_ms
@@ -54,7 +54,7 @@ def hello(context: Context, args: list[bytes]) -> Reply:
         elif words.flag(b"SETNAME", followed_by=1):
             name = _client_name(words.word())
         else:
-            raise CommandError(f"ERR Syntax error in HELLO option '{shown(words.word())}'")
+            raise CommandError(f"ERR Syntax error in HELLO option '{echoed(words.word())}'")
     if password is not None:
         _log_in(context, *password)
     if not client.authenticated:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from streamd.base.errors import Busy, CommandError, SubcommandSyntax, shown
+from streamd.base.errors import Busy, CommandError, SubcommandSyntax, echoed
 from streamd.catalog import Context, answer, command, container
 from streamd.catalog.arguments import Arguments
 from streamd.resp.types import Reply
@@ -41,7 +41,7 @@ def function_list(context: Context, args: list[bytes]) -> Reply:
             words.word()
             named = True
         else:
-            raise CommandError(f"ERR Unknown argument {shown(words.word())}")
+            raise CommandError(f"ERR Unknown argument {echoed(words.word())}")
     return []
 
 

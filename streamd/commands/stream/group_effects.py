@@ -13,7 +13,7 @@ from streamd.stream.stream import Stream
 SEEN_NOTED_EVERY_MS = 1_000
 
 
-def shown(word: bytes) -> str:
+def decoded(word: bytes) -> str:
     """Return a client's word as an error text shows it."""
     return word.decode("utf-8", "surrogateescape")
 
@@ -37,7 +37,7 @@ def group_of(stream: Stream, key: bytes, name: bytes) -> Group:
     """Return a group of the stream at `key`. Raises: NoGroup."""
     group = (stream.groups or {}).get(name)
     if group is None:
-        raise NoGroup(f"No such consumer group '{shown(name)}' for key name '{shown(key)}'")
+        raise NoGroup(f"No such consumer group '{decoded(name)}' for key name '{decoded(key)}'")
     return group
 
 
@@ -45,7 +45,7 @@ def need_group(context: Context, key: bytes, name: bytes, where: str = "") -> tu
     """Return the stream at `key` and its group. `where` ends the error's text. Raises: NoGroup, WrongType."""
     found = find_group(context, key, name)
     if found is None:
-        raise NoGroup(f"No such key '{shown(key)}' or consumer group '{shown(name)}'{where}")
+        raise NoGroup(f"No such key '{decoded(key)}' or consumer group '{decoded(name)}'{where}")
     return found
 
 

@@ -5,13 +5,13 @@ from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import (
+    decoded,
     need_consumer,
     need_group,
     record_owned,
     record_position,
     record_removed,
     record_seen,
-    shown,
 )
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Raw, Reply
@@ -45,7 +45,7 @@ class _Options:
             elif words.flag(b"LASTID", 1):
                 self.last_id = parse_id(words.word())
             else:
-                raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(words.word())}'")
+                raise CommandError(f"ERR Unrecognized XCLAIM option '{decoded(words.word())}'")
 
 
 def _all_there(log: Log, ids: list[int]) -> bool:

@@ -68,7 +68,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
         if count < 0:
             count = FULL_COUNT_DEFAULT
     groups = stream.groups or {}
-    if _shown(stream, count) > SLICED_ITEMS_MIN:
+    if _decoded(stream, count) > SLICED_ITEMS_MIN:
         return _full_in_slices(stream, count)
     entries, data = stream.log.encode_range(0, ID_MAX, count or None)
     return {
@@ -78,7 +78,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
     }
 
 
-def _shown(stream: Stream, count: int) -> int:
+def _decoded(stream: Stream, count: int) -> int:
     """Return how many entries, pending ones and consumers FULL shows at most."""
     shown = min(count or len(stream), len(stream))
     for group in (stream.groups or {}).values():

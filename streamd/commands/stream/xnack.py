@@ -8,7 +8,7 @@ from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.catalog.arguments import parse_integer
-from streamd.commands.stream.group_effects import need_group, shown
+from streamd.commands.stream.group_effects import decoded, need_group
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id
@@ -97,7 +97,7 @@ def _parse_options(words: list[bytes]) -> tuple[int | None, bool]:
             at += 1
             retry_count = _parse_number(words[at], "Invalid RETRYCOUNT value, must be >= 0", 0)
         else:
-            raise CommandError(f"ERR Unrecognized XNACK option '{shown(words[at])}'")
+            raise CommandError(f"ERR Unrecognized XNACK option '{decoded(words[at])}'")
         at += 1
     return retry_count, force
 
