@@ -16,14 +16,10 @@ each other at any place, greenlets only where one of them switches: nothing of t
 
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, Final
 
 from streamd.resp.types import Reply
-
-try:
-    from greenlet import getcurrent, greenlet
-except ImportError:
-    getcurrent = greenlet = None  # see `is_possible`
 
 
 class _Paused:
@@ -40,10 +36,11 @@ class SideRun:
     is_possible: greenlet is installed. is_paused: work was interrupted and not yet brought to its end.
     """
 
-    is_possible: Final = greenlet is not None
+    is_possible: Final = find_spec("greenlet") is not None
 
     def __init__(self) -> None:
         self.is_paused = False
+        self._current: Callable[[], Any] = lambda: None
         self._worker: Any = None
         self._host: Any = None
         self._thread = 0
@@ -53,17 +50,21 @@ class SideRun:
 
         Raises: what `work` raises.
         """
-        host = getcurrent()
-        if host is self._worker:
+        host = self._current()
+        if host is not None and host is self._worker:
             return work()
         assert not self.is_paused, "one thing at a time"
         if self._worker is None or self._thread != threading.get_ident():
             self._begin()
-        self._host = host
+        self._host = self._current()
         return self._outcome(self._worker.switch(work))
 
     def _begin(self) -> None:
         """Start the stack: one for all work, since a new one costs more than what runs on it."""
+        # (Not before there is a script: a start need not wait for it.)
+        from greenlet import getcurrent, greenlet
+
+        self._current = getcurrent
         self._worker = greenlet(self._work)
         self._thread = threading.get_ident()
 
@@ -85,7 +86,7 @@ class SideRun:
 
     def pause(self) -> None:
         """Interrupt the running work: `run` returns PAUSED. Returns when `go_on` is called."""
-        assert getcurrent() is self._worker
+        assert self._current() is self._worker
         self.is_paused = True
         self._host.switch(PAUSED)
         self.is_paused = False
@@ -93,10 +94,10 @@ class SideRun:
     @property
     def is_current(self) -> bool:
         """Whether the caller runs here, and could be interrupted."""
-        return getcurrent() is self._worker
+        return self._worker is not None and self._current() is self._worker
 
     def go_on(self) -> Reply:
         """Go on with interrupted work; returns and raises what `run` does."""
         assert self.is_paused
-        self._host = getcurrent()
+        self._host = self._current()
         return self._outcome(self._worker.switch())

@@ -1,6 +1,5 @@
 """The slow log: the last commands that took longer than a configured time."""
 
-import pickle
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -39,6 +38,8 @@ class SlowLog:
 
     def pack(self) -> None:
         """Make the entries anew: they may be all that is left of a time when there was much more; see heap."""
+        import pickle  # (A start need not wait for it.)
+
         self.entries = pickle.loads(pickle.dumps(self.entries))
 
 

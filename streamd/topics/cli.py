@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ def _print_ids(ids: Iterable[str]) -> None:
 
 
 def _tail(client: "redis.Redis", arguments: argparse.Namespace) -> int:
+    from datetime import datetime  # (The server's start imports this file, and need not wait for it.)
+
     log = _open(client, arguments)
     start: Any = arguments.start
     if start not in ("earliest", "latest"):
