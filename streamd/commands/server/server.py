@@ -120,12 +120,13 @@ def monitor(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "DEBUG", arity=-2, flags=_ADMIN, since="1.0.0", complexity="Depends on subcommand.", group="server",
-    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF",
+    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF | QUICKLIST-PACKED-THRESHOLD size",
 )  # fmt: skip
 def debug(context: Context, args: list[bytes]) -> Reply:
     """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
 
-    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is.
+    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is. QUICKLIST-PACKED-THRESHOLD is accepted: Redis's
+    own tests say it before what they do, and lists are kept in one form.
     """
     subcommand = args[1].upper()
     if subcommand == b"SLEEP" and len(args) == 3:
@@ -141,6 +142,6 @@ def debug(context: Context, args: list[bytes]) -> Reply:
         if context.state.journal is None:
             raise CommandError("ERR there is no journal to load: the server was started with appendonly no")
         context.state.journal.reload(rewrite=subcommand == b"RELOAD")
-    else:
+    elif subcommand != b"QUICKLIST-PACKED-THRESHOLD" or len(args) != 3:
         raise SubcommandSyntax(args)
     return "OK"
