@@ -290,7 +290,8 @@ class Keyspace:
         one, two = self.databases[first], self.databases[second]
         for db in (one, two):
             for key in list(db.watchers):
-                if key in one.values or key in two.values:
+                # (A key whose time has passed is none.)
+                if one.peek(key) is not None or two.peek(key) is not None:
                     db.touch(key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms

@@ -80,6 +80,11 @@ class Stats:
         self.bytes_in = 0
         self.bytes_out = 0
 
+    def count_error(self, error: CommandError) -> None:
+        """Count an error by its code."""
+        code = str(error).partition(" ")[0]
+        self.errors[code] = self.errors.get(code, 0) + 1
+
 
 class State:
     """The one object behind every context.
@@ -97,6 +102,8 @@ class State:
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
+    active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
+        that are not for them; both for tests, see DEBUG.
     notify_flags: classes of keyspace events that are published; empty means none.
     """
 
@@ -140,6 +147,7 @@ class State:
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
         self.active_expire = True
+        self.scripts_may_all = False
         self.journal: Journal | None = None
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready

@@ -20,7 +20,7 @@ from typing import Final
 from tests.integration.process import ServerProcess
 from tests.redis_suite.source import NoSource, source_tree
 
-UNITS: Final = (
+UNITS: Final = (  # noqa: SIM905  (read as a text)
     "type/string type/incr type/list type/list-2 type/list-3 type/set type/hash type/zset type/stream "
     "type/stream-cgroups bitops bitfield sort scan expire multi scripting keyspace other pubsub protocol slowlog quit "
     "info-command limits"
@@ -96,7 +96,9 @@ def run_unit(tree: Path, unit: str, skips: Skips, only: list[str], log: Path) ->
             words += ["--only", name]
         with log.open("wb") as output, changed(tree, unit):
             try:
-                subprocess.run(words, cwd=tree, stdout=output, stderr=subprocess.STDOUT, timeout=UNIT_S_MAX, check=False)
+                subprocess.run(
+                    words, cwd=tree, stdout=output, stderr=subprocess.STDOUT, timeout=UNIT_S_MAX, check=False
+                )
             except subprocess.TimeoutExpired:
                 output.write(f"\n[exception]: not done after {UNIT_S_MAX} s\n".encode())
     outcome = read_outcome(log.read_text(errors="replace"))
