@@ -76,6 +76,7 @@ class Stats:
         self.connections = 0
         self.rejected_connections = 0
         self.expired_keys = 0
+        self.expired_fields = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
@@ -152,6 +153,7 @@ class State:
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
+            db.on_fields_expired = self._fields_expired
 
     def _node_size_changed(self) -> None:
         """Have the next entry of every stream follow the new size, as in Redis."""
@@ -255,3 +257,11 @@ class State:
         self.record(db.index, b"DEL", key)
         if self.notify_flags:
             self.notify("x", "expired", key, db.index)
+
+    def _fields_expired(self, db: Database, key: bytes, fields: list[bytes]) -> None:
+        self.stats.expired_fields += len(fields)
+        self.record(db.index, b"HDEL", key, *fields)
+        if self.notify_flags:
+            self.notify("h", "hexpired", key, db.index)
+            if key not in db.values:
+                self.notify("g", "del", key, db.index)

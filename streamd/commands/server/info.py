@@ -142,6 +142,7 @@ def _stats(context: Context) -> Fields:
         ("rejected_connections", stats.rejected_connections),
         *_zeros("sync_full sync_partial_ok sync_partial_err"),
         ("expired_keys", stats.expired_keys),
+        ("expired_subkeys", stats.expired_fields),
         ("expired_stale_perc", "0.00"),
         *_zeros("expired_time_cap_reached_count evicted_keys evicted_clients"),
         ("keyspace_hits", sum(db.hits for db in state.keyspace)),
