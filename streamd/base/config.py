@@ -107,6 +107,20 @@ def _parse_memory(text: str) -> int:
     return int(digits) * _UNITS[unit]
 
 
+# What clients and scripts for Redis set: up to where it keeps values in its compact forms.
+_COMPACT_FORMS: Final = tuple(
+    Option(name, "integer", default, "accepted; values are kept in one form", minimum, 2**31 - 1)
+    for name, default, minimum in (
+        ("hash-max-listpack-entries", 128, 0),
+        ("hash-max-listpack-value", 64, 0),
+        ("set-max-intset-entries", 512, 0),
+        ("zset-max-listpack-entries", 128, 0),
+        ("zset-max-listpack-value", 64, 0),
+        ("list-max-listpack-size", -2, -(2**31)),
+        ("list-compress-depth", 0, 0),
+    )
+)
+
 OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
@@ -238,11 +252,19 @@ OPTIONS: Final[dict[str, Option]] = {
             "lua-memory-max", "memory", 128 * 1024 * 1024, "bytes that a script may take", 2 * 1024 * 1024, flag=True
         ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
+        *_COMPACT_FORMS,
     )
 }
 
 # Other names of options, as Redis has them.
-ALIASES: Final = {"lua-time-limit": "busy-reply-threshold"}
+ALIASES: Final = {
+    "lua-time-limit": "busy-reply-threshold",
+    **{
+        option.name.replace("listpack", "ziplist"): option.name
+        for option in _COMPACT_FORMS
+        if "listpack" in option.name
+    },
+}
 
 
 def _refusal(name: str, reason: str) -> CommandError:

@@ -7,7 +7,12 @@ def echoed(word: bytes, bytes_max: int = 128) -> str:
 
 
 class CommandError(Exception):
-    """An error reply; `str(error)` is the line behind the `-`, its code first."""
+    """An error reply; `str(error)` is the line behind the `-`, its code first.
+
+    is_counted: whether the statistics have it already.
+    """
+
+    is_counted = False
 
 
 class ProtocolError(CommandError):

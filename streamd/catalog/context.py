@@ -94,6 +94,11 @@ class Context(Client):
         return self
 
     @property
+    def is_script(self) -> bool:
+        """Whether a script asks: their one client is none that ever connected."""
+        return self.id == 0
+
+    @property
     def now_ms(self) -> int:
         """The Unix time of this turn in milliseconds."""
         return self.state.time.ms

@@ -73,6 +73,8 @@ class ScriptHost:
         context.in_unit = True
         self._commands: dict[bytes, _Resolved] = {}  # by first words as scripts wrote them; without containers
         self._read_only = False
+        self._may_exceed_memory = False
+        self._counted = ""
         self._has_written = False
         self._is_killed = False
         self._until_ns = _NEVER
@@ -89,7 +91,8 @@ class ScriptHost:
         if self._state.is_full and shebang.is_there and not shebang.flags & {"allow-oom", "no-writes"}:
             raise CommandError(_OOM)
         read_only = read_only or "no-writes" in shebang.flags
-        return self.beside(context, partial(self._run, context, script, keys, words, read_only))
+        may_exceed = "allow-oom" in shebang.flags
+        return self.beside(context, partial(self._run, context, script, keys, words, read_only, may_exceed))
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
@@ -104,30 +107,43 @@ class ScriptHost:
         self.waiter = context.waiter
         return BLOCKED
 
-    def _run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
+    def _run(
+        self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool, may_exceed: bool
+    ) -> Reply:
         self._context.db = context.db
         self._context.protocol = 2
-        self._read_only = read_only
+        self._read_only, self._may_exceed_memory = read_only, may_exceed
         self._has_written = self._is_killed = False
+        self._counted = ""
         self._until_ns = self._stopwatch() + self._threshold_ns
-        return self.scripts.run(script, keys, words, self)
+        try:
+            return self.scripts.run(script, keys, words, self)
+        except CommandError as error:
+            # What a command ended with was counted then, and ends the script with some words more.
+            error.is_counted = bool(self._counted) and str(error).startswith(self._counted)
+            raise
 
     # -- what a script calls --------------------------------------------------------------------------------------
 
     def call(self, words: list[bytes]) -> Reply:
         """Execute a script's command and return its reply; the hot path of every script. Raises: CommandError."""
         command, is_write, is_plain = self._commands.get(words[0]) or self._find(words)
-        if not (len(words) == command.arity if command.arity >= 0 else len(words) >= -command.arity):
-            raise CommandError("ERR Wrong number of args calling Redis command from script")
-        if not is_plain:
-            _check_plain(command, words)
         state = self._state
-        if is_write:
-            if self._read_only:
-                raise CommandError("ERR Write commands are not allowed from read-only scripts.")
-            if not self._has_written:
-                state.check_restrictions(command.flags)
-            self._has_written = True
+        try:
+            if not (len(words) == command.arity if command.arity >= 0 else len(words) >= -command.arity):
+                raise CommandError("ERR Wrong number of args calling Redis command from script")
+            if not is_plain and not state.scripts_may_all:
+                _check_plain(command, words)
+            if is_write:
+                if self._read_only:
+                    raise CommandError("ERR Write commands are not allowed from read-only scripts.")
+                if not self._has_written:
+                    state.check_restrictions(command.flags - {"denyoom"} if self._may_exceed_memory else command.flags)
+                self._has_written = True
+        except CommandError as error:
+            command.rejected += 1
+            self._count(error)
+            raise
         if state.monitors and "admin" not in command.flags:
             self._show(words)
         command.calls += 1
@@ -135,11 +151,16 @@ class ScriptHost:
         try:
             reply = command.handler(self._context, words)
             return plain(reply) if type(reply) is Sliced else reply
-        except CommandError:
+        except CommandError as error:
             command.failed += 1
+            self._count(error)
             raise
         finally:
             command.nanoseconds += self._stopwatch() - started
+
+    def _count(self, error: CommandError) -> None:
+        self._state.stats.count_error(error)
+        self._counted = str(error)
 
     def _find(self, words: list[bytes]) -> _Resolved:
         table = self._context.services.commands

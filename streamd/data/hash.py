@@ -1,8 +1,12 @@
 """The value of a hash: fields and their values, and the order in which HSCAN walks over them."""
 
 from random import Random
+from typing import TYPE_CHECKING
 
 from streamd.data.scan_order import ScanOrder
+
+if TYPE_CHECKING:
+    from streamd.base.due_times import DueTimes
 
 # Redis keeps a hash of up to so many fields, none of whose words is longer, in a list, and shows it on one page.
 _LISTED_FIELDS_MAX = 128
@@ -13,9 +17,12 @@ class Hash(dict[bytes, bytes]):
     """Field -> value. To be changed by `set_fields` and `drop` alone.
 
     _order: the fields in HSCAN's order; None until somebody scans: who never does pays nothing for it.
+    times: when fields end; there in a TimedHash alone.
     """
 
-    __slots__ = ("_order",)
+    __slots__ = ("_order", "times")
+
+    times: "DueTimes"
 
     def __init__(self) -> None:
         self._order: ScanOrder | None = None

@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
+from streamd.base.due_times import DueTimes
 from streamd.base.errors import WrongType
 from streamd.base.heap import packed
 from streamd.data.scan_order import ScanOrder
+from streamd.data.timed_hash import TimedHash
 from streamd.data.types import STREAM, KeyValue, T, ValueType
 
 if TYPE_CHECKING:
     from collections.abc import MutableSet
 
     from streamd.stream.stream import Stream
+
+# So many fields whose time has passed are removed between two looks at the time that this takes.
+_FIELDS_AT_ONCE: Final = 64
 
 
 class Watcher:
@@ -35,6 +40,7 @@ class Database:
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     expires_sum_ms: the sum of expires_ms.
     deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
+    field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
@@ -42,6 +48,8 @@ class Database:
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     on_ready(db, key): a key that somebody waits for may have become useful.
     on_expired(db, key): a key was removed because its time had passed.
+    on_fields_expired(db, key, fields): fields of a hash were removed because their time had passed, and the key too if
+        it had no others.
     on_new(db, key), on_miss(db, key): a key is added, was asked for and is not there; None where nobody wants to know.
     """
 
@@ -49,10 +57,12 @@ class Database:
         "deadlines",
         "expires_ms",
         "expires_sum_ms",
+        "field_times",
         "hits",
         "index",
         "misses",
         "on_expired",
+        "on_fields_expired",
         "on_miss",
         "on_new",
         "on_ready",
@@ -72,6 +82,7 @@ class Database:
         self.expires_ms: dict[bytes, int] = {}
         self.expires_sum_ms = 0
         self.deadlines: list[tuple[int, bytes]] = []
+        self.field_times = DueTimes()
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
         self.hits = self.misses = 0
@@ -80,6 +91,7 @@ class Database:
         self.waiting: dict[bytes, int] = {}
         self.on_ready: Callable[[Database, bytes], None] = _ignore
         self.on_expired: Callable[[Database, bytes], None] = _ignore
+        self.on_fields_expired: Callable[[Database, bytes, list[bytes]], None] = _ignore_fields
         self.on_new: Callable[[Database, bytes], None] | None = None
         self.on_miss: Callable[[Database, bytes], None] | None = None
 
@@ -92,6 +104,9 @@ class Database:
         if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
             return None
+        if type(value) is TimedHash and self.field_times.due_ms[key] <= self.time.ms:
+            self.expire_fields(key)
+            return self.values.get(key)
         return value
 
     def get(self, key: bytes) -> KeyValue | None:
@@ -103,6 +118,11 @@ class Database:
 
     def get_as(self, key: bytes, kind: ValueType[T]) -> T | None:
         """Return the value of a live key for a command that may change it, or None. Raises: WrongType."""
+        value = self.values.get(key)
+        if type(value) is kind.holds and key not in self.expires_ms:
+            # The hot path.
+            self.touched[key] = self.time.s
+            return value
         return self._as(key, self.get(key), kind)
 
     def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:
@@ -171,6 +191,8 @@ class Database:
             if self.expires_ms:
                 self.clear_expiry(key)
             self.used_s.pop(key, None)
+            if type(value) is TimedHash:
+                self.field_times.drop(key)
             if self.scan_order is not None:
                 self.scan_order.remove(key)
             if key in self.waiting:
@@ -186,6 +208,42 @@ class Database:
         self.remove(key)
         self.touch(key)
         self.on_expired(self, key)
+
+    def note_times(self, key: bytes, value: TimedHash) -> None:
+        """Take note of the fields' times of a hash that is at a key: it came there, or one of them was set."""
+        first_ms = value.times.first_ms()
+        known_ms = self.field_times.due_ms.get(key)
+        if first_ms is not None and (known_ms is None or first_ms < known_ms):
+            self.field_times.set(key, first_ms)
+
+    def expire_fields(self, key: bytes, stop: Callable[[], bool] | None = None) -> bool:
+        """Remove the fields of a hash whose time has passed, or until `stop` says so; return whether there are more.
+
+        Without `stop` this is O(n) in the fields that are due; the cron has mostly removed them, a slice at a time.
+        """
+        value = self.values.get(key)
+        self.field_times.drop(key)
+        if type(value) is not TimedHash:
+            return False  # what was there has gone, without a word
+        now_ms, times = self.time.ms, value.times
+        stopped = False
+        while not stopped:
+            fields: list[bytes] = []
+            while len(fields) < _FIELDS_AT_ONCE and (field := times.pop_due(now_ms)) is not None:
+                fields.append(field)
+            for field in fields:
+                value.drop(field)  # with the last of those that have a time it becomes a plain hash
+            if type(value) is TimedHash:
+                self.note_times(key, value)
+            if not value:
+                self.remove(key)
+            if fields:
+                self.touch(key)
+                self.on_fields_expired(self, key, fields)
+            if len(fields) < _FIELDS_AT_ONCE:
+                return False
+            stopped = stop is not None and stop()
+        return True
 
     def set_expiry(self, key: bytes, expires_ms: int) -> None:
         """Let a key that is there end at a Unix time in milliseconds."""
@@ -211,15 +269,24 @@ class Database:
         return max(0, self.expires_sum_ms // len(self.expires_ms) - self.time.ms) if self.expires_ms else 0
 
     def expire_due(self, stop: Callable[[], bool]) -> bool:
-        """Remove the keys whose time has passed until `stop` says so; return whether there are more."""
+        """Remove keys and fields whose time has passed until `stop` says so; return whether there are more."""
         now_ms, deadlines, expires_ms = self.time.ms, self.deadlines, self.expires_ms
         while deadlines and deadlines[0][0] <= now_ms:
             due_ms, key = heappop(deadlines)
             if expires_ms.get(key) == due_ms:
                 self.expire(key)
             if stop():
-                return bool(deadlines) and deadlines[0][0] <= now_ms
+                return self._has_due()
+        while (named := self.field_times.pop_due(now_ms)) is not None:
+            if self.expire_fields(named, stop) or stop():
+                return self._has_due()
         return False
+
+    def _has_due(self) -> bool:
+        first_ms = self.field_times.first_ms()
+        if first_ms is not None and first_ms <= self.time.ms:
+            return True
+        return bool(self.deadlines) and self.deadlines[0][0] <= self.time.ms
 
     def in_scan_order(self) -> ScanOrder:
         """Return the keys in SCAN's order. The first call walks all keys."""
@@ -260,6 +327,7 @@ class Database:
         self.expires_ms = {}
         self.expires_sum_ms = 0
         self.deadlines = []
+        self.field_times = DueTimes()
         self.scan_order = None
         for key in list(self.waiting):
             if key in values:
@@ -271,6 +339,7 @@ class Database:
         self.values = packed(self.values)
         self.expires_ms = packed(self.expires_ms)
         self.used_s = self.touched = packed(self.used_s)
+        self.field_times.due_ms = packed(self.field_times.due_ms)
 
     def touch(self, key: bytes) -> None:
         """Mark the watchers of a changed key."""
@@ -308,6 +377,10 @@ def _ignore(db: Database, key: bytes) -> None:
     pass
 
 
+def _ignore_fields(db: Database, key: bytes, fields: list[bytes]) -> None:
+    pass
+
+
 class Keyspace:
     """All databases, and the time their keys are judged by."""
 
@@ -326,7 +399,8 @@ class Keyspace:
         one, two = self.databases[first], self.databases[second]
         for db in (one, two):
             for key in list(db.watchers):
-                if key in one.values or key in two.values:
+                # (A key whose time has passed is none.)
+                if one.peek(key) is not None or two.peek(key) is not None:
                     db.touch(key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
@@ -334,6 +408,7 @@ class Keyspace:
         one.used_s, two.used_s = two.used_s, one.used_s
         one.touched, two.touched = one.used_s, two.used_s
         one.deadlines, two.deadlines = two.deadlines, one.deadlines
+        one.field_times, two.field_times = two.field_times, one.field_times
         one.scan_order, two.scan_order = two.scan_order, one.scan_order
         for db in (one, two):
             for key in list(db.waiting):

@@ -128,6 +128,13 @@ class SortedSet:
         assert self._few is not None
         return bisect_left(self._few, score, key=self.scores.__getitem__)
 
+    def below_word(self, word: bytes) -> int:
+        """Return how many members come before a word, where all scores are the same, or go up with the members."""
+        first, last = self.members(0, 1)[0], self.members(len(self) - 1, len(self))[0]
+        if self.scores[first] == self.scores[last]:
+            return self.below(self.scores[first], word)
+        return bisect_left(range(len(self)), word, key=lambda place: self.members(place, place + 1)[0])
+
     def up_to(self, score: float) -> int:
         """Return how many have this score or a smaller one."""
         return len(self.scores) if score == inf else self.below(nextafter(score, inf))

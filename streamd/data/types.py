@@ -3,13 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final, Generic, TypeVar
 
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import LISTED_MEMBERS_MAX, SortedSet
+from streamd.data.timed_hash import TimedHash, times_of
 from streamd.stream.stream import Stream
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class ValueType(Generic[T]):
     elements: how many elements are to be written when the value is; what has few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
         type that takes more than commands, which the journal then knows.
-    also: classes of values in another form; plain: turns such a value into one of the class that it holds.
+    also: classes of values in another form; plain: turns such a value into one that commands on the type take.
     copy: an independent value. snapshot: one for reading only, which may share what does not change; None: a copy.
     """
 
@@ -92,19 +93,35 @@ def _parts(elements: Iterable[E]) -> Iterator[list[E]]:
 
 def _hash_memory_bytes(value: Hash) -> int:
     words = sum(len(field) + len(text) for field, text in value.items())
-    return _CONTAINER_OVERHEAD + words + len(value) * (ROW_OVERHEAD + 2 * BYTES_OVERHEAD)
+    rows = len(value) * (ROW_OVERHEAD + 2 * BYTES_OVERHEAD)
+    # A time is a row, a number and a row of a heap.
+    return _CONTAINER_OVERHEAD + words + rows + len(times_of(value)) * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
-HASH: Final = ValueType(
+def _hash_encoding(value: Hash) -> bytes:
+    if not value.is_listed:
+        return b"hashtable"
+    return b"listpackex" if isinstance(value, TimedHash) else b"listpack"
+
+
+def _set_fields(key: bytes, value: Hash) -> Iterator[list[bytes]]:
+    for pairs in _parts(value.items()):
+        yield [b"HSET", key, *(word for pair in pairs for word in pair)]
+    for time_ms, fields in groupby(times_of(value).items(), key=lambda row: row[1]):
+        for part in _parts(fields):
+            yield [b"HPEXPIREAT", key, b"%d" % time_ms, b"FIELDS", b"%d" % len(part), *(field for field, _ in part)]
+
+
+HASH: Final[ValueType[Hash]] = ValueType(
     "hash",
     Hash,
-    encoding=lambda value: b"listpack" if value.is_listed else b"hashtable",
+    encoding=_hash_encoding,
     memory_bytes=_hash_memory_bytes,
-    elements=len,
-    commands=lambda key, value: (
-        [b"HSET", key, *(word for pair in pairs for word in pair)] for pairs in _parts(value.items())
-    ),
-    copy=Hash.copy,
+    elements=lambda value: len(value) + len(times_of(value)),
+    commands=_set_fields,
+    copy=lambda value: value.copy(),
+    also=(TimedHash,),
+    plain=lambda value: value,
 )
 
 

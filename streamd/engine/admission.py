@@ -13,6 +13,9 @@ WHILE_SUBSCRIBED = frozenset(
 )
 
 
+# What is refused of commands that change something: while memory is full, or the disk fails.
+_OF_CHANGES = frozenset({"write", "denyoom"})
+
 # What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
 _HTTP = frozenset({b"post", b"host:"})
 
@@ -41,9 +44,19 @@ def check_allowed(command: Command, client: Context, words: int) -> None:
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
-    client.state.check_restrictions(command.flags)
+    client.state.check_restrictions(
+        command.flags if client.transaction is None else _flags_in_transaction(command, client)
+    )
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
+
+
+def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:
+    """Return a command's flags: EXEC has those of what is queued, and queueing takes memory."""
+    if command.name != "exec":
+        return command.flags if command.name in NOT_QUEUED else command.flags | {"denyoom"}
+    queued = (find_command(COMMANDS, request).flags for request in client.transaction or ())
+    return command.flags.union(*queued) & _OF_CHANGES | command.flags
 
 
 def postpone(command: Command, client: Context, request: list[bytes]) -> bool:

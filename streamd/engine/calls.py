@@ -81,9 +81,8 @@ class Calls:
 
     def count_error(self, error: CommandError) -> CommandError:
         """Count an error by its code and return it."""
-        errors = self._state.stats.errors
-        code = str(error).partition(" ")[0]
-        errors[code] = errors.get(code, 0) + 1
+        if not error.is_counted:
+            self._state.stats.count_error(error)
         return error
 
     def bug(self, where: str) -> CommandError:

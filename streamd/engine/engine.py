@@ -468,7 +468,7 @@ class Engine:
             return False
         more = False
         for db in self.state.keyspace:
-            if db.deadlines and db.expire_due(stop):
+            if (db.deadlines or db.field_times) and db.expire_due(stop):
                 more = True
         self._end_unit()
         if self.state.blocked.ready:

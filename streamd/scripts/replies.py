@@ -172,7 +172,7 @@ def _build_nested(tokens: Iterator[Token]) -> Reply:
     if kind == STATUS:
         return value.decode("utf-8", "surrogateescape")
     if kind == BIG_NUMBER:
-        return BigNumber(value.translate(None, b"\r\n"))
+        return BigNumber(value.replace(b"\r", b" ").replace(b"\n", b" "))
     assert kind == VERBATIM, kind
     data = next(tokens)
     assert isinstance(data, bytes)

@@ -79,9 +79,15 @@ class Stats:
         self.connections = 0
         self.rejected_connections = 0
         self.expired_keys = 0
+        self.expired_fields = 0
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
+
+    def count_error(self, error: CommandError) -> None:
+        """Count an error by its code."""
+        code = str(error).partition(" ")[0]
+        self.errors[code] = self.errors.get(code, 0) + 1
 
 
 class State:
@@ -100,6 +106,8 @@ class State:
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
     slow_ns: what is slow, from the option slowlog-log-slower-than.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
+    active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
+        that are not for them; both for tests, see DEBUG.
     notify_flags: classes of keyspace events that are published; empty means none.
     """
 
@@ -143,10 +151,12 @@ class State:
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
         self.active_expire = True
+        self.scripts_may_all = False
         self.journal: Journal | None = None
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
+            db.on_fields_expired = self._fields_expired
 
     def _node_size_changed(self) -> None:
         """Have the next entry of every stream follow the new size, as in Redis."""
@@ -266,3 +276,11 @@ class State:
         self.record(db.index, b"DEL", key)
         if self.notify_flags:
             self.notify("x", "expired", key, db.index)
+
+    def _fields_expired(self, db: Database, key: bytes, fields: list[bytes]) -> None:
+        self.stats.expired_fields += len(fields)
+        self.record(db.index, b"HDEL", key, *fields)
+        if self.notify_flags:
+            self.notify("h", "hexpired", key, db.index)
+            if key not in db.values:
+                self.notify("g", "del", key, db.index)

@@ -176,9 +176,22 @@ class CollectionRequests(KeyRequests):
                 [b"BITPOS", key, self.pick([b"0", b"1", b"2"]), *places],
                 [b"BITOP", self.pick([b"AND", b"OR", b"XOR"]), other, key, other, *self.maybe(b"string")],
                 [b"BITOP", b"NOT", other, key],
+                [self.pick([b"BITFIELD", b"BITFIELD", b"BITFIELD_RO"]), key, *self.fields_of_bits()],
+                [b"BITFIELD", key, *self.fields_of_bits()],
                 [b"SET", key, self.pick([b"\xff\xff", b"\0\0", b"\x7f", b"", b"\xff\xf0\0"])],
             ]
         )
+
+    def fields_of_bits(self) -> Words:
+        words = []
+        for _ in range(self.choose.randrange(4)):
+            kind = self.pick([b"u1", b"u8", b"i5", b"i8", b"u63", b"i64", b"i13"] * 4 + [b"u64", b"i0", b"I8", b"u"])
+            place = self.pick([b"0", b"3", b"7", b"#0", b"#1", b"#2", b"100"] * 4 + [b"-1", b"#", b"x"])
+            number = self.pick([b"0", b"1", b"-1", b"127", b"-128", b"9223372036854775807", b"-9223372036854775808"])
+            operation = self.pick([b"GET", b"SET", b"INCRBY", b"INCRBY"])
+            words += self.maybe(b"OVERFLOW", self.pick([b"WRAP", b"SAT", b"SAT", b"FAIL", b"fail"]))
+            words += [operation, kind, place, *([] if operation == b"GET" else [number])]
+        return words + self.maybe(b"GET") if self.often(0.1) else words
 
     def sorting(self) -> Words:
         numbers = [self.pick([b"1", b"2", b"10", b"-3", b"0.5", b"30"]) for _ in range(4)]

@@ -69,3 +69,51 @@ def test_bits_are_combined(engine: Session, operation, result):
     assert engine.do("GET n") == b"\x0f"
     assert engine.do("BITOP OR n none none") == 0
     assert engine.do("EXISTS n") == 0
+
+
+def test_integers_of_any_width_are_read_set_and_added_to(engine: Session):
+    assert engine.do("BITFIELD k SET u8 #1 255 GET i5 8 INCRBY u2 100 1") == [0, -1, 1]
+    assert engine.do("STRLEN k") == 13
+    assert engine.do("BITFIELD k INCRBY u8 #1 10 OVERFLOW SAT INCRBY u8 #1 300 OVERFLOW FAIL INCRBY u8 #1 1") == [
+        *(9, 255, None),
+    ]
+    assert engine.do("BITFIELD_RO k GET u8 #1 GET u8 1000") == [255, 0]
+    assert engine.do("BITFIELD_RO none GET u8 0") == [0]
+    assert engine.do("BITFIELD none GET u8 0") == [0]
+    assert engine.do("EXISTS none") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("GET u64 0", "Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is."),
+        ("GET i8 -1", "bit offset is not an integer or out of range"),
+        ("GET i8 #4294967296", "bit offset is not an integer or out of range"),
+        ("OVERFLOW MAYBE", "Invalid OVERFLOW type specified"),
+        ("SET u8 0 x", "value is not an integer or out of range"),
+        ("SET u8 0", "syntax error"),
+    ],
+)
+def test_what_bitfield_does_not_take_changes_nothing(engine: Session, words, text):
+    assert engine.do(f"BITFIELD k SET u8 0 1 {words}") == Error(f"ERR {text}")
+    assert engine.do("EXISTS k") == 0
+    assert engine.do("BITFIELD_RO k SET u8 0 1") == Error("ERR BITFIELD_RO only supports the GET subcommand")
+
+
+def test_bitfield_records_itself_where_it_changed_something(engine: Session):
+    records = engine.record()
+    engine.do("BITFIELD k OVERFLOW FAIL SET u8 0 300")  # makes the string all the same
+    engine.do("BITFIELD k SET u8 0 0")
+    engine.do("BITFIELD k SET u8 0 7 GET u8 0")
+    assert [words[2:] for _, words in records] == [
+        [b"OVERFLOW", b"FAIL", b"SET", b"u8", b"0", b"300"],
+        *[
+            [b"SET", b"u8", b"0", b"7", b"GET", b"u8", b"0"],
+        ],
+    ]
+
+
+def test_bitfield_changes_a_long_string_in_its_place(engine: Session):
+    engine.do("SETBIT k 80000000 1")
+    assert engine.do("BITFIELD k SET i64 79999990 -1 GET u10 79999990") == [0x20000000000000, 1023]
+    assert engine.do("BITCOUNT k") == 64

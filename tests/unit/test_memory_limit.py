@@ -66,3 +66,25 @@ def test_a_duplicate_is_refused_as_well(engine: Session):
     engine.do("XADD s IDMP p i * f v")
     engine.do("CONFIG SET maxmemory 1")
     assert engine.do("XADD s IDMP p i * f v") == OOM
+
+
+def test_exec_is_refused_when_what_is_queued_would_be(engine: Session):
+    other = engine.connect()
+    for line in ("MULTI", "SET k v", "GET k"):
+        engine.do(line)
+    for line in ("MULTI", "GET k"):
+        other.do(line)
+    Memory(engine)
+    admin = engine.connect()
+    admin.do("CONFIG SET maxmemory 1")
+    text = "EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'."
+    assert engine.do("EXEC") == Error(text)
+    assert other.do("EXEC") == [None]
+
+
+def test_nothing_is_queued_while_memory_is_full(engine: Session):
+    Memory(engine)
+    engine.do("CONFIG SET maxmemory 1")
+    assert engine.do("MULTI") == "OK"
+    assert engine.do("GET k") == OOM
+    assert engine.do("DISCARD") == "OK"

@@ -308,6 +308,7 @@ def test_a_full_server_refuses_scripts_that_say_they_may_write():
     assert session.execute(["EVAL", "#!lua flags=no-writes\nreturn 1", 0]) == 1
     assert session.execute(["EVAL", "return 1", 0]) == 1
     assert session.execute(["EVAL", "redis.call('SET', 'k', 'v')", 0]).text.startswith("OOM command not allowed")
+    assert session.execute(["EVAL", "#!lua flags=allow-oom\nreturn redis.call('SET', 'k', 'v')", 0]) == "OK"
 
 
 LONG_READS = ["'XRANGE', 's', '-', '+'", "'XREAD', 'STREAMS', 's', '0'", "'KEYS', '*'", "'HGETALL', 'h'"]
@@ -326,3 +327,47 @@ def test_a_script_gets_a_long_reply_whole(engine, words, monkeypatch):
 
     assert engine.execute(["EVAL", source, 0]) == expected
     assert len(str(expected)) > 200
+
+
+
+@pytest.mark.parametrize(
+    ("source", "of_set", "of_eval"),
+    [
+        ("return redis.call('SET', 'k')", (0, 1, 0), (1, 0, 1)),
+        ("redis.pcall('SET', 'k', 'v', 'x') return 1", (1, 0, 1), (1, 0, 0)),
+        ("return redis.pcall('SET', 'k', 'v', 'x')", (1, 0, 1), (1, 0, 1)),
+    ],
+)
+def test_an_error_of_a_scripts_command_is_counted_once(engine, source, of_set, of_eval):
+    engine.execute(["EVAL", source, 0])
+    commands = engine.engine.commands
+    counts = [(one.calls, one.rejected, one.failed) for one in (commands[b"set"], commands[b"eval"])]
+    assert counts == [of_set, of_eval]
+    assert engine.state.stats.errors == {"ERR": 1}
+
+
+def test_scripts_get_a_set_in_an_order(engine):
+    engine.execute(["SADD", "s", *"qwertyuiopasdfgh"])
+    for order, reverse in (("ASC", False), ("DESC", True)):
+        found = engine.execute(["EVAL", f"return redis.call('SORT', 's', 'BY', 'nosort', '{order}')", 0])
+        assert found == sorted((word.encode() for word in "qwertyuiopasdfgh"), reverse=reverse)
+
+
+def test_info_counts_the_scripts_that_are_known(engine):
+    engine.do("SCRIPT LOAD return")
+    assert b"number_of_cached_scripts:1\r\n" in engine.do("INFO memory")
+
+
+@pytest.mark.parametrize(("protocol", "reply"), [(2, b"$7\r\n12  3 4\r\n"), (3, b"(12  3 4\r\n")])
+def test_a_big_number_stands_in_one_line(engine, protocol, reply):
+    engine.client.protocol = protocol
+    assert engine.raw(["EVAL", "return {big_number='12\\r\\n3\\n4'}", 0]) == reply
+
+
+def test_debug_lets_scripts_call_what_is_not_for_them(engine):
+    script = ["EVAL", "redis.setresp(3) return redis.call('DEBUG', 'PROTOCOL', 'attrib')", 0]
+    assert "not allowed from script" in engine.execute(script).text
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 1")
+    assert engine.execute(script) == b"Some real reply following the attribute"
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 0")
+    assert "not allowed from script" in engine.execute(script).text

@@ -247,6 +247,27 @@ def test_debug_sleep_stands_still(engine):
     assert slept == [0.25]
 
 
+@pytest.mark.parametrize(
+    ("kind", "resp2", "resp3"),
+    [
+        ("string", b"$11\r\nHello World\r\n", b"$11\r\nHello World\r\n"),
+        ("double", b"$5\r\n3.141\r\n", b",3.141\r\n"),
+        ("map", b"*6\r\n:0\r\n:0\r\n:1\r\n:1\r\n:2\r\n:0\r\n", b"%3\r\n:0\r\n#f\r\n:1\r\n#t\r\n:2\r\n#f\r\n"),
+        ("null", b"$-1\r\n", b"_\r\n"),
+        ("push", b"-ERR RESP2 is not supported by this command\r\n", b">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n"),
+    ],
+)
+def test_debug_protocol_answers_with_a_reply_of_each_kind(engine, kind, resp2, resp3):
+    assert engine.raw(["DEBUG", "PROTOCOL", kind]) == resp2
+    engine.client.protocol = 3
+    assert engine.raw(["DEBUG", "PROTOCOL", kind]) == resp3
+
+
+def test_debug_protocol_shows_an_attribute_in_front_of_a_reply(engine):
+    engine.client.protocol = 3
+    assert engine.raw(["DEBUG", "PROTOCOL", "attrib"]).startswith(b"|1\r\n$14\r\nkey-popularity\r\n*2\r\n")
+
+
 def test_wait_has_no_replicas_to_wait_for(engine, clock):
     assert engine.do("WAIT 0 1000") == 0
     engine.send(["WAIT", "1", "100"])

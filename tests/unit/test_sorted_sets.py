@@ -281,3 +281,10 @@ def test_the_keys_of_a_request_stand_behind_their_number(engine: Session):
     assert engine.do("COMMAND GETKEYS ZUNIONSTORE d 2 a b WEIGHTS 1 2") == [b"d", b"a", b"b"]
     assert engine.do("COMMAND GETKEYS BZMPOP 0 1 a MIN") == [b"a"]
     assert engine.do("COMMAND GETKEYS ZUNION 5 a") == Error("ERR Invalid arguments specified for command")
+
+
+@pytest.mark.parametrize("members", [4, 400])
+def test_words_are_found_where_scores_go_up_with_the_members(engine: Session, members):
+    engine.execute(["ZADD", "z", *(word for number in range(members) for word in (number, f"m{number:03}"))])
+    assert engine.do("ZRANGE z [m001 (m003 BYLEX") == [b"m001", b"m002"]
+    assert engine.do("ZLEXCOUNT z (m001 +") == members - 2

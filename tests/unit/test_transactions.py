@@ -113,3 +113,18 @@ def test_each_reply_is_in_the_protocol_of_its_time(engine):
     first, hello, second, _, third = client.do("EXEC")
     assert (first, second, third) == ([b"f", b"v"], {b"f": b"v"}, [b"f", b"v"])
     assert hello[b"proto"] == 3
+
+
+@pytest.mark.parametrize("also_here", [False, True])
+def test_a_key_whose_time_has_passed_is_no_change_when_databases_are_swapped(engine, clock, also_here):
+    engine.do("DEBUG SET-ACTIVE-EXPIRE 0")
+    engine.do("SET k v PX 1")
+    engine.do("SELECT 1")
+    if also_here:
+        engine.do("SET k v PX 1")
+    clock.advance(2)
+    engine.do("WATCH k")
+    engine.do("SWAPDB 0 1")
+    engine.do("MULTI")
+    engine.do("PING")
+    assert engine.do("EXEC") == ["PONG"]

@@ -18,7 +18,7 @@ def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -
         raise InvalidExpire(args[0].decode().lower())
     if relative:
         due_ms += context.now_ms
-    if db.get(key) is None or not _allowed(conditions, db.expires_ms.get(key), due_ms):
+    if db.get(key) is None or not condition_holds(conditions, db.expires_ms.get(key), due_ms):
         return 0
     if due_ms <= context.now_ms:
         db.delete(key)
@@ -44,7 +44,7 @@ def _conditions(args: list[bytes]) -> set[bytes]:
     return found
 
 
-def _allowed(conditions: set[bytes], old_ms: int | None, due_ms: int) -> bool:
+def condition_holds(conditions: set[bytes], old_ms: int | None, due_ms: int) -> bool:
     """Return whether the conditions hold; a key without expiry counts as one that lives for ever."""
     return not (
         (b"NX" in conditions and old_ms is not None)

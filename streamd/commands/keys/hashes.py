@@ -13,6 +13,7 @@ from streamd.base.glob import compile_glob
 from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
+from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.commands.long_replies import array, mapping
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
@@ -24,15 +25,24 @@ _ON = "O(N), N the fields"
 _NONE = Hash()
 
 
-def _store(context: Context, key: bytes, pairs: list[bytes], event: str = "hset") -> int:
-    """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
+def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
+    """Set fields to values, `[field, value, ...]`, which then have no time; return how many of the fields are new."""
     fields = context.db.get_as(key, HASH)
     if fields is None:
         context.db.put(key, fields := Hash())
     added = fields.set_fields(pairs)
     context.record(b"HSET", key, *pairs, changes=len(pairs) // 2)
-    context.changed(key, "h", event)
+    context.changed(key, "h", "hset")
     return added
+
+
+def _store_number(context: Context, args: list[bytes], value: bytes) -> None:
+    """Set a field to what it was counted up to; a time that it has stays."""
+    key = args[1]
+    fields = context.db.get_as(key, HASH)
+    if fields is None:
+        context.db.put(key, fields := Hash())
+    set_fields(context, key, fields, [args[2], value], args[0].decode().lower(), keeps_times=True)
 
 
 @command(
@@ -129,14 +139,7 @@ def hdel(context: Context, args: list[bytes]) -> Reply:
     fields = context.db.get_as(key, HASH)
     if fields is None:
         return 0
-    removed = [field for field in args[2:] if fields.drop(field)]
-    if removed:
-        context.record(b"HDEL", key, *removed, changes=len(removed))
-        context.changed(key, "h", "hdel")
-        if not fields:
-            context.db.delete(key)
-            context.notify(key, "g", "del")
-    return len(removed)
+    return remove_fields(context, key, fields, args[2:])
 
 
 @command(
@@ -180,7 +183,7 @@ def hincrby(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR hash value is not an integer")
     if not INT64_MIN <= number + increment <= INT64_MAX:
         raise WouldOverflow()
-    _store(context, args[1], [args[2], b"%d" % (number + increment)], "hincrby")
+    _store_number(context, args, b"%d" % (number + increment))
     return number + increment
 
 
@@ -231,7 +234,7 @@ def hincrbyfloat(context: Context, args: list[bytes]) -> Reply:
         value = add_fractions(before, args[3])
     except NotAFloat:
         raise CommandError("ERR hash value is not a float")
-    _store(context, args[1], [args[2], value], "hincrbyfloat")
+    _store_number(context, args, value)
     return value
 
 

@@ -4,6 +4,7 @@ from streamd.base.errors import CommandError, NoSuchDatabase, NoSuchKey, NotAnIn
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_database, parse_integer
 from streamd.data.keyspace import Database
+from streamd.data.timed_hash import TimedHash
 from streamd.data.types import KeyValue, type_of
 from streamd.resp.types import Reply
 
@@ -11,6 +12,8 @@ from streamd.resp.types import Reply
 def _put(db: Database, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
     """Store a value at a key that is free."""
     db.put(key, value)
+    if isinstance(value, TimedHash):
+        db.note_times(key, value)
     if expires_ms is not None:
         db.set_expiry(key, expires_ms)
 

@@ -88,9 +88,9 @@ def _elements(context: Context, key: bytes, asked: _Asked) -> list[bytes]:
         elements = list(value)
         if isinstance(value, deque) and asked.descending and not asked.sorts:
             elements.reverse()
-        # What has no order gets one where it is stored, so that a journal makes the same of it.
-        if not asked.sorts and isinstance(value, MemberSet) and asked.target is not None:
-            elements.sort()
+        # What has no order gets one where it is stored, and for scripts, which are to do the same each time.
+        if not asked.sorts and isinstance(value, MemberSet) and (asked.target is not None or context.is_script):
+            elements.sort(reverse=asked.descending)
         return elements
     raise WrongType()
 

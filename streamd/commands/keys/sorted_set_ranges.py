@@ -49,11 +49,9 @@ def _by_lex(least: bytes, most: bytes) -> Finder:
     def place(value: SortedSet, bound: bytes, is_start: bool) -> int:
         if bound in (b"-", b"+"):
             return 0 if bound == b"-" else len(value)
-        # All have one score, or else the order says nothing: then it is that of the first one.
-        score = value.scores[value.members(0, 1)[0]]
         includes = bound[:1] == b"["
         # What comes next behind a word is the word with a zero byte behind it.
-        return value.below(score, bound[1:] if includes is is_start else bound[1:] + b"\0")
+        return value.below_word(bound[1:] if includes is is_start else bound[1:] + b"\0")
 
     return lambda value: (place(value, least, True), place(value, most, False))
 

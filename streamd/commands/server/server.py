@@ -1,8 +1,6 @@
 """Commands about the server as a whole: time, size, flushing, shutting down, replication's answers."""
 
-import re
-
-from streamd.base.errors import Busy, CommandError, SubcommandSyntax, SyntaxError_
+from streamd.base.errors import Busy, CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.data.keyspace import Database
 from streamd.resp.types import NO_REPLY, Reply
@@ -115,32 +113,4 @@ def monitor(context: Context, args: list[bytes]) -> Reply:
     client.monitoring = True
     context.state.monitors[client.id] = client
     context.state.restrict()
-    return "OK"
-
-
-@command(
-    "DEBUG", arity=-2, flags=_ADMIN, since="1.0.0", complexity="Depends on subcommand.", group="server",
-    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF",
-)  # fmt: skip
-def debug(context: Context, args: list[bytes]) -> Reply:
-    """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
-
-    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is.
-    """
-    subcommand = args[1].upper()
-    if subcommand == b"SLEEP" and len(args) == 3:
-        try:
-            seconds = float(args[2])
-        except ValueError:
-            seconds = 0.0
-        if seconds > 0:
-            context.services.sleep(seconds)
-    elif subcommand == b"SET-ACTIVE-EXPIRE" and len(args) == 3:
-        context.state.active_expire = re.match(rb"\s*[+-]?0*[1-9]", args[2]) is not None
-    elif subcommand in (b"RELOAD", b"LOADAOF"):
-        if context.state.journal is None:
-            raise CommandError("ERR there is no journal to load: the server was started with appendonly no")
-        context.state.journal.reload(rewrite=subcommand == b"RELOAD")
-    else:
-        raise SubcommandSyntax(args)
     return "OK"

@@ -1,0 +1,61 @@
+"""When each of many things is due, and which of them are due now."""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+# So many rows of the heap may hold no more, and twice as many as do hold: moving a time is O(log n), and takes no
+# memory for long.
+_SPARE_ROWS: Final = 1_000
+
+
+class DueTimes:
+    """Names, and a time in milliseconds for each.
+
+    Shape: due_ms: name -> time. rows: a heap of (time, name) that has every time, and some that hold no more.
+    """
+
+    __slots__ = ("_rows", "due_ms")
+
+    def __init__(self, due_ms: dict[bytes, int] | None = None) -> None:
+        self.due_ms: dict[bytes, int] = {} if due_ms is None else due_ms
+        self._rows: list[tuple[int, bytes]] = []
+        if due_ms:
+            self._rebuild()
+
+    def __bool__(self) -> bool:
+        return bool(self.due_ms)
+
+    def _rebuild(self) -> None:
+        self._rows = [(time_ms, name) for name, time_ms in self.due_ms.items()]
+        heapify(self._rows)
+
+    def set(self, name: bytes, time_ms: int) -> None:
+        """Give a name a time, instead of the one that it has."""
+        self.due_ms[name] = time_ms
+        heappush(self._rows, (time_ms, name))
+        if len(self._rows) > 2 * len(self.due_ms) + _SPARE_ROWS:
+            self._rebuild()
+
+    def drop(self, name: bytes) -> bool:
+        """Take a name's time away; return whether it had one."""
+        return self.due_ms.pop(name, None) is not None
+
+    def first_ms(self) -> int | None:
+        """Return the earliest time, or None without any."""
+        rows, due_ms = self._rows, self.due_ms
+        while rows and due_ms.get(rows[0][1]) != rows[0][0]:
+            heappop(rows)
+        return rows[0][0] if rows else None
+
+    def pop_due(self, now_ms: int) -> bytes | None:
+        """Take away the earliest time if it has come, and return its name; None if none has come."""
+        first_ms = self.first_ms()
+        if first_ms is None or first_ms > now_ms:
+            return None
+        _, name = heappop(self._rows)
+        del self.due_ms[name]
+        return name
+
+    def copy(self) -> "DueTimes":
+        """Return an independent copy."""
+        return DueTimes(self.due_ms.copy())

@@ -1,0 +1,300 @@
+"""Commands about when fields of a hash end."""
+
+from collections.abc import Callable
+from typing import Final
+
+from streamd.base.errors import CommandError, InvalidExpire, NotAnInteger, SyntaxError_
+from streamd.catalog import Context, command
+from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.commands.keys.expiry import condition_holds
+from streamd.commands.keys.hash_fields import remove_fields, set_fields
+from streamd.data.hash import Hash
+from streamd.data.timed_hash import TimedHash, times_of, with_times
+from streamd.data.types import HASH
+from streamd.resp.types import Reply
+
+# The latest Unix time in milliseconds that Redis takes for a field: that of the year 4199.
+_DUE_MS_MAX: Final = 2**46 - 1
+_CONDITIONS: Final = (b"NX", b"XX", b"GT", b"LT")
+_FIELDS: Final = "FIELDS numfields:integer field [field ...]"
+_EXPIRY: Final = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
+_ON: Final = "O(N), N the fields"
+
+# Option, milliseconds of its unit, whether it counts from now on.
+_UNITS: Final = ((b"EX", 1000, True), (b"PX", 1, True), (b"EXAT", 1000, False), (b"PXAT", 1, False))
+
+# What is answered for a field that is not there, one without a time, one whose condition did not hold, one that got a
+# time, and one that was removed as its time has passed.
+_NO_FIELD, _NO_TIME, _NOT_MET, _SET, _REMOVED = -2, -1, 0, 1, 2
+
+
+def _take_fields(words: Arguments, too_few: str = "Number of fields must be a positive integer") -> list[bytes]:
+    """Take `FIELDS number` and what follows, which ends the request. Raises: CommandError."""
+    if not words.flag(b"FIELDS"):
+        raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
+    try:
+        count = words.integer()
+    except NotAnInteger:
+        count = 0
+    if count < 1:
+        raise CommandError(f"ERR {too_few}")
+    taken = words.words[words.at :]
+    words.at = len(words.words)
+    return _checked(taken, count)
+
+
+def _checked(taken: list[bytes], count: int) -> list[bytes]:
+    if len(taken) != count:
+        raise CommandError("ERR The `numfields` parameter must match the number of arguments")
+    return taken
+
+
+def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: str) -> int:
+    """Return the Unix milliseconds that a number means. Raises: InvalidExpire, CommandError."""
+    if number < 0:
+        raise CommandError("ERR invalid expire time, must be >= 0")
+    due_ms = number * unit_ms + (context.now_ms if relative else 0)
+    if due_ms > _DUE_MS_MAX:
+        raise InvalidExpire(name)
+    return due_ms
+
+
+def _give_time(context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int) -> None:
+    """Let fields that are there end at a time to come, or be removed if it has passed."""
+    if not fields:
+        return
+    if due_ms <= context.now_ms:
+        remove_fields(context, key, value, fields)
+        return
+    timed = with_times(value)
+    for field in fields:
+        timed.times.set(field, due_ms)
+    context.db.note_times(key, timed)
+    words = [b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"%d" % len(fields)]
+    context.record(*words, *fields, changes=len(fields))
+    context.changed(key, "h", "hexpire")
+
+
+def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> None:
+    """Let fields that have a time live as long as their hash."""
+    if not fields:
+        return
+    assert isinstance(value, TimedHash)
+    for field in fields:
+        value.times.drop(field)
+    value.settle()
+    context.record(b"HPERSIST", key, b"FIELDS", b"%d" % len(fields), *fields, changes=len(fields))
+    context.changed(key, "h", "hpersist")
+
+
+def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -> list[int]:
+    key = args[1]
+    value = context.db.get_as(key, HASH)
+    due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, args[0].decode().lower())
+    words = Arguments(args, 3)
+    condition = words.peek() if words.peek() in _CONDITIONS else None
+    if condition is not None:
+        words.word()
+    fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
+    if value is None:
+        return [_NO_FIELD] * len(fields)
+    conditions = set() if condition is None else {condition}
+    replies = []
+    chosen: dict[bytes, None] = {}
+    for field in fields:
+        if field not in value or (field in chosen and due_ms <= context.now_ms):
+            replies.append(_NO_FIELD)
+            continue
+        old_ms = due_ms if field in chosen else times_of(value).get(field)
+        if not condition_holds(conditions, old_ms, due_ms):
+            replies.append(_NOT_MET)
+            continue
+        chosen[field] = None
+        replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
+    _give_time(context, key, value, list(chosen), due_ms)
+    return replies
+
+
+def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        return _expire(context, args, unit_ms, relative)
+
+    handler.__doc__ = summary
+    declare = command(
+        name, arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
+        syntax=f"key {amount} [NX | XX | GT | LT] {_FIELDS}", access="RW update",
+    )  # fmt: skip
+    declare(handler)
+
+
+for _name, _amount, _unit_ms, _relative, _summary in (
+    ("HEXPIRE", "seconds", 1000, True, "Let fields of a hash end in so many seconds."),
+    ("HPEXPIRE", "milliseconds", 1, True, "Let fields of a hash end in so many milliseconds."),
+    ("HEXPIREAT", "unix-time-seconds", 1000, False, "Let fields of a hash end at a Unix time in seconds."),
+    ("HPEXPIREAT", "unix-time-milliseconds", 1, False, "Let fields of a hash end at a Unix time in milliseconds."),
+):
+    _declare_expire(_name, _amount, _unit_ms, _relative, _summary)
+
+
+def _declare_time(name: str, shown: Callable[[int, int], int], summary: str) -> None:
+    """shown(due_ms, now_ms): what is answered for a field that ends at `due_ms`."""
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        value = context.db.read_as(args[1], HASH)
+        fields = _take_fields(Arguments(args, 2))
+        if value is None:
+            return [_NO_FIELD] * len(fields)
+        times = times_of(value)
+        return [
+            _NO_FIELD if field not in value else _NO_TIME if field not in times else shown(times[field], context.now_ms)
+            for field in fields
+        ]
+
+    handler.__doc__ = summary
+    declare = command(
+        name, arity=-5, flags="readonly fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
+        syntax=f"key {_FIELDS}", access="RO access", tips="nondeterministic_output" if "TTL" in name else "",
+    )  # fmt: skip
+    declare(handler)
+
+
+_declare_time(
+    "HTTL", lambda due_ms, now_ms: -((now_ms - due_ms) // 1000),
+    "Return how many seconds fields of a hash have left; -1 for one without a time, -2 for one that is not there.",
+)  # fmt: skip
+_declare_time(
+    "HPTTL", lambda due_ms, now_ms: due_ms - now_ms,
+    "Return how many milliseconds fields of a hash have left; -1 for one without a time, -2 for one that is not there.",
+)  # fmt: skip
+_declare_time(
+    "HEXPIRETIME", lambda due_ms, now_ms: -(-due_ms // 1000),
+    "Return the Unix times in seconds at which fields end; -1 for one without a time, -2 for one that is not there.",
+)  # fmt: skip
+_declare_time(
+    "HPEXPIRETIME", lambda due_ms, now_ms: due_ms,
+    "Return the Unix milliseconds at which fields end; -1 for one without a time, -2 for one that is not there.",
+)  # fmt: skip
+
+
+@command(
+    "HPERSIST", arity=-5, flags="write fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
+    syntax=f"key {_FIELDS}", access="RW update",
+)  # fmt: skip
+def hpersist(context: Context, args: list[bytes]) -> Reply:
+    """Let fields of a hash live as long as the hash.
+
+    Reply: array, for each field 1, -1 if it had no time, -2 if it is not there.
+    """
+    value = context.db.get_as(args[1], HASH)
+    fields = _take_fields(Arguments(args, 2))
+    if value is None:
+        return [_NO_FIELD] * len(fields)
+    replies = []
+    chosen: dict[bytes, None] = {}
+    times = times_of(value)
+    for field in fields:
+        has_time = field in times and field not in chosen
+        replies.append(_SET if has_time else _NO_TIME if field in value else _NO_FIELD)
+        if has_time:
+            chosen[field] = None
+    _take_times(context, args[1], value, list(chosen))
+    return replies
+
+
+def _take_expiry(context: Context, words: Arguments, name: str) -> int | None:
+    """Take `EX 10` or one of its like; return Unix milliseconds, None if there is none. Raises: CommandError."""
+    for option, unit_ms, relative in _UNITS:
+        if words.flag(option, followed_by=1):
+            return _due_ms(context, words.integer(), unit_ms, relative, name)
+    return None
+
+
+@command(
+    "HGETEX", arity=-5, flags="write fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
+    syntax=f"key [{_EXPIRY} | PERSIST] {_FIELDS}", access="RW access update",
+)  # fmt: skip
+def hgetex(context: Context, args: list[bytes]) -> Reply:
+    """Return the values of fields, nil for those that are not there, and change when the fields end."""
+    key = args[1]
+    words = Arguments(args, 2)
+    due_ms = _take_expiry(context, words, "hgetex")
+    persists = due_ms is None and words.flag(b"PERSIST")
+    fields = _take_fields(words)
+    value = context.db.read_as(key, HASH)
+    if value is None:
+        return [None] * len(fields)
+    values = [value.get(field) for field in fields]
+    there = [field for field in dict.fromkeys(fields) if field in value]
+    if due_ms is not None:
+        _give_time(context, key, value, there, due_ms)
+    elif persists:
+        _take_times(context, key, value, [field for field in there if field in times_of(value)])
+    return values
+
+
+@command(
+    "HGETDEL", arity=-5, flags="write fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
+    syntax=f"key {_FIELDS}", access="RW access delete",
+)  # fmt: skip
+def hgetdel(context: Context, args: list[bytes]) -> Reply:
+    """Remove fields and return the values that they had; nil for those that are not there."""
+    fields = _take_fields(Arguments(args, 2))
+    value = context.db.read_as(args[1], HASH)
+    if value is None:
+        return [None] * len(fields)
+    values = []
+    seen: dict[bytes, None] = {}
+    for field in fields:
+        values.append(None if field in seen else value.get(field))
+        seen[field] = None
+    remove_fields(context, args[1], value, list(seen))
+    return values
+
+
+@command(
+    "HSETEX", arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
+    syntax=f"key [FNX | FXX] [{_EXPIRY} | KEEPTTL] FIELDS numfields:integer field value [field value ...]",
+    access="RW update",
+)  # fmt: skip
+def hsetex(context: Context, args: list[bytes]) -> Reply:
+    """Set fields of a hash, and when they end.
+
+    Reply: 1; 0 when a field was there under FNX, or was not under FXX, and nothing was set.
+    """
+    key, db = args[1], context.db
+    words = Arguments(args, 2)
+    wants_new, wants_old, keeps = words.flag(b"FNX"), words.flag(b"FXX"), False
+    if wants_new and wants_old:
+        raise SyntaxError_()
+    due_ms = _take_expiry(context, words, "hsetex")
+    if due_ms is None:
+        keeps = words.flag(b"KEEPTTL")
+    pairs = _take_pairs(words)
+    value = db.get_as(key, HASH)
+    fields = list(dict.fromkeys(pairs[::2]))
+    there = [field for field in fields if value is not None and field in value]
+    if (wants_new and there) or (wants_old and len(there) < len(fields)):
+        return 0
+    if due_ms is not None and due_ms <= context.now_ms:
+        if value is not None:
+            remove_fields(context, key, value, there)
+        return 1
+    if value is None:
+        db.put(key, value := Hash())
+    set_fields(context, key, value, pairs, "hset", keeps_times=keeps)
+    if due_ms is not None:
+        _give_time(context, key, value, fields, due_ms)
+    return 1
+
+
+def _take_pairs(words: Arguments) -> list[bytes]:
+    """Take `FIELDS number field value ...`. Raises: CommandError."""
+    if not words.flag(b"FIELDS"):
+        raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
+    try:
+        count = words.integer()
+    except NotAnInteger:
+        count = 0
+    if count < 1:
+        raise CommandError("ERR Number of fields must be a positive integer")
+    return _checked(words.words[words.at :], 2 * count)

@@ -1,0 +1,57 @@
+"""A hash some of whose fields have a time to live."""
+
+from streamd.base.due_times import DueTimes
+from streamd.data.hash import Hash
+
+
+class TimedHash(Hash):
+    """A hash in which `times` says when fields end, Unix milliseconds; at least one field has a time.
+
+    A class of its own, so that a hash without times is met as if there were none in the world. A hash changes its
+    class, in its place, when the first field gets a time, and when the last time is gone.
+    """
+
+    __slots__ = ()
+
+    def set_fields(self, words: list[bytes]) -> int:
+        """Set fields to values, `[field, value, ...]`, which then have no time; return how many are new."""
+        for field in words[::2]:
+            self.times.drop(field)
+        self.settle()
+        return Hash.set_fields(self, words)  # (not super(): it may be a plain hash by now)
+
+    def set_keeping_times(self, words: list[bytes]) -> int:
+        """Set fields to values; those that have a time keep it. Return how many are new."""
+        return Hash.set_fields(self, words)
+
+    def drop(self, field: bytes) -> bool:
+        """Remove a field; return whether it was there."""
+        self.times.drop(field)
+        self.settle()
+        return Hash.drop(self, field)
+
+    def settle(self) -> None:
+        """Become a plain hash if no field has a time any more."""
+        if not self.times:
+            self.__class__ = Hash  # type: ignore[assignment]
+
+    def copy(self) -> "TimedHash":
+        """Return an independent copy."""
+        other = TimedHash()
+        other.update(self)
+        other.times = self.times.copy()
+        return other
+
+
+def with_times(value: Hash) -> TimedHash:
+    """Return a hash as one whose fields may have times; one of them must get one at once."""
+    if not isinstance(value, TimedHash):
+        value.times = DueTimes()
+        value.__class__ = TimedHash
+        assert isinstance(value, TimedHash)
+    return value
+
+
+def times_of(value: Hash) -> dict[bytes, int]:
+    """Return field -> Unix milliseconds of the fields that have a time."""
+    return value.times.due_ms if isinstance(value, TimedHash) else {}

@@ -1,0 +1,1 @@
+"""Redis's own tests, run from outside against streamd."""
