@@ -212,9 +212,7 @@ def throughput(subscribers: int, window: int, messages: int) -> Work:
             cpu = target.cpu_s() - cpu
             _checked(broker)
             latencies = sorted(broker.latencies_ms)
-            return Sample(
-                messages / elapsed, cpu / messages * 1e6, _share(latencies, 0.5), _share(latencies, 0.999)
-            )
+            return Sample(messages / elapsed, cpu / messages * 1e6, _share(latencies, 0.5), _share(latencies, 0.999))
         finally:
             broker.close()
 
@@ -222,7 +220,7 @@ def throughput(subscribers: int, window: int, messages: int) -> Work:
 
 
 def latency(subscribers: int, per_second: float, seconds: float) -> Work:
-    """Return a workload at a fixed rate, whose figure is one over the milliseconds that 99% of messages take at most."""
+    """Return a workload at a fixed rate; its figure is one over the milliseconds that 99% of messages take at most."""
 
     def work(target: Target) -> Sample:
         broker = Broker(target, subscribers, 150)

@@ -6,12 +6,11 @@ kept apart, so that the journal gets it as one unit at its end.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
-from streamd.catalog import Command, Context
+from streamd.catalog import Command, Context, Handler
 from streamd.resp.types import Reply
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
 from streamd.scripts.side_run import PAUSED, SideRun
@@ -30,8 +29,9 @@ _UNKILLABLE: Final = (
 )
 
 
-# A command, whether it writes, and whether nothing further is to be looked at before it is called.
-_Resolved = tuple[Command, bool, bool]
+# A command, its handler, the least and the most words that it takes, whether it writes, and whether nothing further is
+# to be looked at before it is called.
+_Resolved = tuple[Command, Handler, int, int, bool, bool]
 
 # What scripts may call, but not with the option BLOCK.
 _MAY_BLOCK: Final = frozenset({"xread", "xreadgroup"})
@@ -48,6 +48,12 @@ def _check_plain(command: Command, words: list[bytes]) -> None:
             raise CommandError(f"ERR {command.name} command is not allowed with BLOCK option from scripts")
 
 
+class Watch(Protocol):
+    """Who measures time. stopwatch: returns nanoseconds."""
+
+    stopwatch: Callable[[], int]
+
+
 class ScriptHost:
     """Runs scripts for clients, one at a time.
 
@@ -56,12 +62,10 @@ class ScriptHost:
     on_interrupted: called when that happens; somebody must then go on with it, soon.
     """
 
-    def __init__(self, context: Context, stopwatch: Callable[[], int]) -> None:
-        """context: of the client that a script's commands see; it is none, and nobody can see it. stopwatch:
-        nanoseconds.
-        """
+    def __init__(self, context: Context, watch: Watch) -> None:
+        """context: of the client that a script's commands see; it is none, and nobody can see it."""
         state = self._state = context.state
-        self._stopwatch = stopwatch
+        self._watch = watch
         self.scripts = Scripts(state.config.integer("lua-memory-max"), self._tick)
         self._configure()
         state.config.on_change("busy-reply-threshold", self._configure)
@@ -74,8 +78,11 @@ class ScriptHost:
         self._read_only = False
         self._has_written = False
         self._is_killed = False
+        self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
         self._until_ns = _NEVER
         self.waiter: Waiter[Client]  # set when a script is interrupted
+        # Executes a script's command and returns its reply. Raises: CommandError.
+        self.call: Final = self._make_call()
 
     def _configure(self) -> None:
         config = self._state.config
@@ -84,60 +91,72 @@ class ScriptHost:
 
     def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
         """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+        if not SideRun.is_possible:
+            raise CommandError(NOT_INSTALLED)
         shebang = script.shebang
-        if self._state.is_full and shebang.is_there and not shebang.flags & {"allow-oom", "no-writes"}:
-            raise CommandError(_OOM)
-        read_only = read_only or "no-writes" in shebang.flags
-        return self.beside(context, partial(self._run, context, script, keys, words, read_only))
+        if shebang.is_there:
+            if self._state.is_full and not shebang.flags & {"allow-oom", "no-writes"}:
+                raise CommandError(_OOM)
+            read_only = read_only or "no-writes" in shebang.flags
+        self._asked = context, script, keys, words, read_only
+        reply = self._side.run(self._run)
+        return reply if reply is not PAUSED else self._wait(context)
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
         if not SideRun.is_possible:
             raise CommandError(NOT_INSTALLED)
         reply = self._side.run(work)
-        if reply is not PAUSED:
-            return reply
+        return reply if reply is not PAUSED else self._wait(context)
+
+    def _wait(self, context: Context) -> Reply:
+        """Let the client wait for what was interrupted."""
         state = self._state
         state.blocked.add(context, context.db, (), None, self._go_on, None)
         assert context.waiter is not None
         self.waiter = context.waiter
         return BLOCKED
 
-    def _run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
+    def _run(self) -> Reply:
+        context, script, keys, words, self._read_only = self._asked
         self._context.db = context.db
         self._context.protocol = 2
-        self._read_only = read_only
         self._has_written = self._is_killed = False
-        self._until_ns = self._stopwatch() + self._threshold_ns
+        self._until_ns = self._watch.stopwatch() + self._threshold_ns
         return self.scripts.run(script, keys, words, self)
 
     # -- what a script calls --------------------------------------------------------------------------------------
 
-    def call(self, words: list[bytes]) -> Reply:
-        """Execute a script's command and return its reply; the hot path of every script. Raises: CommandError."""
-        command, is_write, is_plain = self._commands.get(words[0]) or self._find(words)
-        if not (len(words) == command.arity if command.arity >= 0 else len(words) >= -command.arity):
-            raise CommandError("ERR Wrong number of args calling Redis command from script")
-        if not is_plain:
-            _check_plain(command, words)
-        state = self._state
-        if is_write:
-            if self._read_only:
-                raise CommandError("ERR Write commands are not allowed from read-only scripts.")
-            if not self._has_written:
+    def _make_call(self) -> Callable[[list[bytes]], Reply]:
+        """Return the function that executes a script's command; the hot path of every script, hence a closure."""
+        state, context, watch, find = self._state, self._context, self._watch, self._find
+        find_known = self._commands.get
+
+        def call(words: list[bytes]) -> Reply:
+            command, handler, least, most, is_write, is_plain = find_known(words[0]) or find(words)
+            if not least <= len(words) <= most:
+                raise CommandError("ERR Wrong number of args calling Redis command from script")
+            if not is_plain:
+                _check_plain(command, words)
+            if is_write and not self._has_written:
+                if self._read_only:
+                    raise CommandError("ERR Write commands are not allowed from read-only scripts.")
                 state.check_restrictions(command.flags)
-            self._has_written = True
-        if state.monitors and "admin" not in command.flags:
-            self._show(words)
-        command.calls += 1
-        started = self._stopwatch()
-        try:
-            return command.handler(self._context, words)
-        except CommandError:
-            command.failed += 1
-            raise
-        finally:
-            command.nanoseconds += self._stopwatch() - started
+                self._has_written = True
+            if state.monitors and "admin" not in command.flags:
+                self._show(words)
+            command.calls += 1
+            stopwatch = watch.stopwatch
+            started = stopwatch()
+            try:
+                return handler(context, words)
+            except CommandError:
+                command.failed += 1
+                raise
+            finally:
+                command.nanoseconds += stopwatch() - started
+
+        return call
 
     def _find(self, words: list[bytes]) -> _Resolved:
         table = self._context.services.commands
@@ -148,7 +167,8 @@ class ScriptHost:
         if command is None:
             raise CommandError("ERR Unknown Redis command called from script")
         is_plain = "noscript" not in command.flags and command.name not in _MAY_BLOCK
-        resolved = command, "write" in command.flags, is_plain
+        arity = command.arity
+        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), "write" in command.flags, is_plain
         if not is_container and len(self._commands) < 4 * len(table):
             self._commands[words[0]] = resolved
         return resolved
@@ -171,7 +191,7 @@ class ScriptHost:
 
     def _tick(self) -> bool:
         """Called while a script runs; return whether it shall end."""
-        if not self._is_killed and self._stopwatch() >= self._until_ns and self._side.is_current:
+        if not self._is_killed and self._watch.stopwatch() >= self._until_ns and self._side.is_current:
             self._interrupt()
         return self._is_killed
 
@@ -191,7 +211,7 @@ class ScriptHost:
         if records is not None:
             state.records = records
         state.time.ms = now_ms
-        self._until_ns = self._stopwatch() + SCRIPT_SLICE_MS * 1_000_000
+        self._until_ns = self._watch.stopwatch() + SCRIPT_SLICE_MS * 1_000_000
 
     def _go_on(self) -> Reply:
         """Give an interrupted script a slice; return the reply, or BLOCKED if it takes longer. Raises: CommandError."""

@@ -103,6 +103,11 @@ class Database:
 
     def get_as(self, key: bytes, kind: ValueType[T]) -> T | None:
         """Return the value of a live key for a command that may change it, or None. Raises: WrongType."""
+        value = self.values.get(key)
+        if type(value) is kind.holds and key not in self.expires_ms:
+            # The hot path.
+            self.touched[key] = self.time.s
+            return value
         return self._as(key, self.get(key), kind)
 
     def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:

@@ -33,7 +33,8 @@ def check_integer(what: str, number: object, least: int, most: int) -> int:
 class Layout:
     """The keys of sessions.
 
-    The client ID stands in braces, so all of a session lies in one slot of a cluster. prefix: what all names begin with.
+    The client ID stands in braces, so all of a session lies in one slot of a cluster. prefix: what all names begin
+    with.
     """
 
     def __init__(self, prefix: str = "") -> None:

@@ -20,8 +20,8 @@ class Message:
     """One PUBLISH for one subscriber.
 
     topic, payload, qos, retain: as in MQTT 3.
-    expiry_s, payload_format, content_type, response_topic, correlation, user_properties, subscription_ids: as in MQTT 5;
-        None and () are left out. expiry_s replaces the store's `ttl_s`.
+    expiry_s, payload_format, content_type, response_topic, correlation, user_properties, subscription_ids: as in
+        MQTT 5; None and () are left out. expiry_s replaces the store's `ttl_s`.
     time_ms: Unix milliseconds of when the broker took it; None: when it is added.
     packet_id, packet_type: set by the store, `PUBLISH` or, behind `mark_pubrel`, `PUBREL`.
     """

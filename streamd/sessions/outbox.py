@@ -70,9 +70,7 @@ class Outbox:
     What is put in is sent in that order, whichever threads do it: one exchange at a time.
     """
 
-    def __init__(
-        self, client: redis.Redis, flush_commands: int = FLUSH_COMMANDS, flush_ms: float = FLUSH_MS
-    ) -> None:
+    def __init__(self, client: redis.Redis, flush_commands: int = FLUSH_COMMANDS, flush_ms: float = FLUSH_MS) -> None:
         self._exchange: Callable[[Sequence[Request[Any]]], list[Any]] = lambda requests: exchange(client, requests)
         self._commands_max = flush_commands
         self._wait_s = flush_ms / 1000
