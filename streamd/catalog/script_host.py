@@ -6,12 +6,11 @@ kept apart, so that the journal gets it as one unit at its end.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
-from streamd.catalog import Command, Context
+from streamd.catalog import Command, Context, Handler
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
@@ -31,8 +30,9 @@ _UNKILLABLE: Final = (
 )
 
 
-# A command, whether it writes, and whether nothing further is to be looked at before it is called.
-_Resolved = tuple[Command, bool, bool]
+# A command, its handler, the least and the most words that it takes, whether it writes, and whether nothing further is
+# to be looked at before it is called.
+_Resolved = tuple[Command, Handler, int, int, bool, bool]
 
 # What scripts may call, but not with the option BLOCK.
 _MAY_BLOCK: Final = frozenset({"xread", "xreadgroup"})
@@ -49,6 +49,12 @@ def _check_plain(command: Command, words: list[bytes]) -> None:
             raise CommandError(f"ERR {command.name} command is not allowed with BLOCK option from scripts")
 
 
+class Watch(Protocol):
+    """Who measures time. stopwatch: returns nanoseconds."""
+
+    stopwatch: Callable[[], int]
+
+
 class ScriptHost:
     """Runs scripts for clients, one at a time.
 
@@ -57,12 +63,10 @@ class ScriptHost:
     on_interrupted: called when that happens; somebody must then go on with it, soon.
     """
 
-    def __init__(self, context: Context, stopwatch: Callable[[], int]) -> None:
-        """context: of the client that a script's commands see; it is none, and nobody can see it. stopwatch:
-        nanoseconds.
-        """
+    def __init__(self, context: Context, watch: Watch) -> None:
+        """context: of the client that a script's commands see; it is none, and nobody can see it."""
         state = self._state = context.state
-        self._stopwatch = stopwatch
+        self._watch = watch
         self.scripts = Scripts(state.config.integer("lua-memory-max"), self._tick)
         self._configure()
         state.config.on_change("busy-reply-threshold", self._configure)
@@ -77,8 +81,11 @@ class ScriptHost:
         self._counted = ""
         self._has_written = False
         self._is_killed = False
+        self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
         self._until_ns = _NEVER
         self.waiter: Waiter[Client]  # set when a script is interrupted
+        # Executes a script's command and returns its reply. Raises: CommandError.
+        self.call: Final = self._make_call()
 
     def _configure(self) -> None:
         config = self._state.config
@@ -87,35 +94,40 @@ class ScriptHost:
 
     def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
         """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+        if not SideRun.is_possible:
+            raise CommandError(NOT_INSTALLED)
         shebang = script.shebang
-        if self._state.is_full and shebang.is_there and not shebang.flags & {"allow-oom", "no-writes"}:
-            raise CommandError(_OOM)
-        read_only = read_only or "no-writes" in shebang.flags
-        may_exceed = "allow-oom" in shebang.flags
-        return self.beside(context, partial(self._run, context, script, keys, words, read_only, may_exceed))
+        if shebang.is_there:
+            if self._state.is_full and not shebang.flags & {"allow-oom", "no-writes"}:
+                raise CommandError(_OOM)
+            read_only = read_only or "no-writes" in shebang.flags
+        self._asked = context, script, keys, words, read_only
+        reply = self._side.run(self._run)
+        return reply if reply is not PAUSED else self._wait(context)
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
         if not SideRun.is_possible:
             raise CommandError(NOT_INSTALLED)
         reply = self._side.run(work)
-        if reply is not PAUSED:
-            return reply
+        return reply if reply is not PAUSED else self._wait(context)
+
+    def _wait(self, context: Context) -> Reply:
+        """Let the client wait for what was interrupted."""
         state = self._state
         state.blocked.add(context, context.db, (), None, self._go_on, None)
         assert context.waiter is not None
         self.waiter = context.waiter
         return BLOCKED
 
-    def _run(
-        self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool, may_exceed: bool
-    ) -> Reply:
+    def _run(self) -> Reply:
+        context, script, keys, words, self._read_only = self._asked
         self._context.db = context.db
         self._context.protocol = 2
-        self._read_only, self._may_exceed_memory = read_only, may_exceed
+        self._may_exceed_memory = "allow-oom" in script.shebang.flags
         self._has_written = self._is_killed = False
         self._counted = ""
-        self._until_ns = self._stopwatch() + self._threshold_ns
+        self._until_ns = self._watch.stopwatch() + self._threshold_ns
         try:
             return self.scripts.run(script, keys, words, self)
         except CommandError as error:
@@ -125,38 +137,50 @@ class ScriptHost:
 
     # -- what a script calls --------------------------------------------------------------------------------------
 
-    def call(self, words: list[bytes]) -> Reply:
-        """Execute a script's command and return its reply; the hot path of every script. Raises: CommandError."""
-        command, is_write, is_plain = self._commands.get(words[0]) or self._find(words)
-        state = self._state
+    def _make_call(self) -> Callable[[list[bytes]], Reply]:
+        """Return the function that executes a script's command; the hot path of every script, hence a closure."""
+        state, context, watch, find = self._state, self._context, self._watch, self._find
+        find_known = self._commands.get
+
+        def call(words: list[bytes]) -> Reply:
+            command, handler, least, most, is_write, is_plain = find_known(words[0]) or find(words)
+            if not least <= len(words) <= most or not is_plain or (is_write and not self._has_written):
+                self._check(command, words, is_write)
+            if state.monitors and "admin" not in command.flags:
+                self._show(words)
+            command.calls += 1
+            stopwatch = watch.stopwatch
+            started = stopwatch()
+            try:
+                reply = handler(context, words)
+                return plain(reply) if type(reply) is Sliced else reply
+            except CommandError as error:
+                command.failed += 1
+                self._count(error)
+                raise
+            finally:
+                command.nanoseconds += stopwatch() - started
+
+        return call
+
+    def _check(self, command: Command, words: list[bytes], is_write: bool) -> None:
+        """Look at what most calls need not be asked. Raises: CommandError, counted."""
         try:
-            if not (len(words) == command.arity if command.arity >= 0 else len(words) >= -command.arity):
+            if not command.accepts(len(words)):
                 raise CommandError("ERR Wrong number of args calling Redis command from script")
-            if not is_plain and not state.scripts_may_all:
+            if not self._state.scripts_may_all:
                 _check_plain(command, words)
-            if is_write:
+            if is_write and not self._has_written:
                 if self._read_only:
                     raise CommandError("ERR Write commands are not allowed from read-only scripts.")
-                if not self._has_written:
-                    state.check_restrictions(command.flags - {"denyoom"} if self._may_exceed_memory else command.flags)
+                self._state.check_restrictions(
+                    command.flags - {"denyoom"} if self._may_exceed_memory else command.flags
+                )
                 self._has_written = True
         except CommandError as error:
             command.rejected += 1
             self._count(error)
             raise
-        if state.monitors and "admin" not in command.flags:
-            self._show(words)
-        command.calls += 1
-        started = self._stopwatch()
-        try:
-            reply = command.handler(self._context, words)
-            return plain(reply) if type(reply) is Sliced else reply
-        except CommandError as error:
-            command.failed += 1
-            self._count(error)
-            raise
-        finally:
-            command.nanoseconds += self._stopwatch() - started
 
     def _count(self, error: CommandError) -> None:
         self._state.stats.count_error(error)
@@ -171,7 +195,8 @@ class ScriptHost:
         if command is None:
             raise CommandError("ERR Unknown Redis command called from script")
         is_plain = "noscript" not in command.flags and command.name not in _MAY_BLOCK
-        resolved = command, "write" in command.flags, is_plain
+        arity = command.arity
+        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), "write" in command.flags, is_plain
         if not is_container and len(self._commands) < 4 * len(table):
             self._commands[words[0]] = resolved
         return resolved
@@ -194,7 +219,7 @@ class ScriptHost:
 
     def _tick(self) -> bool:
         """Called while a script runs; return whether it shall end."""
-        if not self._is_killed and self._stopwatch() >= self._until_ns and self._side.is_current:
+        if not self._is_killed and self._watch.stopwatch() >= self._until_ns and self._side.is_current:
             self._interrupt()
         return self._is_killed
 
@@ -214,7 +239,7 @@ class ScriptHost:
         if records is not None:
             state.records = records
         state.time.ms = now_ms
-        self._until_ns = self._stopwatch() + SCRIPT_SLICE_MS * 1_000_000
+        self._until_ns = self._watch.stopwatch() + SCRIPT_SLICE_MS * 1_000_000
 
     def _go_on(self) -> Reply:
         """Give an interrupted script a slice; return the reply, or BLOCKED if it takes longer. Raises: CommandError."""

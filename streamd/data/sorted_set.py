@@ -66,7 +66,7 @@ class SortedSet:
                 self._few = None
                 scores[member] = score
                 self._in_order()
-            elif not few or (scores[few[-1]], few[-1]) < (score, member):
+            elif not few or scores[few[-1]] < score:
                 few.append(member)  # queues grow at their end
             else:
                 few.insert(self._place_among_few(score, member), member)

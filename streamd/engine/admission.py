@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, echoed
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
+from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.resp.types import NO_REPLY
 from streamd.session.blocking import BLOCKED
 
@@ -103,11 +104,11 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
 
 def quick_commands(commands: CommandTable) -> QuickTable:
     """Return what ordinary clients may run without a further look, by its name in lower and in upper case, as clients
-    send it: what has no subcommands and leaves its client as it is, which is also what scripts may call.
+    send it: what has no subcommands and leaves its client as it is, which is also what scripts may call; and scripts.
     """
     return {
         name: command
         for key, command in commands.items()
-        if not command.subcommands and "noscript" not in command.flags
+        if not command.subcommands and ("noscript" not in command.flags or key in SCRIPT_COMMANDS)
         for name in (key, key.upper())
     }

@@ -66,7 +66,7 @@ class Engine:
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
-        self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), lambda: self.calls.stopwatch())
+        self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
         self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
+from streamd.resp.encoder import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 from streamd.scripts import replies
 from streamd.scripts.bytecode import UnknownBytecode, without_library_tail_calls
@@ -27,6 +28,7 @@ log = logging.getLogger("streamd")
 
 LUA: Final = Path(__file__).parent / "lua"
 CHUNK: Final = 15  # as in lua/redis.lua
+FEW_WORDS: Final = 8
 WORDS_MAX: Final = 200  # so many words are handed over at once
 NO_MEMORY: Final = 13
 NO_MEMORY_TEXT: Final = b"ERR not enough memory"
@@ -107,7 +109,7 @@ class Runtime:
         self._error: type[Exception] = _lua().LuaError
         self._full = bytes_max * 2 // 3
         self._state = state = _new_state(bytes_max)
-        self._used: Callable[[], int] = state.get_memory_used
+        self.used_bytes: Callable[[], int] = state.get_memory_used  # what Lua has allocated beyond the empty state
         self._caller: Caller | None = None
         self._call_of: list[Callable[[list[bytes]], Reply]] = [_no_command]  # of the script that runs
         self._protocol = 2
@@ -139,11 +141,6 @@ class Runtime:
     def _execute(self, name: str, *args: object) -> Any:
         return self._state.execute((LUA / f"{name}.lua").read_bytes(), *args, name=b"=streamd")
 
-    @property
-    def used_bytes(self) -> int:
-        """What Lua has allocated beyond the empty state."""
-        return self._used()
-
     def collect(self) -> None:
         """Free what no script holds any more."""
         self._state.set_max_memory(0)  # here nothing would catch Lua's error
@@ -167,10 +164,13 @@ class Runtime:
 
     def run(self, function: Any, keys: int, words: list[bytes], caller: Caller) -> Reply:
         """Return what a script returns; the first `keys` words are its KEYS. Raises: Failed."""
-        if sum(map(len, words)) + _TOKEN_BYTES * len(words) > self._full - self.idle_bytes_max:
+        # (To join few words takes half the time of adding up their lengths.)
+        size = len(b"".join(words)) if len(words) <= FEW_WORDS else sum(map(len, words))
+        if size + _TOKEN_BYTES * len(words) > self._full - self.idle_bytes_max:
             raise Failed(NO_MEMORY_TEXT)
-        self._caller = caller
-        self._call_of[0] = caller.call
+        if self._caller is not caller:
+            self._caller = caller
+            self._call_of[0] = caller.call
         if self._words:
             self._words.clear()
         try:
@@ -185,8 +185,6 @@ class Runtime:
             self.is_spent = True
             raise Failed(NO_MEMORY_TEXT)
         finally:
-            self._caller = None
-            self._call_of[0] = _no_command
             self._tokens = _NOTHING
         kind = type(result)
         if kind is bytes or kind is int:
@@ -222,16 +220,17 @@ class Runtime:
 
     def _make_invoke(self) -> Callable[..., tuple[Any, ...]]:
         """Return the function that executes a command of strings; the hot path of every script, hence a closure."""
-        used, full, call_of, answer = self._used, self._full, self._call_of, self._answer
+        used, full, call_of, answer = self.used_bytes, self._full, self._call_of, self._answer
 
         def invoke(*words: bytes) -> tuple[Any, ...]:
             if used() > full:
                 return _NO_ROOM
             try:
                 reply = call_of[0]([*words])
-                if type(reply) is int or (type(reply) is bytes and len(reply) <= SMALL_BYTES):
+                kind = type(reply)
+                if kind is int or (kind is bytes and len(reply) <= SMALL_BYTES):
                     return True, reply
-                if reply == "OK":
+                if kind is str and reply == "OK":
                     return _OK
                 return answer(reply)
             except CommandError as error:
@@ -243,11 +242,23 @@ class Runtime:
         return invoke
 
     def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
-        """Execute a command whose words may be numbers, and whose first ones may have gone before."""
+        """Execute a command whose words may be numbers, and whose first ones may have gone before.
+
+        A number goes with all its digits, as C's %.17g.
+        """
         if self._words:
             words = (*self._words, *words)
             self._words.clear()
-        return self._invoke(*[word if type(word) is bytes else _number(word) for word in words])
+        return self._invoke(
+            *[
+                word
+                if type(word) is bytes
+                else b"%d" % word
+                if type(word) is int and -(10**16) < word < 10**16
+                else b"%.17g" % word
+                for word in words
+            ]
+        )
 
     def _answer(self, reply: Reply) -> tuple[Any, ...]:
         kind = type(reply)
@@ -257,8 +268,10 @@ class Runtime:
             return STATUS, reply.encode("utf-8", "surrogateescape")
         if reply is None or reply is NULL_ARRAY:
             return _NIL2 if self._protocol == 2 else (NIL,)
-        if kind is list and len(reply) <= CHUNK and _is_small(reply):
-            return FLAT, *reply
+        if kind is list and len(reply) <= CHUNK and self._protocol == 2:
+            values = _flat(reply)
+            if values is not None:
+                return FLAT, *values
         return self._send_tokens(reply)
 
     def _send_tokens(self, reply: Reply) -> tuple[Any, ...]:
@@ -276,16 +289,16 @@ class Runtime:
         if words:
             self._words += words
             return ()
-        if self._used() > self._full:
+        if self.used_bytes() > self._full:
             return (False,)
         tokens = self._tokens
         return True, *[next(tokens) for _ in range(CHUNK)]
 
     def _has_room(self, size_bytes: int) -> bool:
-        return self._used() + size_bytes <= self._full
+        return self.used_bytes() + size_bytes <= self._full
 
     def _sha1(self, text: bytes) -> bytes | bool:
-        if self._used() > self._full:
+        if self.used_bytes() > self._full:
             return False
         return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
@@ -323,22 +336,20 @@ def _no_command(words: list[bytes]) -> NoReturn:
     raise CommandError("ERR no script runs")
 
 
-def _number(number: float) -> bytes:
-    """Return a Lua number as a word: all its digits, as C's %.17g."""
-    if type(number) is int and -(10**16) < number < 10**16:
-        return b"%d" % number
-    return b"%.17g" % number
-
-
-def _is_small(items: list[Reply]) -> bool:
+def _flat(items: list[Any]) -> list[bytes | int] | None:
+    """Return the values of a small array as Lua has them in version 2; None if it is not small, or not flat."""
     size = 0
+    values: list[bytes | int] = []
     for item in items:
         kind = type(item)
         if kind is bytes:
             size += len(item)
+        elif kind is float:
+            item = format_float(item)
         elif kind is not int:
-            return False
-    return size <= SMALL_BYTES
+            return None
+        values.append(item)
+    return values if size <= SMALL_BYTES else None
 
 
 def _write_log(level: float, text: bytes) -> None:

@@ -111,8 +111,8 @@ class Scripts:
 
         Raises: CommandError: what the script returned as an error, or did not catch, or what ended it.
         """
-        runtime = self._ready_runtime()
-        if script.runtime is not runtime:
+        runtime = self._runtime
+        if runtime is None or script.runtime is not runtime or runtime.bytes_max != self.bytes_max:
             runtime = self._roomy_runtime()
             script.compile(runtime)
         try:
@@ -120,7 +120,7 @@ class Scripts:
         except Failed as failure:
             raise _error(failure, script)
         finally:
-            if runtime.used_bytes > runtime.idle_bytes_max or runtime.is_spent:
+            if runtime.used_bytes() > runtime.idle_bytes_max or runtime.is_spent:
                 self._free(runtime)
         if isinstance(reply, CommandError):
             raise reply
@@ -139,7 +139,7 @@ class Scripts:
     def _roomy_runtime(self) -> Runtime:
         """Return a state with room for a further script: compiled ones take memory, too."""
         runtime = self._ready_runtime()
-        if runtime.used_bytes > runtime.idle_bytes_max:
+        if runtime.used_bytes() > runtime.idle_bytes_max:
             self._free(runtime)
         return self._ready_runtime()
 
@@ -147,7 +147,7 @@ class Scripts:
         """Have Lua give back what it can; drop the state if that is not enough."""
         if not runtime.is_spent:
             runtime.collect()
-        if runtime.is_spent or runtime.used_bytes > runtime.idle_bytes_max:
+        if runtime.is_spent or runtime.used_bytes() > runtime.idle_bytes_max:
             self._drop()
 
     def _drop(self) -> None:
@@ -158,7 +158,7 @@ class Scripts:
     @property
     def memory_bytes(self) -> int:
         """What Lua holds at present, scripts included."""
-        return 0 if self._runtime is None else self._runtime.used_bytes
+        return 0 if self._runtime is None else self._runtime.used_bytes()
 
 
 def sha1_hex(source: bytes) -> str:

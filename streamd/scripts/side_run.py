@@ -27,6 +27,15 @@ class _Paused:
         return "PAUSED"
 
 
+class _Raised:
+    """The exception that work ended with, on its way to the other stack."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 PAUSED: Final = _Paused()  # instead of a reply: the work goes on when `go_on` is called
 
 
@@ -57,7 +66,10 @@ class SideRun:
         if self._worker is None or self._thread != threading.get_ident():
             self._begin()
         self._host = self._current()
-        return self._outcome(self._worker.switch(work))
+        outcome: Reply | _Raised = self._worker.switch(work)
+        if type(outcome) is _Raised:
+            raise outcome.error
+        return outcome
 
     def _begin(self) -> None:
         """Start the stack: one for all work, since a new one costs more than what runs on it."""
@@ -71,18 +83,10 @@ class SideRun:
     def _work(self, work: Callable[[], Reply]) -> None:
         while True:
             try:
-                outcome: tuple[Reply, BaseException | None] = work(), None
+                outcome: Reply | _Raised = work()
             except Exception as error:
-                outcome = None, error
+                outcome = _Raised(error)
             work = self._host.switch(outcome)
-
-    def _outcome(self, outcome: tuple[Reply, BaseException | None] | _Paused) -> Reply:
-        if isinstance(outcome, _Paused):
-            return PAUSED
-        reply, error = outcome
-        if error is not None:
-            raise error
-        return reply
 
     def pause(self) -> None:
         """Interrupt the running work: `run` returns PAUSED. Returns when `go_on` is called."""
@@ -100,4 +104,7 @@ class SideRun:
         """Go on with interrupted work; returns and raises what `run` does."""
         assert self.is_paused
         self._host = self._current()
-        return self._outcome(self._worker.switch())
+        outcome: Reply | _Raised = self._worker.switch()
+        if type(outcome) is _Raised:
+            raise outcome.error
+        return outcome

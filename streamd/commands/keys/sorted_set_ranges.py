@@ -68,6 +68,7 @@ class _Range:
     offset: int
     count: int
     shows_scores: bool
+    is_by_rank: bool = False
 
     def members(self, value: SortedSet) -> list[bytes]:
         """Return the members in the order that was asked for."""
@@ -111,14 +112,28 @@ def _parse(args: list[bytes], by: By | None, reverse: bool | None, stores: bool 
         raise CommandError("ERR syntax error, WITHSCORES not supported in combination with BYLEX")
     first, last = args[at : at + 2]
     if asked_by in (None, "rank"):
-        return _Range(_by_rank(first, last, bool(asked_reverse)), bool(asked_reverse), 0, -1, shows_scores)
+        reverse = bool(asked_reverse)
+        return _Range(_by_rank(first, last, reverse), reverse, 0, -1, shows_scores, is_by_rank=True)
     if asked_reverse:
         first, last = last, first
     return _Range(_FINDERS[asked_by](first, last), bool(asked_reverse), offset, count, shows_scores)
 
 
+# What ZRANGE and ZREVRANGE were asked for by place, by the words behind the key and which of the two it was: clients
+# ask for the same again and again.
+_asked: dict[tuple[bytes | bool | None, ...], _Range] = {}
+_ASKED_MAX: Final = 200
+
+
 def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | None) -> Reply:
-    asked = _parse(args, by, reverse)
+    words = (reverse, *args[2:])
+    asked = _asked.get(words) if by is None or by == "rank" else None
+    if asked is None:
+        asked = _parse(args, by, reverse)
+        if asked.is_by_rank and len(words) <= 5:
+            if len(_asked) >= _ASKED_MAX:
+                _asked.clear()
+            _asked[words] = asked
     value = context.db.read_as(args[1], SORTED_SET)
     if value is None:
         return []

@@ -118,6 +118,24 @@ def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tupl
     return added + updated if conditions.counts_changes else added
 
 
+def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
+    """Add a member, or give it another score, without any condition: as `_add` does it, in less time."""
+    value = context.db.get_as(key, SORTED_SET)
+    if value is None:
+        context.db.put(key, value := SortedSet())
+    before = value.scores.get(member)
+    if before == score:
+        return 0
+    value.put(member, score)
+    state = context.state
+    if state.records is None and not (context.db.watchers or state.notify_flags):
+        state.dirty += 1
+    else:
+        context.record(b"ZADD", key, score_text(score), member)
+        context.changed(key, "z", "zadd")
+    return 1 if before is None else 0
+
+
 @command(
     "ZADD", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
     syntax="key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double member ...]", access="RW update",
@@ -128,7 +146,9 @@ def zadd(context: Context, args: list[bytes]) -> Reply:
     Reply: how many members are new, with CH also how many got another score; with INCR the score, or nil if a condition
     kept it from being changed.
     """
-    if len(args) == 4 and args[2].upper() not in _OPTIONS:  # most requests
+    if len(args) == 4 and args[2].isdigit() and len(args[2]) < 16:  # most requests
+        return _add_one(context, args[1], float(args[2]), args[3])
+    if len(args) == 4 and args[2].upper() not in _OPTIONS:
         conditions, at = _NO_CONDITIONS, 2
     else:
         words = Arguments(args, 2)

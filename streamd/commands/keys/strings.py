@@ -12,6 +12,10 @@ from streamd.resp.types import Reply
 _EXPIRY = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
 
 
+_EX = {b"EX", b"ex"}
+_ZERO = ord("0")
+
+
 class _Expiry(NamedTuple):
     """An expiry as it was asked for: `EX 10`."""
 
@@ -51,6 +55,9 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
         return
     if expires_ms is not None:
         db.set_expiry(key, expires_ms)
+        if state.records is None and not (db.watchers or state.notify_flags):
+            state.dirty += 1
+            return
         context.record(b"SET", key, value, b"PXAT", b"%d" % expires_ms)
     elif keep_ttl:
         context.record(b"SET", key, value, b"KEEPTTL")
@@ -76,6 +83,10 @@ def set_(context: Context, args: list[bytes]) -> Reply:
     key, value = args[1], args[2]
     if len(args) == 3:
         _store(context, key, value)
+        return "OK"
+    if len(args) == 5 and args[3] in _EX and args[4].isdigit() and len(args[4]) <= 10 and args[4][0] != _ZERO:
+        # As below, for what most clients send.
+        _store(context, key, value, context.state.time.ms + int(args[4]) * 1000)
         return "OK"
     words = Arguments(args, 3)
     condition: bytes | None = None

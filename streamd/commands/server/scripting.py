@@ -34,8 +34,14 @@ container(
 _keys = CountedKeys(2)
 
 
+# What most scripts have, read already.
+_FEW = {b"%d" % count: count for count in range(10)}
+
+
 def _keys_count(args: list[bytes]) -> int:
-    count = parse_integer(args[2])
+    count = _FEW.get(args[2])
+    if count is None:
+        count = parse_integer(args[2])
     if count > len(args) - 3:
         raise CommandError("ERR Number of keys can't be greater than number of args")
     if count < 0:
@@ -46,18 +52,19 @@ def _keys_count(args: list[bytes]) -> int:
 def _show(context: Context, args: list[bytes]) -> None:
     """Show a request to those that monitor: before what the script calls."""
     state = context.state
-    if state.monitors:
-        state.show_monitors(monitor_line(state.clock.now_us(), context.db.index, context.client.address, args))
+    state.show_monitors(monitor_line(state.clock.now_us(), context.db.index, context.client.address, args))
 
 
 def _run_source(context: Context, args: list[bytes], read_only: bool) -> Reply:
-    _show(context, args)
+    if context.state.monitors:
+        _show(context, args)
     keys, host = _keys_count(args), context.services.scripts
     return host.run(context, host.scripts.evaluated(args[1]), keys, args[3:], read_only)
 
 
 def _run_sha(context: Context, args: list[bytes], read_only: bool) -> Reply:
-    _show(context, args)
+    if context.state.monitors:
+        _show(context, args)
     if len(args[1]) != 40:  # Redis looks at this before it looks at the keys
         raise NoScript()
     keys, host = _keys_count(args), context.services.scripts

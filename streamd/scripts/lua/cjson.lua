@@ -10,9 +10,8 @@ local sandbox, null, quote = ...
 local type, tonumber, tostring, select, next, pairs, rawget = type, tonumber, tostring, select, next, pairs, rawget
 local find, sub, byte, match, gsub, format, char = string.find, string.sub, string.byte, string.match, string.gsub,
   string.format, string.char
-local concat, floor, huge = table.concat, math.floor, math.huge
+local concat, floor, huge, loadstring = table.concat, math.floor, math.huge, loadstring
 local fail, bad = sandbox.fail, sandbox.bad
-
 
 -- Settings are kept from script to script, as in Redis.
 local sparse_convert, sparse_ratio, sparse_safe = false, 2, 10
@@ -45,20 +44,45 @@ local function escaped(text)
   return text
 end
 
--- The keys of objects are the same again and again.
-local KEYS_MAX = 1000
-local keys, keys_count = {}, 0
+-- Short strings are the same again and again: what they become is kept, until there are too many.
+local SHORT_MAX = 4096
+local shorts, shorts_count = {}, 0
 
-local function quoted_key(text)
-  local key = '"' .. escaped(text) .. '":'
+local function short(text)
+  local known = escaped(text)
   if #text <= LONG then
-    if keys_count == KEYS_MAX then
-      keys, keys_count = {}, 0
+    if shorts_count == SHORT_MAX then
+      shorts, shorts_count = {}, 0
     end
-    keys[text] = key
+    shorts[text] = known
+    shorts_count = shorts_count + 1
+  end
+  return known
+end
+
+-- So are the keys of objects: with what stands before them (an opening brace, the end of a string, another value) and
+-- behind them (the beginning of a string, another value).
+local KEYS_MAX = 1000
+local keys_count = 0
+local OPENING, STRING, OTHER = '{"', '","', ',"'
+local before_string, before_other
+
+local function forget_keys()
+  before_string = { [OPENING] = {}, [STRING] = {}, [OTHER] = {} }
+  before_other = { [OPENING] = {}, [STRING] = {}, [OTHER] = {} }
+  keys_count = 0
+end
+forget_keys()
+
+local function key_text(opening, key, is_string)
+  local text = opening .. (shorts[key] or short(key)) .. (is_string and '":"' or '":')
+  if #key <= LONG then
+    if keys_count == KEYS_MAX then forget_keys() end
+    local known = (is_string and before_string or before_other)[opening]
+    known[key] = text
     keys_count = keys_count + 1
   end
-  return key
+  return text
 end
 
 local function number_text(number)
@@ -94,35 +118,33 @@ end
 local put_value
 
 local function put_object(t, depth)
-  local opening = '{'
+  local opening = OPENING
   for key, value in next, t do
     local kind = type(key)
-    if kind == 'string' then
-      key = keys[key] or quoted_key(key)
-    elseif kind == 'number' then
-      key = '"' .. number_text(key) .. '":'
-    else
+    if kind == 'number' then
+      key = number_text(key)
+    elseif kind ~= 'string' then
       fail('Cannot serialise ' .. kind .. ': table key must be a number or string')
     end
     kind = type(value)
     if kind == 'string' then
-      if #value > LONG or find(value, SPECIAL) then value = escaped(value) end
-      out[used + 1], out[used + 2], out[used + 3], out[used + 4] = opening, key, '"', value
-      used = used + 4
-      opening = '",'
-    else
-      out[used + 1], out[used + 2] = opening, key
+      out[used + 1] = before_string[opening][key] or key_text(opening, key, true)
+      out[used + 2] = shorts[value] or short(value)
       used = used + 2
+      opening = STRING
+    else
+      used = used + 1
+      out[used] = before_other[opening][key] or key_text(opening, key, false)
       if kind == 'number' and precision == 14 and value - value == 0 then
         used = used + 1
         out[used] = value  -- table.concat prints it as tostring does
       else
         put_value(value, kind, depth)
       end
-      opening = ','
+      opening = OTHER
     end
   end
-  put(opening == '{' and '{}' or opening == ',' and '}' or '"}')
+  put(opening == OPENING and '{}' or opening == OTHER and '}' or '"}')
 end
 
 local function put_array(t, length, depth)
@@ -138,7 +160,7 @@ end
 
 function put_value(value, kind, depth)
   if kind == 'string' then
-    put('"' .. escaped(value) .. '"')
+    put('"' .. (shorts[value] or short(value)) .. '"')
   elseif kind == 'number' then
     put(number_text(value))
   elseif kind == 'boolean' then
@@ -302,7 +324,114 @@ end
 
 local read
 
+-- -- objects that are alike --------------------------------------------------------------------------------------------
+--
+-- Most objects look like one before: the same keys, strings where strings were. For such a shape one pattern takes all
+-- values out at once, and a function made for it puts them into a table. Shapes are found by their first key, and learnt
+-- from an object that was read the long way. Only what is plain is part of one: strings, whole numbers, true, false and
+-- null, in a text without escapes. Everything else, and what does not fit, is read the long way.
+
+local SHAPES_MAX, ALIKE_MAX, LEARNT_MAX, FIELDS_MAX = 200, 4, 2000, 24
+local shapes, shapes_count, learnt = {}, 0, 0
+local WORDS = { ['true'] = true, ['false'] = false, ['null'] = null }
+
+local function literally(piece)
+  return (gsub(piece, '[%^%$%(%)%%%.%[%]%*%+%-%?]', '%%%0'))
+end
+
+-- Return a function that takes the captures of a pattern, the last of which is a position, and returns the table and
+-- that; nothing if one of the captures is no value.
+local function constructor(names, kinds)
+  local parameters, checks, fields = {}, {}, {}
+  for i = 1, #names do
+    local v = 'v' .. i
+    parameters[i] = v
+    if kinds[i] == 'number' then
+      v = 'tonumber(' .. v .. ')'
+    elseif kinds[i] == 'word' then
+      checks[#checks + 1] = gsub('V = WORDS[V] if V == nil then return end', 'V', v)
+    end
+    fields[i] = format('[%q] = %s', names[i], v)
+  end
+  local source = 'local tonumber, WORDS = ... return function(' .. concat(parameters, ', ') .. ', stop) if stop then '
+    .. concat(checks, ' ') .. ' return { ' .. concat(fields, ', ') .. ' }, stop end end'
+  local make = loadstring(source, '=streamd')
+  return make and make(tonumber, WORDS)
+end
+
+-- Learn the shape of the object whose first key stands at p and which ends before stop.
+local function learn(p, stop)
+  learnt = learnt + 1
+  local names, kinds, pieces, n = {}, {}, { '^' }, 0
+  local at, first = p, nil
+  while true do
+    local key, behind = match(text, '^[ \t\r\n]*"([^"\\%z]*)"[ \t\r\n]*:[ \t\r\n]*()', at)
+    if not key or #key > LONG or n == FIELDS_MAX then return end
+    n = n + 1
+    first = first or key
+    names[n] = key
+    pieces[#pieces + 1] = literally(sub(text, at, behind - 1))
+    local following = match(text, '^"[^"]*"()', behind)
+    if following then
+      kinds[n] = 'string'
+      pieces[#pieces + 1] = '"([^"]*)"'
+    else
+      following = match(text, '^-?[1-9]%d*()[ \t\r\n,}]', behind)
+      if following then
+        kinds[n] = 'number'
+        pieces[#pieces + 1] = '(-?[1-9]%d*)'
+      else
+        local word
+        word, following = match(text, '^(%l+)()', behind)
+        if WORDS[word] == nil then return end
+        kinds[n] = 'word'
+        pieces[#pieces + 1] = '(%l+)'
+      end
+    end
+    local comma
+    comma, at = match(text, '^([ \t\r\n]*,)()', following)
+    if not comma then
+      local rest = sub(text, following, stop - 1)
+      if not match(rest, '^[ \t\r\n]*}$') then return end
+      pieces[#pieces + 1] = literally(rest)
+      break
+    end
+    pieces[#pieces + 1] = comma
+  end
+  if shapes_count == SHAPES_MAX then
+    shapes, shapes_count = {}, 0
+  end
+  local make = constructor(names, kinds)
+  if not make then return end
+  local known = shapes[first]
+  if not known then
+    known = {}
+    shapes[first], shapes_count = known, shapes_count + 1
+  end
+  known[learnt % ALIKE_MAX + 1] = { concat(pieces) .. '()', make }
+end
+
+local read_fields
+
 local function read_object(p, depth)
+  if has_escapes then return read_fields(p, depth) end
+  local first = match(text, '^"([^"]*)"', p)
+  local known = shapes[first]
+  if known then
+    for i = 1, ALIKE_MAX do
+      local shape = known[i]
+      if shape then
+        local t, q = shape[2](match(text, shape[1], p))
+        if t then return t, q end
+      end
+    end
+  end
+  local t, q = read_fields(p, depth)
+  if first and learnt < LEARNT_MAX then learn(p, q) end
+  return t, q
+end
+
+function read_fields(p, depth)
   local t = {}
   local q = match(text, '^[ \t\r\n]*}()', p)
   if q then return t, q end

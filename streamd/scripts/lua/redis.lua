@@ -25,7 +25,8 @@ local TOO_DEEP = 'ERR reached lua stack limit'
 local RESULTS_MAX = 200  -- so many values are returned to Python at once
 
 local type, error, select, unpack, setmetatable, rawget = type, error, select, unpack, setmetatable, rawget
-local pairs, tostring, tonumber, xpcall, getinfo, gsub = pairs, tostring, tonumber, xpcall, debug.getinfo, string.gsub
+local pairs, tostring, tonumber, xpcall, getinfo = pairs, tostring, tonumber, xpcall, debug.getinfo
+local gsub, format = string.gsub, string.format
 local concat, collect = table.concat, collectgarbage
 local fail, SOURCE, behind = sandbox.fail, sandbox.SOURCE, sandbox.behind
 
@@ -138,9 +139,45 @@ local function raise(value, failed)
   return value
 end
 
+-- A number as a word has all its digits; what a whole one has, Lua writes more quickly.
+local function word(value)
+  if type(value) == 'string' then return value end
+  if value % 1 == 0 and value < 1e14 and value > -1e14 then return value .. '' end
+  return format('%.17g', value)
+end
+
+-- The same as `raise(reply(...))`, for what comes most.
+local function called(kind, ...)
+  if kind == true then return ... end
+  return raise(rare(kind, ...))
+end
+
 local redis = {}
 
-function redis.call(...) return raise(request(...)) end
+-- A few words, which most commands are, go without the detours of `request`.
+function redis.call(...)
+  local n, W = select('#', ...), WEIGHTS
+  if n <= 3 then
+    local a, b, c = ...
+    local weight = W[type(a)] + W[type(b)] + W[type(c)]
+    if weight == n and n > 0 then return called(invoke(...)) end
+    if weight > n then
+      if n == 3 then return called(invoke(word(a), word(b), word(c))) end
+      if n == 2 then return called(invoke(word(a), word(b))) end
+    end
+  elseif n <= 6 then
+    local a, b, c, d, e, f = ...
+    local weight = W[type(a)] + W[type(b)] + W[type(c)] + W[type(d)] + W[type(e)] + W[type(f)]
+    if weight == n then return called(invoke(...)) end
+    if weight > n then
+      if n == 6 then return called(invoke(word(a), word(b), word(c), word(d), word(e), word(f))) end
+      if n == 5 then return called(invoke(word(a), word(b), word(c), word(d), word(e))) end
+      return called(invoke(word(a), word(b), word(c), word(d)))
+    end
+  end
+  return raise(request(...))
+end
+
 function redis.pcall(...) return (request(...)) end
 
 local function fail_as_table(text)
@@ -358,24 +395,33 @@ local function finish(ok, value)
   return more()
 end
 
--- Run a compiled script; the first `keys` words are KEYS, the others ARGV.
-local function start(f, keys, K, n)
+local function start(f, K, A)
   sandbox.begin()
   if protocol ~= 2 then
     protocol = 2
     set_protocol(2)
   end
+  behind.KEYS, behind.ARGV = K, A
+  return finish(xpcall(f, locate))
+end
+
+local function start_apart(f, keys, K, n)
   local A = {}
   for i = keys + 1, n do
     A[i - keys] = K[i]
     K[i] = nil
   end
-  behind.KEYS, behind.ARGV = K, A
-  return finish(xpcall(f, locate))
+  return start(f, K, A)
 end
 
+local function start_with_one(f, key, ...) return start(f, { key }, { ... }) end
+local function start_with_two(f, key, other, ...) return start(f, { key, other }, { ... }) end
+
+-- Run a compiled script; the first `keys` words are KEYS, the others ARGV.
 local function run(f, keys, ...)
-  return start(f, keys, { ... }, select('#', ...))
+  if keys == 1 then return start_with_one(f, ...) end
+  if keys == 2 then return start_with_two(f, ...) end
+  return start_apart(f, keys, { ... }, select('#', ...))
 end
 
 -- Too many words for one call are fed a few at a time, and then run.
@@ -390,7 +436,7 @@ end
 local function run_fed(f, keys)
   local words, n = fed, count
   fed, count = {}, 0
-  return start(f, keys, words, n)
+  return start_apart(f, keys, words, n)
 end
 
 -- Compile a script: its function, or nil and an error.

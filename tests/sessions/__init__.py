@@ -1,0 +1,1 @@
+"""Tests of sessions, on streamd and on redis-server."""
