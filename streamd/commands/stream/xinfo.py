@@ -110,11 +110,16 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
         b"last-delivered-id": format_id(group.last_id),
         b"entries-read": group.entries_read,
         b"lag": stream.lag(group),
+        **_filter_of(group),
         b"pel-count": len(group.pending),
         b"nacked-count": len(group.pending.nacked),
         b"pending": pending,
         b"consumers": [_full_consumer(group, consumer, count) for _, consumer in sorted(group.consumers.items())],
     }
+
+
+def _filter_of(group: Group) -> dict[bytes, Reply]:
+    return {} if group.wanted is None else {b"filter": list(group.wanted.words)}
 
 
 def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
@@ -143,7 +148,8 @@ def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
 def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     """Return the consumer groups of a stream.
 
-    Reply: array of maps; a `lag` or `entries-read` that cannot be known is null.
+    Reply: array of maps; a `lag` or `entries-read` that cannot be known is null. `filter`: the words of a group's
+    filter, FIELD first; groups without one have no such row.
     Raises: NoSuchKey; WrongType.
     """
     stream = need_stream(context.read_stream(args[2]))
@@ -155,6 +161,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
             b"last-delivered-id": format_id(group.last_id),
             b"entries-read": group.entries_read,
             b"lag": stream.lag(group),
+            **_filter_of(group),
         }
         for name, group in sorted((stream.groups or {}).items())
     ]

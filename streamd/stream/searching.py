@@ -1,0 +1,100 @@
+"""Looking for the entries of a log that a filter lets through, one slice at a time."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from streamd.stream.entry_encoder import encode_entry
+from streamd.stream.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
+from streamd.stream.log import Log
+from streamd.stream.patterns import EntryFilter, value_of
+from streamd.stream.segment import Segment
+from streamd.stream.tail import Tail
+
+# To pass over a segment takes a twentieth of the time that looking through it does.
+_PASSES_PER_LOOK: Final = 16
+
+
+class Found(NamedTuple):
+    """What a search came to.
+
+    ids, parts: the entries that were let through, their IDs and their RESP in parts. passed_id: the last entry that was
+    looked at or passed over, None if there was none. is_done: whether it came to the end of the range.
+    """
+
+    ids: list[int]
+    parts: list[bytes]
+    passed_id: int | None
+    is_done: bool
+
+
+def search(
+    log: Log,
+    index: FieldIndex | None,
+    wanted: EntryFilter,
+    start: int,
+    end: int,
+    count: int,
+    stop: Callable[[], bool],
+) -> Found:
+    """Return the first `count` entries, 1 or more, from `start` to `end` that a filter lets through.
+
+    It looks at one segment at least, and at others until `stop` says so. `index`: of the filter's field; notes are made
+    of what is looked through; None: all is looked through.
+    """
+    ids: list[int] = []
+    parts: list[bytes] = []
+    node: Segment | Tail | None = None
+    last_high = passed_over = 0
+    verdict = SOME_MAY_MATCH
+    known = None if index is None else index.wanted(wanted.pattern)
+    for source, low, high in log.runs(start, end):
+        if source is not node:
+            passed_over = passed_over + 1 if verdict == NONE_MATCHES else _PASSES_PER_LOOK
+            if node is not None and passed_over >= _PASSES_PER_LOOK:
+                passed_over = 0
+                if stop():
+                    return Found(ids, parts, _id_before(node, last_high), False)
+            verdict = SOME_MAY_MATCH
+            if index is not None and known is not None and type(source) is Segment:
+                verdict = index.judge(source, known)
+        node, last_high = source, high
+        if verdict == NONE_MATCHES:
+            continue
+        left = count - len(ids)
+        if verdict == ALL_MATCH:
+            last_high = min(high, low + left)
+            ids += source.ids(low, last_high)
+            parts.append(source.read(low, last_high))
+        else:
+            rows = source.entries(low, high)
+            matches = wanted.pattern.matches
+            column = _column(source, rows, wanted.field)
+            if index is not None and type(source) is Segment and source.noted_by is not index:
+                all_rows = rows if high - low == source.count else source.entries(0, source.count)
+                index.note(source, _column(source, all_rows, wanted.field))
+            places = [place for place, value in enumerate(column) if value is not None and matches(value)]
+            if places:
+                if len(places) >= left:
+                    last_high = low + places[left - 1] + 1
+                    del places[left:]
+                run = source.ids(low, high)
+                ids += [run[place] for place in places]
+                parts.append(b"".join([encode_entry(run[place], rows[place]) for place in places]))
+        if len(ids) == count:
+            return Found(ids, parts, _id_before(source, last_high), False)
+    return Found(ids, parts, None if node is None else _id_before(node, last_high), True)
+
+
+def _column(source: Segment | Tail, rows: list[list[bytes]], field: bytes) -> list[bytes | None]:
+    """Return the value that a field has in each of some rows of a node, None where it is not."""
+    if type(source) is Segment and type(source.fields) is tuple:
+        names = source.fields
+        if field not in names:
+            return [None] * len(rows)
+        at = 2 * (len(names) - 1 - names[::-1].index(field)) + 1
+        return [row[at] for row in rows]
+    return [value_of(row, field) for row in rows]
+
+
+def _id_before(source: Segment | Tail, position: int) -> int:
+    return source.ids(position - 1, position)[0]
