@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from tests.crash.restartable import Restartable
+from tests.crash.state_dump import dump
 from tests.session import Error, Session
 from tests.unit.test_xfilter import TickingClock, entry, fill
 
@@ -168,12 +169,18 @@ def test_a_filter_that_lets_all_through_counts_as_no_filter_does():
 def test_a_restart_leaves_a_group_its_filter_and_its_place(rewritten):
     server = Restartable()
     pattern = b"a/+/" + b"x\n~ " * 400
-    server.run([b"XGROUP", b"CREATE", b"s", b"g", b"0", b"MKSTREAM", b"FILTER", b"FIELD", b"a field", b"GLOB", pattern])
-    server.run(*[[b"XADD", b"s", b"%d" % at, b"t", topic] for at, topic in enumerate([b"b", b"a/1", b"b", b"a/2"], 1)])
-    server.run(b"XGROUP CREATE s h 0 FILTER FIELD t MQTT a/+".split(), b"XREADGROUP GROUP h ann COUNT 1 STREAMS s >".split())
+    server.send("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM", "FILTER", "FIELD", "a field", "GLOB", pattern)
+    server.send(*"XGROUP CREATE s h 0 FILTER FIELD t MQTT a/+".split())
+    for at, topic in enumerate(["b", "a/1", "b", "a/2", "b"], 1):
+        server.send("XADD", "s", f"{at}", "t", topic)
+    server.send(*"XREADGROUP GROUP h ann COUNT 1 STREAMS s >".split())
+    server.send(*"XREADGROUP GROUP g ann STREAMS s >".split())
     if rewritten:
         server.rewrite()
-    before = server.run(b"XINFO GROUPS s".split())
-    server.restart()
-    assert server.run(b"XINFO GROUPS s".split()) == before
-    assert b"a/2" in server.run(b"XREADGROUP GROUP h ann STREAMS s >".split())
+    before = dump(server.engine)
+    server = server.restart()
+    assert dump(server.engine) == before
+    groups = server.engine.state.keyspace[0].values[b"s"].groups
+    assert groups[b"g"].wanted.pattern.text == pattern
+    assert groups[b"g"].last_id == 5 << 64
+    assert b"4-0" in server.send(*"XREADGROUP GROUP h ann STREAMS s >".split())
