@@ -174,7 +174,7 @@ class _Attempt:
 
 
 def _answer(found: Found, end: int) -> Reply:
-    """Return the reply of a search that came to something, or to the end of its time. end: of what was to be looked at."""
+    """Return the reply of a search that came to something, or to the end of its time; `end`: of what is there."""
     assert found.passed_id is not None
     passed = format_id(end if found.is_done else found.passed_id)
     return Parts([b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, len(found.ids)), *found.parts])
