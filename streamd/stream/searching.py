@@ -1,10 +1,11 @@
 """Looking for the entries of a log that a filter lets through, one slice at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from streamd.stream.entry_encoder import encode_entry
-from streamd.stream.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
+from streamd.stream.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex, Wanted
 from streamd.stream.log import Log
 from streamd.stream.patterns import EntryFilter, value_of
 from streamd.stream.segment import Segment
@@ -66,34 +67,52 @@ def search(
             ids += source.ids(low, last_high)
             parts.append(source.read(low, last_high))
         else:
-            rows = source.entries(low, high)
-            matches = wanted.pattern.matches
-            column = _column(source, rows, wanted.field)
-            if index is not None and type(source) is Segment and source.noted_by is not index:
-                all_rows = rows if high - low == source.count else source.entries(0, source.count)
-                index.note(source, _column(source, all_rows, wanted.field))
-            places = [place for place, value in enumerate(column) if value is not None and matches(value)]
+            places, rows = _look_through(source, low, high, wanted, index, known)
             if places:
                 if len(places) >= left:
                     last_high = low + places[left - 1] + 1
                     del places[left:]
                 run = source.ids(low, high)
                 ids += [run[place] for place in places]
-                parts.append(b"".join([encode_entry(run[place], rows[place]) for place in places]))
+                parts.append(b"".join([encode_entry(run[place], rows(place)) for place in places]))
         if len(ids) == count:
             return Found(ids, parts, _id_before(source, last_high), False)
     return Found(ids, parts, None if node is None else _id_before(node, last_high), True)
 
 
-def _column(source: Segment | Tail, rows: list[list[bytes]], field: bytes) -> list[bytes | None]:
-    """Return the value that a field has in each of some rows of a node, None where it is not."""
+def _look_through(
+    source: Segment | Tail, low: int, high: int, wanted: EntryFilter, index: FieldIndex | None, known: Wanted | None
+) -> tuple[list[int], Callable[[int], Sequence[bytes]]]:
+    """Return which entries of a run match, by their places in it, and what tells the fields and values of a place."""
+    column, rows = _column(source, low, high, wanted.field)
+    if index is None or known is None or type(source) is not Segment:
+        matches = wanted.pattern.matches
+        return [place for place, value in enumerate(column) if value is not None and matches(value)], rows
+    if source.noted_by is not index:
+        is_whole = high - low == source.count
+        index.note(source, column if is_whole else _column(source, 0, source.count, wanted.field)[0])
+        if index.judge(source, known) == NONE_MATCHES:
+            return [], rows
+    return index.places(source, known, column), rows
+
+
+def _column(
+    source: Segment | Tail, low: int, high: int, field: bytes
+) -> tuple[Sequence[bytes | None], Callable[[int], Sequence[bytes]]]:
+    """Return the value that a field has in each entry of a run, None where it is not; and what tells all of one."""
     if type(source) is Segment and type(source.fields) is tuple:
         names = source.fields
+        width = len(names)
+        values = source.stored_texts(low, high, width)[0]
+
+        def row(place: int) -> Sequence[bytes]:
+            return [*chain.from_iterable(zip(names, values[place * width : (place + 1) * width], strict=True))]
+
         if field not in names:
-            return [None] * len(rows)
-        at = 2 * (len(names) - 1 - names[::-1].index(field)) + 1
-        return [row[at] for row in rows]
-    return [value_of(row, field) for row in rows]
+            return [None] * (high - low), row
+        return values[width - 1 - names[::-1].index(field) :: width], row
+    rows = source.entries(low, high)
+    return [value_of(fields, field) for fields in rows], rows.__getitem__
 
 
 def _id_before(source: Segment | Tail, position: int) -> int:

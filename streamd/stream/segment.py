@@ -338,7 +338,7 @@ class Segment:
         """Return the fields and values of the entries at positions from `low` to before `high`, a new list each."""
         fields = self.fields
         if type(fields) is tuple:
-            values = self._texts(low, high, len(fields))[0]
+            values = self.stored_texts(low, high, len(fields))[0]
             if len(fields) == 1:
                 return [[fields[0], value] for value in values]
             width = 2 * len(fields)
@@ -388,7 +388,7 @@ class Segment:
             ms -= ms % 1000
         fields = self.fields
         if type(fields) is tuple:
-            texts, lengths = self._texts(low, high, len(fields))
+            texts, lengths = self.stored_texts(low, high, len(fields))
             return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse, command)
         assert type(fields) is bytes
         widths = view(fields, count)
@@ -466,8 +466,8 @@ class Segment:
             and len(format_id(self.first_id)) == len(format_id(self.ids(self.count - 1, self.count)[0]))
         )
 
-    def _texts(self, low: int, high: int, width: int) -> tuple[Sequence[bytes], Sequence[int]]:
-        """Return the stored texts, `width` of each entry, and their lengths, as `encode_same_fields` takes them."""
+    def stored_texts(self, low: int, high: int, width: int) -> tuple[Sequence[bytes], Sequence[int]]:
+        """Return the values, `width` of each entry, and their lengths, if all entries have the same fields."""
         lengths = self.lengths
         if type(lengths) is bytes:
             return self._cut(view(lengths, self.count * width), low * width, high * width)

@@ -79,16 +79,20 @@ def execute(client, step):
     return run(client, one())
 
 
+def go_on_while_others_publish(server, client, log, steps, step):
+    for _ in range(20):
+        server.advance(milliseconds=1)
+        log.publish_many([(f"devices/d{at}/humidity", b"1") for at in range(8)])
+        step = steps.send(execute(client, step))
+
+
 def test_a_reader_comes_back_though_what_is_not_for_it_never_stops_coming(server):
     with redis.Redis(port=server.port) as client:
         log = TopicLog.create(client, "telemetry", shards=2)
         steps = read_next(log._handle, log.iterator("devices/+/temperature"), 10, 0)
         step = next(steps)
         with pytest.raises(StopIteration) as stop:
-            for _ in range(20):
-                server.advance(milliseconds=1)
-                log.publish_many([(f"devices/d{at}/humidity", b"1") for at in range(8)])
-                step = steps.send(execute(client, step))
+            go_on_while_others_publish(server, client, log, steps, step)
         assert (stop.value.value.entries, stop.value.value.state) == ([], "live")
 
 
