@@ -46,6 +46,9 @@ SLICE_US = 1_000
 # A stop waits so long for replies to leave.
 STOP_S = 3.0
 
+# A search for entries that a filter lets through: a client has to ask again for the rest, so not too short.
+SEARCH_SLICE_US = 5_000
+
 # An interrupted script goes on for so long between two turns of the others.
 SCRIPT_SLICE_MS = 5
 

@@ -10,6 +10,7 @@ from streamd.resp.types import Reply
 from streamd.scripts.scripts import Script, Scripts
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
+from streamd.session.filter_table import Filtering
 from streamd.session.state import State
 from streamd.stream.stream import Stream
 
@@ -187,17 +188,18 @@ class Context(Client):
         attempt: Callable[[], Reply],
         on_timeout: Reply = None,
         line: bytes | None = None,
+        filtering: Filtering | None = None,
     ) -> Reply:
         """Park the client until `attempt` gives a reply; return what the handler must return.
 
         attempt: called, in the order clients came, whenever one of `keys` may have become useful; returns BLOCKED
         to go on waiting. timeout_ms: 0 waits for ever. Inside a transaction nothing blocks: the time-out's
-        reply is returned at once. line: see Waiter.
+        reply is returned at once. line, filtering: see Waiter.
         """
         if self.in_unit:
             return on_timeout
         deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
-        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line)
+        self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line, filtering)
         return BLOCKED
 
 

@@ -425,7 +425,7 @@ class Engine:
             self._attempt(waiter)
         for waiter in self.state.blocked.due(self.state.time.ms):
             if waiter.client.waiter is waiter:
-                self.unblock(waiter, waiter.on_timeout)
+                self.unblock(waiter, self.state.blocked.late_reply(waiter))
         if self._resumed:
             self._run_backlogs()
         self.end_turn()

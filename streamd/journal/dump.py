@@ -77,6 +77,8 @@ def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: St
     read = b"%d" % (-1 if group.entries_read is None else group.entries_read)
     position = format_id(group.last_id)
     yield False, encode_command((b"XGROUP", b"CREATE", key, name, position, b"ENTRIESREAD", read))
+    if group.wanted is not None:
+        yield True, encode_note(db_index, (b"XGROUPFILTER", key, name, *group.wanted.words[1:]))
     for consumer in group.consumers.values():
         yield False, encode_command((b"XGROUP", b"CREATECONSUMER", key, name, consumer.name))
     for (owner, time_ms, count), ids in _equal_deliveries(group.pending.iterate()):

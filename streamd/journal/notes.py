@@ -9,6 +9,7 @@
 | XIDMPDUPLICATE | key, count: how many duplicates there were |
 | XGROUPSEEN | key, group, consumer, when it was seen, when it was active (Unix ms; -1 never) |
 | XGROUPPENDING | key, group, consumer, entry ID, when it was delivered, how often: pending, though deleted |
+| XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
 """
 
@@ -19,5 +20,5 @@ DEFAULTS: Final = b"DEFAULTS"
 # The first words of records that become lines, because Redis has no command that says the same.
 NOTES: Final = frozenset((
     DEFAULTS, b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS", b"XGROUPSEEN",
-    b"XGROUPPENDING",
+    b"XGROUPPENDING", b"XGROUPFILTER",
 ))  # fmt: skip

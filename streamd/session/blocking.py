@@ -8,6 +8,8 @@ from sortedcontainers import SortedList
 
 from streamd.data.keyspace import Database
 from streamd.resp.types import Reply
+from streamd.session.filter_table import Filtering, FilterTable
+from streamd.stream.stream import Stream
 
 
 class _Blocked:
@@ -41,6 +43,7 @@ class Waiter(Generic[Who]):
     retry_ms: when to attempt again though no key became ready; None for never.
     line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
         all behind it. None for who stands alone.
+    filtering: what it waits for if only some of a stream's entries are for it; None for all others.
     """
 
     __slots__ = (
@@ -49,6 +52,7 @@ class Waiter(Generic[Who]):
         "command",
         "db",
         "deadline_ms",
+        "filtering",
         "keys",
         "line",
         "number",
@@ -66,6 +70,7 @@ class Waiter(Generic[Who]):
         attempt: Callable[[], Reply],
         on_timeout: Reply,
         line: bytes | None = None,
+        filtering: Filtering | None = None,
     ) -> None:
         self.number = number
         self.client = client
@@ -77,6 +82,7 @@ class Waiter(Generic[Who]):
         self.on_timeout = on_timeout
         self.retry_ms: int | None = None
         self.line = line
+        self.filtering = filtering
 
 
 class BlockedClients(Generic[Who]):
@@ -89,6 +95,8 @@ class BlockedClients(Generic[Who]):
     def __init__(self) -> None:
         # Those who wait for a key, by line, first come first.
         self._by_key: dict[tuple[int, bytes], dict[bytes | None, dict[Waiter[Who], None]]] = {}
+        # Those of them who wait with a filter stand here.
+        self._filtered: dict[tuple[int, bytes], FilterTable] = {}
         self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._numbers = 0
@@ -105,18 +113,26 @@ class BlockedClients(Generic[Who]):
         attempt: Callable[[], Reply],
         on_timeout: Reply,
         line: bytes | None = None,
+        filtering: Filtering | None = None,
     ) -> None:
         """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes.
 
-        line: see Waiter; only for who waits for one key.
+        line: see Waiter; only for who waits for one key. filtering: see Waiter.
         """
         self._numbers += 1
-        waiter = Waiter(self._numbers, client, db, tuple(dict.fromkeys(keys)), deadline_ms, attempt, on_timeout, line)
+        keys = tuple(dict.fromkeys(keys))
+        waiter = Waiter(self._numbers, client, db, keys, deadline_ms, attempt, on_timeout, line, filtering)
         assert line is None or len(waiter.keys) == 1
         client.waiter = waiter
         self.count += 1
         for key in waiter.keys:
-            self._by_key.setdefault((db.index, key), {}).setdefault(line, {})[waiter] = None
+            place = (db.index, key)
+            if filtering is None:
+                self._by_key.setdefault(place, {}).setdefault(line, {})[waiter] = None
+            else:
+                if place not in self._filtered:
+                    self._filtered[place] = FilterTable(_stream(db, key))
+                self._filtered[place].add(waiter, filtering, filtering.start_of(key))
             db.waiting[key] = db.waiting.get(key, 0) + 1
         if deadline_ms is not None:
             self._deadlines.add((deadline_ms, waiter.number, waiter))
@@ -134,14 +150,7 @@ class BlockedClients(Generic[Who]):
         waiter.client.waiter = None
         self.count -= 1
         for key in waiter.keys:
-            place = (waiter.db.index, key)
-            lines = self._by_key[place]
-            waiters = lines[waiter.line]
-            del waiters[waiter]
-            if not waiters:
-                del lines[waiter.line]
-                if not lines:
-                    del self._by_key[place]
+            self._remove_from((waiter.db.index, key), waiter)
             waiter.db.waiting[key] -= 1
             if not waiter.db.waiting[key]:
                 del waiter.db.waiting[key]
@@ -149,6 +158,30 @@ class BlockedClients(Generic[Who]):
             self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
         if waiter.retry_ms is not None:
             self.set_retry(waiter, None)
+
+    def _remove_from(self, place: tuple[int, bytes], waiter: Waiter[Who]) -> None:
+        if waiter.filtering is not None:
+            table = self._filtered[place]
+            table.remove(waiter, waiter.filtering)
+            if not table.count:
+                del self._filtered[place]
+            return
+        lines = self._by_key[place]
+        waiters = lines[waiter.line]
+        del waiters[waiter]
+        if not waiters:
+            del lines[waiter.line]
+            if not lines:
+                del self._by_key[place]
+
+    def late_reply(self, waiter: Waiter[Who]) -> Reply:
+        """Return the reply to a client whose time is up."""
+        filtering = waiter.filtering
+        if filtering is None:
+            return waiter.on_timeout
+        for key in waiter.keys:
+            filtering.passed(key, self._filtered[waiter.db.index, key].seen_id)
+        return filtering.on_timeout()
 
     def mark_ready(self, db: Database, key: bytes) -> None:
         """Note that `key` may serve its waiters; they are served when the running command has ended."""
@@ -159,11 +192,11 @@ class BlockedClients(Generic[Who]):
 
         attempt: removes who is served. (500 consumers of a group wait; an entry comes: two are tried, not 500.)
         """
-        lines = self._by_key.get((db.index, key))
-        if lines is None:
-            return
+        lines, table = self._by_key.get((db.index, key), {}), self._filtered.get((db.index, key))
         # Of those who stand alone all, whom the others' attempts leave their part; of each line its first.
         next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
+        if table is not None:
+            next_ones += [(waiter.number, waiter) for waiter in table.due(key, _stream(db, key))]
         for name, line in lines.items():
             if name is not None:
                 first = next(iter(line))
@@ -193,3 +226,8 @@ class BlockedClients(Generic[Who]):
     def due(self, now_ms: int) -> list[Waiter[Who]]:
         """Return the waiters whose deadline has come, earliest first."""
         return [row[2] for row in self._deadlines.irange_key(None, (now_ms, 2**63))]
+
+
+def _stream(db: Database, key: bytes) -> Stream | None:
+    value = db.peek(key)
+    return value if isinstance(value, Stream) else None

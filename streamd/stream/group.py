@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import Final
 
+from streamd.stream.patterns import EntryFilter
 from streamd.stream.pending import Consumer, PastConsumer, PendingEntries
 
 # What groups without consumers share, and snapshots without pending entries.
@@ -21,15 +22,17 @@ class Group:
 
     last_id: the last entry ID delivered.
     entries_read: how many entries that ever were in the stream are up to last_id; None when unknown.
+    wanted: the filter of the entries that are delivered, the others are skipped; None: all are delivered.
     """
 
-    __slots__ = ("consumers", "entries_read", "last_id", "pending")
+    __slots__ = ("consumers", "entries_read", "last_id", "pending", "wanted")
 
-    def __init__(self, last_id: int, entries_read: int | None = None) -> None:
+    def __init__(self, last_id: int, entries_read: int | None = None, wanted: EntryFilter | None = None) -> None:
         self.last_id = last_id
         self.entries_read = entries_read
         self.consumers: dict[bytes, Consumer] = _NO_CONSUMERS
         self.pending = PendingEntries()
+        self.wanted = wanted
 
     def consumer(self, name: bytes, now_ms: int) -> tuple[Consumer, bool]:
         """Return the consumer called `name`, who is seen now, and whether it had to be created."""
@@ -55,14 +58,14 @@ class Group:
         `pending.of_consumer` takes the consumers of the snapshot, and all rows say those of this group.
         """
         other = Group.__new__(Group)
-        other.last_id, other.entries_read = self.last_id, self.entries_read
+        other.last_id, other.entries_read, other.wanted = self.last_id, self.entries_read, self.wanted
         other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
         other.pending = self.pending.snapshot() if len(self.pending) else _NO_PENDING
         return other
 
     def copy(self) -> "Group":
         """Return an independent copy."""
-        other = Group(self.last_id, self.entries_read)
+        other = Group(self.last_id, self.entries_read, self.wanted)
         other.consumers = {}
         for name, consumer in self.consumers.items():
             twin = other.consumers[name] = Consumer(name, consumer.seen_ms)

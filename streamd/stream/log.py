@@ -297,14 +297,14 @@ class Log:
                 return segment.first_id
         elif self._ids:
             return self._ids[0]
-        return next((source.ids(low, low + 1)[0] for source, low, _ in self._runs(0, ID_MAX)), None)
+        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX)), None)
 
     @property
     def last_id(self) -> int | None:
         """The ID of the last entry; None when there is none."""
         if self._ids:
             return self._ids[-1]
-        return next((source.ids(high - 1, high)[0] for source, _, high in self._runs(0, ID_MAX, True)), None)
+        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
 
     @property
     def segments(self) -> int:
@@ -323,7 +323,7 @@ class Log:
 
     def get(self, entry_id: int) -> list[bytes] | None:
         """Return the fields and values of an entry, a new list; None when there is no such entry."""
-        for source, low, high in self._runs(entry_id, entry_id):
+        for source, low, high in self.runs(entry_id, entry_id):
             return source.entries(low, high)[0]
         return None
 
@@ -360,7 +360,7 @@ class Log:
         None if there is no such entry, or if `read_batch` is the way: those that come now do not have the same fields,
         or are few. 0.1 us for each entry.
         """
-        for source, low, high in self._runs(start, ID_MAX):
+        for source, low, high in self.runs(start, ID_MAX):
             commands = source.encode_commands(low, high, words) if type(source) is Segment else None
             return None if commands is None else (source.ids(high - 1, high)[0], commands)
         return None
@@ -369,7 +369,7 @@ class Log:
         """Return the first entries, those that one node has."""
         batch: list[tuple[int, list[bytes]]] = []
         node = None
-        for source, low, high in self._runs(start, end, reverse):
+        for source, low, high in self.runs(start, end, reverse):
             if (node := node or source) is not source:
                 break
             run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
@@ -423,16 +423,16 @@ class Log:
     def _first_runs(
         self, start: int, end: int, count: int | None, reverse: bool
     ) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield what `_runs` does, of the first `count` entries."""
+        """Yield what `runs` does, of the first `count` entries."""
         left = sys.maxsize if count is None else count
-        for source, low, high in self._runs(start, end, reverse) if left > 0 else ():
+        for source, low, high in self.runs(start, end, reverse) if left > 0 else ():
             if high - low >= left:
                 yield (source, high - left, high) if reverse else (source, low, low + left)
                 return
             yield source, low, high
             left -= high - low
 
-    def _runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
+    def runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
         """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""
         if start > end:
             return

@@ -39,7 +39,7 @@ _KEPT_BY_PARTS_MAX = 256
 _PLACES = 1024
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
-_OBJECT_BYTES = 16 + 16 + 8 * 14 + 2 * 48 + 2 * 8
+_OBJECT_BYTES = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
 
 _FORMATS = [f"{length}s" for length in range(1024)]
 
@@ -74,6 +74,7 @@ class Segment:
     raw_bytes: the size of `texts` when it is compressed, else 0.
     live: a flag per entry, 1 until it is deleted; None until one is.
     live_count, used: how many entries are not deleted; how many were ever put into the node.
+    noted, noted_by: which values a field has, and the FieldIndex that says so; None until one does.
     encoded: the RESP of all entries, while the segment cache lets it be kept.
     touched: what was read in parts while there was no RESP of all: how many entries, times _PLACES, and where the last
         part ended.
@@ -88,6 +89,8 @@ class Segment:
         "lengths",
         "live",
         "live_count",
+        "noted",
+        "noted_by",
         "raw_bytes",
         "seqs",
         "stamps",
@@ -104,6 +107,8 @@ class Segment:
     lengths: tuple[int, ...] | bytes
     live: bytearray | None
     live_count: int
+    noted: bytes
+    noted_by: object
     raw_bytes: int
     seqs: bytes | None
     stamps: bytes | None
@@ -124,7 +129,8 @@ class Segment:
         `like` is a segment, if any, whose field names and lengths are shared when they are the same.
         """
         self.count = self.live_count = self.used = len(ids)
-        self.live = self.encoded = None
+        self.live = self.encoded = self.noted_by = None
+        self.noted = b""
         self.touched = 0
         self._seal_ids(ids)
         self._seal_texts(texts, width, widths, like)
@@ -332,7 +338,7 @@ class Segment:
         """Return the fields and values of the entries at positions from `low` to before `high`, a new list each."""
         fields = self.fields
         if type(fields) is tuple:
-            values = self._texts(low, high, len(fields))[0]
+            values = self.stored_texts(low, high, len(fields))[0]
             if len(fields) == 1:
                 return [[fields[0], value] for value in values]
             width = 2 * len(fields)
@@ -382,7 +388,7 @@ class Segment:
             ms -= ms % 1000
         fields = self.fields
         if type(fields) is tuple:
-            texts, lengths = self._texts(low, high, len(fields))
+            texts, lengths = self.stored_texts(low, high, len(fields))
             return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse, command)
         assert type(fields) is bytes
         widths = view(fields, count)
@@ -460,8 +466,8 @@ class Segment:
             and len(format_id(self.first_id)) == len(format_id(self.ids(self.count - 1, self.count)[0]))
         )
 
-    def _texts(self, low: int, high: int, width: int) -> tuple[Sequence[bytes], Sequence[int]]:
-        """Return the stored texts, `width` of each entry, and their lengths, as `encode_same_fields` takes them."""
+    def stored_texts(self, low: int, high: int, width: int) -> tuple[Sequence[bytes], Sequence[int]]:
+        """Return the values, `width` of each entry, and their lengths, if all entries have the same fields."""
         lengths = self.lengths
         if type(lengths) is bytes:
             return self._cut(view(lengths, self.count * width), low * width, high * width)

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from itertools import compress
 
 from streamd.idmp.table import IdmpTable
+from streamd.stream.field_index import FieldIndex
 from streamd.stream.group import Group
 from streamd.stream.log import Log
+
+# A field takes over the index from another one when so many searches in a row asked for it.
+_RIVALS_MAX = 8
 
 
 class Stream:
@@ -15,13 +19,15 @@ class Stream:
     max_deleted_id: the greatest entry ID that XDEL removed, 0 if none.
     entries_added: entries ever added.
     groups: name -> Group, None until the first XGROUP CREATE.
+    field_index: of the field that searches ask for, None until the first one.
     """
 
-    __slots__ = ("entries_added", "groups", "idmp", "last_id", "log", "max_deleted_id")
+    __slots__ = ("entries_added", "field_index", "groups", "idmp", "last_id", "log", "max_deleted_id")
 
     def __init__(self, node_max_entries: int, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.log = Log(node_max_entries)
         self.groups: dict[bytes, Group] | None = None
+        self.field_index: FieldIndex | None = None
         self.idmp = IdmpTable(idmp_duration_s, idmp_maxsize)
         self.last_id = 0
         self.max_deleted_id = 0
@@ -140,6 +146,37 @@ class Stream:
         read = self.entries_up_to(last_id)
         return None if read is None else self.entries_added - read
 
+    def pass_to(self, group: Group, entry_id: int) -> None:
+        """Note that a group with a filter has come to an entry: what was in front of it was delivered, or skipped.
+
+        Counters go as `advance` has them for a group that gets every entry.
+        """
+        first_id = self.log.first_id or 0
+        simple = not self.max_deleted_id or self.max_deleted_id < first_id
+        if simple and group.last_id < first_id:
+            group.entries_read = self.entries_added - len(self) + self.log.rank(entry_id + 1)
+        elif group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
+            group.entries_read += self.log.count_range(group.last_id + 1, entry_id)
+        else:
+            group.entries_read = self.entries_up_to(entry_id)
+        group.last_id = entry_id
+
+    def index_of(self, field: bytes) -> FieldIndex | None:
+        """Return the index of a field's values for a search; None if the stream keeps that of another field.
+
+        There is one for each stream, of the field that is asked for most of the time.
+        """
+        index, log = self.field_index, self.log
+        if index is not None and index.field != field:
+            index.rivals += 1
+            if index.rivals < _RIVALS_MAX:
+                return None
+        elif index is not None and index.fits(log.memory_bytes, log.first_id or 0):
+            index.rivals = 0
+            return index
+        self.field_index = FieldIndex(field, log.memory_bytes, self.last_id)
+        return self.field_index
+
     def copy(self) -> "Stream":
         """Return an independent copy, windows, counters and groups included."""
         groups = None if self.groups is None else {name: group.copy() for name, group in self.groups.items()}
@@ -157,6 +194,7 @@ class Stream:
     def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":
         other = Stream.__new__(Stream)
         other.log = self.log.copy()
+        other.field_index = self.field_index
         other.groups = groups
         other.idmp = idmp
         other.last_id = self.last_id

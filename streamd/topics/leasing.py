@@ -6,7 +6,7 @@ and makes it longer: who has lost it reads nothing more. Whoever gets the lease 
 
 from streamd.topics import layout
 from streamd.topics.messages import Entry
-from streamd.topics.reading import check_numbers
+from streamd.topics.reading import check_numbers, wait_for_match
 from streamd.topics.shares import (
     Delivery,
     Holding,
@@ -51,7 +51,7 @@ def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
         if left_ms <= 0:
             return Delivery([], "live")
         wait_ms = max(1, min(left_ms, member.handle.block_ms_max, member.agreement.lease_ms // 3))
-        yield from run_all([_wait_command(member, readable, wait_ms)])
+        yield from _wait(member, readable, wait_ms)
 
 
 def _lease(member: Member, generation: layout.Generation, told: News) -> Steps[list[Place]]:
@@ -159,11 +159,18 @@ def _lose(member: Member, place: Place) -> None:
     member.unacknowledged.pop(place, None)
 
 
-def _wait_command(member: Member, places: list[Place], wait_ms: int) -> Command:
-    """Return the command that waits for something new: in the shards, or among the logs."""
+def _wait(member: Member, places: list[Place], wait_ms: int) -> Steps[None]:
+    """Wait for something new: in the shards, or among the logs."""
     keys = [member.key(place) for place in places] or [layout.REGISTRY]
+    if places and member.handle.abilities.xfilter and not member.pattern.is_all:
+        # Where the groups have come to, past what they have skipped.
+        replies = yield from run_all([("XINFO GROUPS", key) for key in keys])
+        name = member.share.encode()
+        at = [next((one["last-delivered-id"] for one in groups if one["name"] == name), b"0-0") for groups in replies]
+        yield from run_all([wait_for_match(keys, [one.decode() for one in at], member.pattern, wait_ms)])
+        return
     ids = [member.holdings[place].last for place in places] or ["$"]
-    return ("XREAD", "COUNT", 1, "BLOCK", wait_ms, "STREAMS", *keys, *ids)
+    yield from run_all([("XREAD", "COUNT", 1, "BLOCK", wait_ms, "STREAMS", *keys, *ids)])
 
 
 def renew(member: Member) -> Steps[None]:

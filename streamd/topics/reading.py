@@ -1,10 +1,10 @@
 """Reading a log by iterators: from a place in it to its end, and on with what comes."""
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from streamd.topics import layout, retention
 from streamd.topics.entry_ids import BEGIN, END, Id, before_ms, format_id, parse_id, to_ms
@@ -22,6 +22,8 @@ RawEntries = list[tuple[bytes, Mapping[bytes, bytes]]]
 SCANNED_MAX = 20_000
 # Entries of one shard that are fetched at once, when a filter lets few through.
 FETCHED_MAX = 2_000
+# What a slice of the server's own search counts for: it looks at more, but four shards take it 20 ms.
+SCANNED_PER_SLICE = 1_000
 
 
 class Batch(NamedTuple):
@@ -98,7 +100,7 @@ def read_next(handle: Handle, iterator: Iterator, n: int, block_ms: int) -> Step
         left_ms = int((deadline_s - handle.monotonic_s()) * 1_000)
         if cursor.taken or left_ms <= 0:
             return Batch(cursor.taken, cursor.iterator(), "live")
-        yield from run_all([cursor.wait_command(min(left_ms, handle.block_ms_max))])
+        yield from run_all([cursor.wait_command(min(left_ms, handle.block_ms_max), handle.abilities.xfilter)])
 
 
 def check_numbers(n: int, block_ms: int) -> None:
@@ -111,10 +113,13 @@ def check_numbers(n: int, block_ms: int) -> None:
 
 @dataclass(slots=True)
 class _Page:
-    """What one round trip brought: entries and the last trimmed ID by shard, the log's meta hash, the server's time."""
+    """What one round trip brought: entries and the last trimmed ID by shard, the log's meta hash, the server's time.
+
+    scanned_to: where the server filters, up to where it has looked in each shard; None where it does not.
+    """
 
     entries: dict[int, RawEntries]
-    scanned_to: dict[int, Id | None]
+    scanned_to: dict[int, Id] | None
     trimmed: dict[int, Id]
     meta: layout.Meta | None
     now_ms: int
@@ -134,6 +139,7 @@ class _Cursor:
     taken: list[Entry] = field(default_factory=list)
     scanned: int = 0
     count: int = 1
+    began_ms: int = 0
     behind_gap: Iterator | None = None
 
     def iterator(self) -> Iterator:
@@ -159,9 +165,9 @@ class _Cursor:
         trimmed, entries = page.trimmed.get(shard), page.entries[shard]
         if trimmed is None or trimmed <= self.at[shard]:
             return False
-        # The trim may have come behind the read, in the same pipeline: then what was read is whole.
-        first = parse_id(entries[0][0]) if entries else page.scanned_to[shard]
-        return first is None or first > trimmed
+        # The trim may have come behind the read, in the same pipeline: then what was read is whole. (What the server
+        # has filtered is only taken if there was none meanwhile.)
+        return page.scanned_to is not None or not entries or parse_id(entries[0][0]) > trimmed
 
     def pass_gap(self, page: _Page) -> None:
         """Go to behind what was removed."""
@@ -212,11 +218,16 @@ class _Cursor:
                 if topic is not None and self.pattern.matches(topic) and not is_expired(entry_id, fields, page.now_ms):
                     mine.append((entry_id, before, shard, fields))
                 before = entry_id
-            self.scanned += len(entries)
-            scanned_to = page.scanned_to[shard]
-            if scanned_to is not None and scanned_to > before:
-                before = scanned_to
-            more |= before != END and (before > self.at[shard] if scanned_to else len(entries) >= page.count)
+            if page.scanned_to is None:
+                self.scanned += len(entries)
+                more |= before != END and len(entries) >= page.count
+            elif before < page.scanned_to[shard]:
+                before = page.scanned_to[shard]
+                self.scanned += SCANNED_PER_SLICE
+                # What came since this reading began is not waited for: where much comes, there is always more.
+                more |= before != END and before[0] <= self.began_ms
+            else:
+                more |= before != END and len(entries) >= page.count
             candidates.append(mine)
             ends[shard] = before
         passed = 0
@@ -228,16 +239,27 @@ class _Cursor:
                 ends[shard] = before
         for shard, end in ends.items():
             self.at[shard] = end
-        if passed * 4 < page.count:  # the filter lets few through
+        if passed * 4 < page.count and page.scanned_to is None:  # the filter lets few through
             self.count = min(FETCHED_MAX, page.count * 4)
         return more
 
-    def wait_command(self, block_ms: int) -> Command:
+    def wait_command(self, block_ms: int, by_server: bool) -> Command:
         """Return the command that waits until something comes to one of the shards."""
         shards = self.open_shards()
         keys = [layout.stream_key(self.start.log, shard, self.generation) for shard in shards]
         ids = [format_id(self.at[shard]) for shard in shards]
+        if by_server and not self.pattern.is_all and self.floor_ms is None:
+            return wait_for_match(keys, ids, self.pattern, block_ms)
         return ("XREAD", "COUNT", 1, "BLOCK", block_ms, "STREAMS", *keys, *ids)
+
+
+def wait_for_match(keys: list[str], ids: list[str], pattern: TopicFilter, block_ms: int) -> Command:
+    """Return the command that waits until something that matches comes to one of these streams behind these IDs."""
+    others: list[str] = [word for key, one in zip(keys[1:], ids[1:], strict=True) for word in (key, f"({one}")]
+    words: list[str | int] = ["BLOCK", block_ms, "FIELD", "t", "MQTT", pattern.text]
+    if others:
+        words += ["ALSO", *others]
+    return ("XFILTER", keys[0], f"({ids[0]}", "+", "COUNT", 1, *words)
 
 
 def _cursor(handle: Handle, iterator: Iterator, n: int) -> _Cursor:
@@ -251,31 +273,56 @@ def _cursor(handle: Handle, iterator: Iterator, n: int) -> _Cursor:
 
 
 def _fetch(handle: Handle, cursor: _Cursor) -> Steps[_Page]:
-    """Read each shard from where the cursor is. What was trimmed is asked behind it, see `_Cursor._is_cut`."""
+    """Read each shard from where the cursor is.
+
+    While the start is a time that was not come to yet (`floor_ms`), the reader itself has to see what comes first.
+    """
     name, count = handle.name, cursor.count
     shards = cursor.open_shards()
-    by_server = handle.abilities.xfilter and not cursor.pattern.is_all
-    commands: list[Command] = []
-    for shard in shards:
-        key, start = layout.stream_key(name, shard, cursor.generation), f"({format_id(cursor.at[shard])}"
-        if by_server:
-            words = ("FIELD", "t", "MQTT", cursor.pattern.text)
-            commands.append(("XFILTER", key, start, "+", "COUNT", count, *words))
-        else:
-            commands.append(("XRANGE", key, start, "+", "COUNT", count))
-    for shard in shards:
-        commands.append(("HGET", layout.shard_meta_key(name, shard), layout.trimmed_field(cursor.generation)))
-    *replies, fields, now = yield from run_all([*commands, ("HGETALL", layout.meta_key(name)), ("TIME",)])
-    read, trimmed = replies[: len(shards)], replies[len(shards) :]
+    news: list[Command] = [
+        *[("HGET", layout.shard_meta_key(name, one), layout.trimmed_field(cursor.generation)) for one in shards],
+        ("HGETALL", layout.meta_key(name)),
+        ("TIME",),
+    ]
+    keys = [layout.stream_key(name, shard, cursor.generation) for shard in shards]
+    starts = [f"({format_id(cursor.at[shard])}" for shard in shards]
     entries: dict[int, RawEntries] = {}
-    scanned_to: dict[int, Id | None] = {}
-    for shard, reply in zip(shards, read, strict=True):
-        entries[shard], scanned_to[shard] = _filtered(reply) if by_server else (reply, None)
+    scanned_to: dict[int, Id] | None = None
+    if handle.abilities.xfilter and not cursor.pattern.is_all and cursor.floor_ms is None:
+        asked = [
+            ("XFILTER", key, start, "+", "COUNT", count, "FIELD", "t", "MQTT", cursor.pattern.text)
+            for key, start in zip(keys, starts, strict=True)
+        ]
+        read, told = yield from _read_between(asked, news, len(shards))
+        scanned_to = {}
+        for shard, reply in zip(shards, read, strict=True):
+            entries[shard], scanned_to[shard] = _filtered(reply)
+    else:
+        commands = [("XRANGE", key, start, "+", "COUNT", count) for key, start in zip(keys, starts, strict=True)]
+        replies = yield from run_all([*commands, *news])  # what was trimmed is asked behind it: see `_Cursor._is_cut`
+        entries = dict(zip(shards, replies, strict=False))
+        told = replies[len(shards) :]
+    *trimmed, fields, now = told
     last = {shard: parse_id(one) for shard, one in zip(shards, trimmed, strict=True) if one is not None}
-    return _Page(entries, scanned_to, last, layout.parse_meta(name, fields), server_ms(now), count)
+    now_ms = server_ms(now)
+    cursor.began_ms = cursor.began_ms or now_ms
+    return _Page(entries, scanned_to, last, layout.parse_meta(name, fields), now_ms, count)
 
 
-def _filtered(reply: list[object]) -> tuple[RawEntries, Id | None]:
+def _read_between(reads: Sequence[Command], news: list[Command], trims: int) -> Steps[tuple[list[Any], list[Any]]]:
+    """Return the replies to `reads`, and to `news`, whose first `trims` say what was trimmed: nothing was meanwhile.
+
+    Where the first entry that is left may be one that does not match, nothing else tells a trim in front of the reading
+    from one behind it.
+    """
+    while True:
+        replies = yield from run_all([*news[:trims], *reads, *news])
+        before, told = replies[:trims], replies[trims + len(reads) :]
+        if before == told[:trims]:
+            return replies[trims : trims + len(reads)], told
+
+
+def _filtered(reply: list[object]) -> tuple[RawEntries, Id]:
     """Return the entries of an XFILTER reply, and the last ID that it looked at."""
     last, entries = reply
     assert isinstance(last, bytes)

@@ -141,12 +141,19 @@ def join(
         first = meta.generation(number)
         assert first is not None
         groups: list[Command] = [
-            ("XGROUP", "CREATE", stream, share, entry_id)
+            _group_command(handle, stream, share, entry_id, compiled)
             for stream, entry_id in zip(layout.stream_keys(meta.name, first), ids, strict=True)
         ]
         if (yield Commit([("HSET", key, share, agreement.to_text()), *groups])) is not None:
             return Member(handle, share, name, agreement, True, compiled, grouped={number})
     raise RuntimeError(f"shared replay {share!r}: others changed it {ATTEMPTS} times meanwhile; try again")
+
+
+def _group_command(handle: Handle, key: str, share: str, start: str, pattern: TopicFilter) -> Command:
+    """Return the command that makes a shared replay's group; where the server can, it gets only what matches."""
+    by_server = handle.abilities.xfilter and not pattern.is_all
+    words = ("FILTER", "FIELD", "t", "MQTT", pattern.text) if by_server else ()
+    return ("XGROUP", "CREATE", key, share, start, *words)
 
 
 def _refuse_other(share: str, agreement: Agreement, pattern: str, ordered: bool) -> None:
@@ -194,7 +201,7 @@ def ensure_group(member: Member, generation: layout.Generation) -> Steps[bool]:
     floor_ms = member.agreement.floor_ms
     begin = format_id(BEGIN if floor_ms is None else before_ms(floor_ms))
     keys = layout.stream_keys(member.handle.name, generation)
-    replies = yield Pipeline([("XGROUP", "CREATE", key, member.share, begin) for key in keys])
+    replies = yield Pipeline([_group_command(member.handle, key, member.share, begin, member.pattern) for key in keys])
     for reply in replies:
         if isinstance(reply, Exception) and "BUSYGROUP" not in str(reply):
             return False  # it was dropped meanwhile

@@ -13,6 +13,7 @@ BEFORE = [
     "XADD t IDMP q 1 1700000000000-5 f v",
     "XADD t IDMP q 1 * f v ; XADD t * f w ; XADD t * g x ; XTRIM t MAXLEN 1 ; HSET h f v",
     "XGROUP CREATE s g 0 ; XREADGROUP GROUP g ann COUNT 3 STREAMS s > ; XNACK s g FAIL IDS 1 1700000000007-0",
+    "XGROUP CREATE s wanting 0 FILTER FIELD f EQ w ; XREADGROUP GROUP wanting ann STREAMS s >",
     "SELECT 1 ; SET a other ; XADD s IDMP p 1 * in db1 ; SET c 3 ; SELECT 0",
 ]
 MEANWHILE = [

@@ -18,6 +18,7 @@ group = st.sampled_from([b"g", b"h"])
 consumer = st.sampled_from([b"ann", b"bob"])
 fields = st.lists(value, min_size=1, max_size=2).map(lambda texts: [word for text in texts for word in (text, text)])
 references = st.sampled_from([[], [b"KEEPREF"], [b"DELREF"], [b"ACKED"]])
+kind = st.sampled_from([b"MQTT", b"GLOB", b"EQ"])
 pid, iid = st.sampled_from([b"p", b"q", b"\x01 ~%"]), st.sampled_from([b"1", b"2", b"3", b"4", b"~"])
 
 
@@ -53,6 +54,7 @@ streams = st.one_of(
 )
 groups = st.one_of(
     request(b"XGROUP", b"CREATE", key, group, st.sampled_from([b"0", b"$", b"2-1"]), b"MKSTREAM"),
+    request(b"XGROUP", b"CREATE", key, group, b"0", b"MKSTREAM", b"FILTER", b"FIELD", value, kind, value),
     request(b"XGROUP", b"SETID", key, group, entry_id, optional(b"ENTRIESREAD", small)),
     request(b"XGROUP", b"DESTROY", key, group),
     request(b"XGROUP", b"CREATECONSUMER", key, group, consumer),

@@ -78,6 +78,7 @@ def request(chance):
             ["XIDMP", "CFGSET", key, "DURATION", number(100)],
             ["XGROUP", "CREATE", key, group, chance.choice(["0", "$", "5-0"]), "MKSTREAM"],
             ["XGROUP", "CREATE", key, group, "0", "ENTRIESREAD", number(9)],
+            ["XGROUP", "CREATE", key, group, "0", "FILTER", "FIELD", "f", chance.choice(["EQ", "GLOB"]), number(9)],
             ["XGROUP", "SETID", key, group, "0"],
             ["XGROUP", "DESTROY", key, group] if chance.random() < 0.2 else ["PING"],
             ["XGROUP", "DELCONSUMER", key, group, consumer] if chance.random() < 0.3 else ["PING"],

@@ -236,7 +236,7 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
         return 0
     waiter = client.waiter
     error = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-    context.services.unblock(waiter, error if with_error else waiter.on_timeout)
+    context.services.unblock(waiter, error if with_error else context.state.blocked.late_reply(waiter))
     return 1
 
 

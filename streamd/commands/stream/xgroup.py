@@ -3,11 +3,13 @@
 from streamd.base.errors import BusyGroup, CommandError, SubcommandSyntaxError
 from streamd.catalog import Context, command, container
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.catalog.arguments import parse_integer
+from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.commands.stream.filter_words import take_filter
 from streamd.commands.stream.group_effects import group_of, record_position, record_seen
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
+from streamd.stream.patterns import EntryFilter, entry_filter
 from streamd.stream.stream import Stream
 
 container(
@@ -21,6 +23,8 @@ container(
         "      Create the empty stream if it does not exist.",
         "    * ENTRIESREAD entries_read",
         "      Set the group's entries_read counter (internal use).",
+        "    * FILTER FIELD <field> MQTT|GLOB|EQ <pattern>",
+        "      Deliver only the entries that a pattern lets through (streamd's own).",
         "CREATECONSUMER <key> <groupname> <consumer>",
         "    Create a new consumer in the specified group.",
         "DELCONSUMER <key> <groupname> <consumer>",
@@ -33,14 +37,18 @@ container(
 )
 
 
-def _parse_options(args: list[bytes], mkstream_allowed: bool) -> tuple[bool, int | None]:
-    """Return (MKSTREAM, ENTRIESREAD) from the words behind the ID. Raises: CommandError."""
-    make_stream, entries_read, at = False, -1, 5
+def _parse_options(args: list[bytes], creating: bool) -> tuple[bool, int | None, EntryFilter | None]:
+    """Return (MKSTREAM, ENTRIESREAD, FILTER) from the words behind the ID. Raises: CommandError."""
+    make_stream, entries_read, wanted, at = False, -1, None, 5
     while at < len(args):
         option = args[at].upper()
-        if mkstream_allowed and option == b"MKSTREAM":
+        if creating and option == b"MKSTREAM":
             make_stream = True
             at += 1
+        elif creating and option == b"FILTER" and wanted is None:
+            words = Arguments(args, at + 1)
+            wanted = take_filter(words)
+            at = words.at
         elif option == b"ENTRIESREAD" and at + 1 < len(args):
             entries_read = parse_integer(args[at + 1])
             if entries_read < -1:
@@ -48,7 +56,7 @@ def _parse_options(args: list[bytes], mkstream_allowed: bool) -> tuple[bool, int
             at += 2
         else:
             raise SubcommandSyntaxError(args)
-    return make_stream, None if entries_read == -1 else entries_read
+    return make_stream, None if entries_read == -1 else entries_read, wanted
 
 
 def _existing(stream: Stream | None) -> Stream:
@@ -85,10 +93,12 @@ def _position(word: bytes, stream: Stream) -> int:
     return _start_id(word, stream)
 
 
-def _add_group(stream: Stream, name: bytes, last_id: int, entries_read: int | None) -> None:
+def _add_group(
+    stream: Stream, name: bytes, last_id: int, entries_read: int | None, wanted: EntryFilter | None = None
+) -> None:
     if stream.groups is None:
         stream.groups = {}
-    stream.groups[name] = Group(last_id, entries_read)
+    stream.groups[name] = Group(last_id, entries_read, wanted)
 
 
 def _entries_read_words(entries_read: int | None) -> list[bytes]:
@@ -102,20 +112,23 @@ def _entries_read_words(entries_read: int | None) -> list[bytes]:
     keys=(2, 2, 1),
     since="5.0.0",
     complexity="O(1)",
-    syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+    syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read] "
+    "[FILTER FIELD field <MQTT | GLOB | EQ> pattern]",
     access="RW insert",
 )
 def xgroup_create(context: Context, args: list[bytes]) -> Reply:
     """Create a consumer group that starts behind an ID.
 
+    With a filter, entries that it does not let through are never delivered, nor pending: the group has read them.
+
     Raises: CommandError; BusyGroup; WrongType.
     """
-    make_stream, entries_read = _parse_options(args, mkstream_allowed=True)
+    make_stream, entries_read, wanted = _parse_options(args, creating=True)
     key, name = args[2], args[3]
     stream = context.stream(key)
     if not make_stream:
         stream = _existing(stream)
-    if len(args) > 8:
+    if len(args) > (8 if wanted is None else 13):
         raise SubcommandSyntaxError(args)
     last_id = _start_id(args[4], stream)
     if stream is not None and stream.groups and name in stream.groups:
@@ -127,11 +140,13 @@ def xgroup_create(context: Context, args: list[bytes]) -> Reply:
         stream = context.create_stream(key)
         context.db.touch(key)
         mkstream_words = [b"MKSTREAM"]
-    _add_group(stream, name, last_id, entries_read)
+    _add_group(stream, name, last_id, entries_read, wanted)
 
     context.record(
         b"XGROUP", b"CREATE", key, name, format_id(last_id), *mkstream_words, *_entries_read_words(entries_read)
     )
+    if wanted is not None:
+        context.record(b"XGROUPFILTER", key, name, *wanted.words[1:], changes=0)
     context.notify(key, "t", "xgroup-create")
     return "OK"
 
@@ -179,7 +194,7 @@ def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
 
     Raises: CommandError; NoGroup; WrongType.
     """
-    _, entries_read = _parse_options(args, mkstream_allowed=False)
+    _, entries_read, _ = _parse_options(args, creating=False)
     stream, group = _group(context, args)
     last_id = _position(args[4], stream)
     entries_read = _capped(stream, entries_read)
@@ -253,12 +268,19 @@ def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
 @applies("XGROUP CREATE")
 def apply_group(applying: Applying, words: list[bytes]) -> None:
     """Create a group; a journal's count of entries read was right."""
-    make_stream, entries_read = _parse_options(words, mkstream_allowed=True)
+    make_stream, entries_read, _ = _parse_options(words, creating=True)
     key, name = words[2], words[3]
     stream = applying.stream_or_new(key) if make_stream else applying.stream(key)
     if stream.groups and name in stream.groups:
         raise CannotApply("there is such a group already")
     _add_group(stream, name, _start_id(words[4], stream), entries_read)
+
+
+@applies("XGROUPFILTER")
+def apply_filter(applying: Applying, words: list[bytes]) -> None:
+    """Set the filter of a group that was created just before."""
+    _, group = applying.group(words[1], words[2])
+    group.wanted = entry_filter(words[3], words[4], words[5])
 
 
 @applies("XGROUP DESTROY")
@@ -272,7 +294,7 @@ def apply_end_of_group(applying: Applying, words: list[bytes]) -> None:
 @applies("XGROUP SETID")
 def apply_position(applying: Applying, words: list[bytes]) -> None:
     """Set how far a group has read."""
-    _, entries_read = _parse_options(words, mkstream_allowed=False)
+    _, entries_read, _ = _parse_options(words, creating=False)
     stream, group = applying.group(words[2], words[3])
     group.last_id, group.entries_read = _position(words[4], stream), entries_read
 

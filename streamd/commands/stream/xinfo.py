@@ -15,6 +15,7 @@ from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.group import CONSUMER_BYTES, Columns, Group
+from streamd.stream.patterns import EntryFilter
 from streamd.stream.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
 from streamd.stream.reading import pinned_bytes
 from streamd.stream.stream import Stream
@@ -114,6 +115,7 @@ def _long_group(stream: Stream, name: bytes, group: Group, count: int) -> dict[b
         b"last-delivered-id": format_id(group.last_id),
         b"entries-read": group.entries_read,
         b"lag": stream.lag(group),
+        **_filter_of(group.wanted),
         b"pel-count": len(pending),
         b"nacked-count": len(pending.nacked),
         b"pending": LongArray(size, _pending_parts(pending.pieces(0, ID_MAX, None, None), size, is_owned=False)),
@@ -199,11 +201,16 @@ def _full_group(stream: Stream, name: bytes, group: Group, count: int) -> Reply:
         b"last-delivered-id": format_id(group.last_id),
         b"entries-read": group.entries_read,
         b"lag": stream.lag(group),
+        **_filter_of(group.wanted),
         b"pel-count": len(group.pending),
         b"nacked-count": len(group.pending.nacked),
         b"pending": pending,
         b"consumers": [_full_consumer(group, consumer, count) for _, consumer in sorted(group.consumers.items())],
     }
+
+
+def _filter_of(wanted: EntryFilter | None) -> dict[bytes, Reply]:
+    return {} if wanted is None else {b"filter": list(wanted.words)}
 
 
 def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
@@ -232,7 +239,8 @@ def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
 def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     """Return the consumer groups of a stream.
 
-    Reply: array of maps; a `lag` or `entries-read` that cannot be known is null.
+    Reply: array of maps; a `lag` or `entries-read` that cannot be known is null. `filter`: the words of a group's
+    filter, FIELD first; groups without one have no such row.
     Raises: NoSuchKey; WrongType.
     """
     stream = need_stream(context.read_stream(args[2]))
@@ -243,7 +251,9 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
         parts = ([_group(facts, *row) for row in some] for some in sorted_in_slices(rows))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
-        _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read)
+        _group(
+            stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted
+        )
         for name, group in sorted(groups.items())
     ]
 
@@ -253,11 +263,18 @@ _GROUP_COLUMNS: Final[tuple[Callable[[Group], Any], ...]] = (
     lambda group: len(group.pending),
     attrgetter("last_id"),
     attrgetter("entries_read"),
+    attrgetter("wanted"),
 )
 
 
 def _group(
-    stream: Stream, name: bytes, consumers: int, pending: int, last_id: int, entries_read: int | None
+    stream: Stream,
+    name: bytes,
+    consumers: int,
+    pending: int,
+    last_id: int,
+    entries_read: int | None,
+    wanted: EntryFilter | None,
 ) -> dict[bytes, Reply]:
     return {
         b"name": name,
@@ -266,6 +283,7 @@ def _group(
         b"last-delivered-id": format_id(last_id),
         b"entries-read": entries_read,
         b"lag": stream.lag_of(last_id, entries_read),
+        **_filter_of(wanted),
     }
 
 

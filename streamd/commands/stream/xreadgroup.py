@@ -5,6 +5,7 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
+from streamd.commands.stream.filter_words import slice_end
 from streamd.commands.stream.group_effects import (
     need_consumer,
     need_group,
@@ -20,9 +21,15 @@ from streamd.session.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
 from streamd.stream.log import Log
+from streamd.stream.patterns import EntryFilter
 from streamd.stream.pending import Consumer, again
 from streamd.stream.reading import ReadBudget, pinned_bytes
+from streamd.stream.searching import search
 from streamd.stream.stream import Stream
+
+# As many entries as there may be; and so many at once if their sizes are to be looked at.
+_COUNT_MAX = 2**62
+_SIZED_MAX = 1_000
 
 # What CLAIM says of an entry that nobody had before.
 _NEW = b":0\r\n:0\r\n"
@@ -56,10 +63,20 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
     reply = attempt.read()
     if reply is not None:
         return reply
+    if attempt.is_unfinished:
+        return _go_on(context, options, attempt)
     if options.block_ms is None:
         return NULL_ARRAY
     line = options.group if _stands_in_line(options) else None
     parked = context.block(options.keys, options.block_ms, attempt, on_timeout=NULL_ARRAY, line=line)
+    if parked is BLOCKED:
+        attempt.come_back()
+    return parked
+
+
+def _go_on(context: Context, options: ReadOptions, attempt: "_Attempt") -> Reply:
+    """Let the others have their turn, and look for more that a group's filter lets through behind it."""
+    parked = context.block(options.keys, options.block_ms or 0, attempt, on_timeout=NULL_ARRAY)
     if parked is BLOCKED:
         attempt.come_back()
     return parked
@@ -87,26 +104,44 @@ def _resolve(word: bytes) -> int:
 
 
 class _Attempt:
-    """Reads, and reads again for a client that waits."""
+    """Reads, and reads again for a client that waits.
 
-    __slots__ = ("after", "context", "options")
+    is_unfinished: the last time it found nothing, but did not come to the end: a group's filter skips so much.
+    """
+
+    __slots__ = ("after", "context", "is_unfinished", "options")
 
     def __init__(self, context: Context, options: ReadOptions, after: list[int]) -> None:
         self.context = context
         self.options = options
         self.after = after
+        self.is_unfinished = False
 
     def __call__(self) -> Reply:
+        was_unfinished = self.is_unfinished
         reply = self.read()
         if reply is None:
+            if self.options.block_ms is None and not self.is_unfinished:
+                return NULL_ARRAY
             self.come_back()
             return BLOCKED
+        if was_unfinished:
+            for key in self.options.keys:
+                self.context.db.signal(key)  # others may have waited for this one to come through
         return reply
 
     def come_back(self) -> None:
-        """Have the attempt repeated when the next pending entry has been idle long enough for CLAIM."""
+        """Have the attempt repeated: soon, if there is more to look at; or when the next pending entry has been idle
+        long enough for CLAIM.
+        """
         idle_ms, waiter = self.options.claim_idle_ms, self.context.client.waiter
-        if idle_ms is None or waiter is None:
+        if waiter is None:
+            return
+        if self.is_unfinished:
+            self.context.state.blocked.set_retry(waiter, self.context.now_ms)
+            return
+        if idle_ms is None:
+            self.context.state.blocked.set_retry(waiter, None)
             return
         times = []
         for key in self.options.keys:
@@ -123,6 +158,8 @@ class _Attempt:
         budget = ReadBudget(options.count, options.count_max, options.bytes_max)
         found: list[tuple[Reply, Reply]] = []
         pinned = 0
+        stop = _never if context.in_unit else slice_end(context)
+        self.is_unfinished = False
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
             records = len(context.state.records or ())
             consumer = need_consumer(context, key, options.group, group, options.consumer)
@@ -130,8 +167,9 @@ class _Attempt:
             if after_id != ID_MAX:
                 found.append((key, _read_again(context, key, options.group, stream, group, consumer, after_id, budget)))
             elif not budget.exhausted:
-                reading = _Delivery(context, key, options, stream, group, consumer)
+                reading = _Delivery(context, key, options, stream, group, consumer, stop)
                 reply = reading.read_claiming(budget) if options.claim_idle_ms is not None else reading.read_new(budget)
+                self.is_unfinished |= reading.is_unfinished
                 if reply is not None:
                     found.append((key, reply))
             record_seen(context, key, options.group, consumer, since=records)
@@ -140,6 +178,10 @@ class _Attempt:
         if not found:
             return None
         return Sliced(Pairs(found), pinned) if pinned else Pairs(found)
+
+
+def _never() -> bool:
+    return False
 
 
 def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
@@ -196,9 +238,12 @@ def _read_again(
 
 
 class _Delivery:
-    """One stream of an XREADGROUP with the ID `>`."""
+    """One stream of an XREADGROUP with the ID `>`.
 
-    __slots__ = ("consumer", "context", "group", "key", "options", "stream")
+    stop: says when a search has taken its time; is_unfinished: one was ended by it.
+    """
+
+    __slots__ = ("consumer", "context", "group", "is_unfinished", "key", "options", "stop", "stream")
 
     def __init__(
         self,
@@ -208,8 +253,11 @@ class _Delivery:
         stream: Stream,
         group: Group,
         consumer: Consumer,
+        stop: Callable[[], bool],
     ) -> None:
         self.context = context
+        self.stop = stop
+        self.is_unfinished = False
         self.key = key
         self.options = options
         self.stream = stream
@@ -222,20 +270,56 @@ class _Delivery:
         if start > (log.last_id or 0):
             return None
         ids: list[int] = []
+        if self.group.wanted is not None:
+            ids, parts, passed_id = self._search(self.group.wanted, budget)
+            self._deliver(ids, passed_id)
+            return Parts([b"*%d\r\n" % len(ids), *parts]) if ids else None
         entries, shown = budget.take(log, start, ID_MAX, ids)
         if not entries:
             return None
         self._deliver(ids)
         return shown
 
-    def _deliver(self, ids: list[int]) -> None:
-        """Note that the entries `ids`, the next ones, were delivered."""
+    def _search(self, wanted: EntryFilter, budget: ReadBudget) -> tuple[list[int], list[bytes], int]:
+        """Return (IDs, RESP) of the next entries that the group's filter lets through, and up to where it has come."""
+        log = self.stream.log
+        index = self.stream.index_of(wanted.field)
+        count = budget.entries_left
+        count = _COUNT_MAX if count is None else count
+        if budget.sizes_count:
+            count = min(count, _SIZED_MAX)  # nothing is passed that is too large now
+        found = search(log, index, wanted, self.group.last_id + 1, ID_MAX, count, self.stop)
+        self.is_unfinished = not found.is_done and not found.ids
+        assert found.passed_id is not None
+        if not budget.sizes_count:
+            budget.spend(len(found.ids))
+            return found.ids, found.parts, found.passed_id
+        ids: list[int] = []
+        for entry_id in found.ids:
+            if not budget.admit(sum(map(len, log.get(entry_id) or ()))):
+                parts = [log.encode_range(one, one)[1] for one in ids]
+                return ids, parts, ids[-1] if ids else self.group.last_id
+            ids.append(entry_id)
+        return ids, found.parts, found.passed_id
+
+    def _deliver(self, ids: list[int], passed_id: int | None = None) -> None:
+        """Note that the entries `ids`, the next ones, were delivered; or those of a filtered group, which has come to
+        `passed_id`.
+        """
         context, group, consumer = self.context, self.group, self.consumer
         now_ms = context.now_ms
         recorded_ids = ids if context.state.records is None else list(ids)
-        self.stream.advance(group, ids)
-        consumer.active_ms = now_ms
+        if passed_id is None:
+            self.stream.advance(group, ids)
+        elif passed_id > group.last_id:
+            self.stream.pass_to(group, passed_id)
+        else:
+            return
         assert self.options.group is not None
+        if not ids:
+            record_position(context, self.key, self.options.group, group, changes=0)
+            return
+        consumer.active_ms = now_ms
         if not self.options.no_ack:
             group.pending.deliver(ids, consumer, now_ms)
             record_owned(context, self.key, self.options.group, group, consumer, recorded_ids, now_ms, 1)
@@ -250,15 +334,19 @@ class _Delivery:
         parts = self._claim(budget)
         log, start = self.stream.log, self.group.last_id + 1
         fresh: list[int] = []
-        if start <= (log.last_id or 0):
+        passed_id = None
+        if self.group.wanted is not None:
+            if start <= (log.last_id or 0) and not budget.exhausted and budget.entries_left != 0:
+                fresh, _, passed_id = self._search(self.group.wanted, budget)
+        elif start <= (log.last_id or 0):
             for entry_id, fields in log.iterate(start):
                 if not budget.admit(sum(map(len, fields))):
                     break
                 fresh.append(entry_id)
         for entry_id in fresh:
             parts.append(_four(log.encode_range(entry_id, entry_id)[1], _NEW))
-        if fresh:
-            self._deliver(fresh)
+        if fresh or passed_id is not None:
+            self._deliver(fresh, passed_id)
         return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))) if parts else None
 
     def _claim(self, budget: ReadBudget) -> list[bytes]:

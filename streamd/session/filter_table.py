@@ -1,0 +1,191 @@
+"""Who waits for entries that a filter lets through, so that an entry wakes those alone whom it is for."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from streamd.resp.types import Reply
+from streamd.stream.entry_id import ID_MAX
+from streamd.stream.patterns import EntryFilter, value_of
+from streamd.stream.stream import Stream
+
+# For so many new entries for each that waits, they look themselves, from index to index.
+_ENTRIES_PER_WAITER: Final = 2_000
+
+# Waiters, in the order in which they came. (Any: who keeps them is who imports this.)
+_Waiters = dict[Any, None]
+
+
+class Filtering(Protocol):
+    """What a waiter with a filter waits for.
+
+    wanted: the filter. is_open: whether it waits for what comes at the end; else it is tried whatever comes.
+    """
+
+    wanted: EntryFilter
+    is_open: bool
+
+    def start_of(self, key: bytes) -> int:
+        """Return the ID from which on the stream at a key was not looked through."""
+
+    def passed(self, key: bytes, entry_id: int) -> None:
+        """Note that up to an ID there is nothing for this one."""
+
+    def on_timeout(self) -> Reply:
+        """Return the reply when the time is up."""
+
+
+class _Level:
+    """A level of the topic filters that are waited with: those that end here, those that go on with `#`, and others."""
+
+    __slots__ = ("below", "ending", "open")
+
+    def __init__(self) -> None:
+        self.ending: _Waiters = {}
+        self.open: _Waiters = {}
+        self.below: dict[bytes, _Level] = {}
+
+
+class _Field:
+    """Those who wait for values of one field: by the only value that matches, by topic filter, by glob."""
+
+    __slots__ = ("globs", "topics", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, _Waiters] = {}
+        self.globs: dict[EntryFilter, _Waiters] = {}
+        self.topics = _Level()
+
+    def place(self, wanted: EntryFilter) -> _Waiters:
+        """Return where those stand who wait with a filter, made if need be."""
+        pattern = wanted.pattern
+        if pattern.literal is not None:
+            return self.values.setdefault(pattern.literal, {})
+        if pattern.levels is None:
+            return self.globs.setdefault(wanted, {})
+        level = self.topics
+        for name in pattern.levels:
+            if name == b"#":
+                return level.open
+            level = level.below.setdefault(name, _Level())
+        return level.ending
+
+    def forget(self, wanted: EntryFilter) -> None:
+        """Take away the places of a filter that nobody waits with any more."""
+        pattern = wanted.pattern
+        if pattern.literal is not None:
+            del self.values[pattern.literal]
+        elif pattern.levels is None:
+            del self.globs[wanted]
+        else:
+            path = [(self.topics, b"")]
+            for name in pattern.levels:
+                if name != b"#":
+                    path.append((path[-1][0].below[name], name))
+            for (above, _), (level, name) in zip(path[-2::-1], path[:0:-1], strict=True):
+                if level.ending or level.open or level.below:
+                    break
+                del above.below[name]
+
+    def find(self, value: bytes, found: _Waiters) -> None:
+        """Add to `found` those whose filters let a value through."""
+        found.update(self.values.get(value, {}))
+        for wanted, waiters in self.globs.items():
+            if wanted.pattern.matches(value):
+                found.update(waiters)
+        top = self.topics
+        is_system = value[:1] == b"$"  # no wildcard at the beginning matches it
+        levels = [top]
+        for name in value.split(b"/"):
+            deeper = []
+            for level in levels:
+                hides = is_system and level is top
+                if level.open and not hides:
+                    found.update(level.open)
+                below = level.below
+                if below:
+                    if name in below and not (hides and name == b"+"):
+                        deeper.append(below[name])
+                    if name != b"+" and b"+" in below and not hides:
+                        deeper.append(below[b"+"])
+            if not deeper:
+                return
+            levels = deeper
+        for level in levels:
+            found.update(level.ending)
+            found.update(level.open)
+
+
+class FilterTable:
+    """All that wait for one key with filters.
+
+    seen_id: up to there its entries were looked at for all of them. stream: whose entries these were.
+    """
+
+    __slots__ = ("_by_field", "_tried_always", "count", "seen_id", "stream")
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self.seen_id = 0 if stream is None else stream.last_id
+        self.count = 0
+        self._by_field: dict[bytes, _Field] = {}
+        self._tried_always: _Waiters = {}
+
+    def add(self, waiter: object, filtering: Filtering, start: int) -> None:
+        """Add one who has looked through all in front of ID `start`."""
+        self.count += 1
+        self.seen_id = min(self.seen_id, start - 1)
+        if not filtering.is_open:
+            self._tried_always[waiter] = None
+            return
+        wanted = filtering.wanted
+        field = self._by_field.setdefault(wanted.field, _Field())
+        field.place(wanted)[waiter] = None
+
+    def remove(self, waiter: object, filtering: Filtering) -> None:
+        """Forget one."""
+        self.count -= 1
+        if not filtering.is_open:
+            del self._tried_always[waiter]
+            return
+        field = self._by_field[filtering.wanted.field]
+        place = field.place(filtering.wanted)
+        del place[waiter]
+        if not place:
+            field.forget(filtering.wanted)
+
+    def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
+        """Return whom what came to the stream at a key is for; the others need not look at it any more."""
+        before = self.seen_id if stream is self.stream else 0
+        self.stream = stream
+        if stream is None:
+            self.seen_id = 0
+            return ()
+        self.seen_id = stream.last_id
+        if stream.last_id == ID_MAX:
+            return self._all()
+        if stream.last_id <= before:
+            return ()
+        if stream.log.count_range(before + 1, ID_MAX) > _ENTRIES_PER_WAITER * self.count:
+            return self._all()
+        found: _Waiters = dict(self._tried_always)
+        for _, fields in stream.log.iterate(before + 1):
+            for name, field in self._by_field.items():
+                value = value_of(fields, name)
+                if value is not None:
+                    field.find(value, found)
+        for waiter in found:
+            waiter.filtering.passed(key, before)
+        return found
+
+    def _all(self) -> _Waiters:
+        everybody = dict(self._tried_always)
+        for field in self._by_field.values():
+            for waiters in (*field.values.values(), *field.globs.values()):
+                everybody.update(waiters)
+            levels = [field.topics]
+            while levels:
+                level = levels.pop()
+                everybody.update(level.ending)
+                everybody.update(level.open)
+                levels += level.below.values()
+        return everybody

@@ -1,0 +1,104 @@
+"""What a field of an entry has to be for a filter to let the entry through."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from streamd.base.errors import CommandError
+from streamd.base.glob import Matcher, compile_glob
+
+# What a topic's length can say in MQTT.
+_TOPIC_BYTES_MAX: Final = 65_535
+_GLOB_SPECIAL: Final = re.compile(rb"[*?\[\\]")
+
+
+class Pattern:
+    """A pattern of one field's values.
+
+    kind: MQTT (a topic filter: `+` is one level, `#` all that follow), GLOB (as KEYS has it) or EQ. levels: those of a
+    topic filter, None for other kinds. literal: the one value that matches, None if several may.
+    """
+
+    __slots__ = ("kind", "levels", "literal", "matches", "text")
+
+    def __init__(self, kind: bytes, text: bytes) -> None:
+        """Raises: CommandError, which says what is wrong with a topic filter."""
+        self.kind = kind
+        self.text = text
+        self.levels: list[bytes] | None = None
+        self.literal: bytes | None = None
+        self.matches: Matcher
+        if kind == b"MQTT":
+            self.levels = _checked_levels(text)
+            if b"+" not in text and b"#" not in text:
+                self.literal = text
+            self.matches = _topic_matcher(self.levels)
+        elif kind == b"GLOB":
+            if not _GLOB_SPECIAL.search(text):
+                self.literal = text
+            self.matches = compile_glob(text)
+        else:
+            self.literal = text
+        if self.literal is not None:
+            self.matches = self.literal.__eq__
+
+
+class EntryFilter:
+    """Lets entries through one field of which has a value that matches; what lacks the field does not pass.
+
+    If an entry has the field several times, the last value counts, as it does for clients that make a map of it.
+    """
+
+    __slots__ = ("field", "pattern")
+
+    def __init__(self, field: bytes, pattern: Pattern) -> None:
+        self.field = field
+        self.pattern = pattern
+
+    @property
+    def words(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """What says it in a request, from FIELD on."""
+        return b"FIELD", self.field, self.pattern.kind, self.pattern.text
+
+    def passes(self, fields: list[bytes]) -> bool:
+        """Return whether an entry with these fields and values is let through."""
+        value = value_of(fields, self.field)
+        return value is not None and bool(self.pattern.matches(value))
+
+
+def value_of(fields: list[bytes], field: bytes) -> bytes | None:
+    """Return the last value of a field; None if it is not there. `fields` has fields and values in turn."""
+    for at in range(len(fields) - 2, -1, -2):
+        if fields[at] == field:
+            return fields[at + 1]
+    return None
+
+
+@lru_cache(maxsize=1024)
+def entry_filter(field: bytes, kind: bytes, text: bytes) -> EntryFilter:
+    """Return a filter; equal ones are made once. `kind` is in upper case. Raises: CommandError."""
+    return EntryFilter(field, Pattern(kind, text))
+
+
+def _checked_levels(text: bytes) -> list[bytes]:
+    """Return the levels of a topic filter. Raises: CommandError. Source: MQTT 5.0, section 4.7."""
+    if not text or len(text) > _TOPIC_BYTES_MAX or b"\0" in text:
+        raise CommandError("ERR a topic filter has 1 to 65535 bytes, none of them 0")
+    levels = text.split(b"/")
+    for level in levels:
+        if len(level) > 1 and (b"+" in level or b"#" in level):
+            raise CommandError("ERR a wildcard of a topic filter is a whole level: write a/+/b or a/#")
+    if b"#" in levels[:-1]:
+        raise CommandError("ERR # is the last level of a topic filter: end it there, or write + for one level")
+    return levels
+
+
+def _topic_matcher(levels: list[bytes]) -> Matcher:
+    parts = [rb"(?!\$)" if levels[0] in (b"+", b"#") else b""]
+    for number, level in enumerate(levels):
+        slash = b"/" if number else b""
+        if level == b"#":
+            parts.append(b"(?:/.*)?" if number else b".*")
+        else:
+            parts.append(slash + (b"[^/]*" if level == b"+" else re.escape(level)))
+    return re.compile(b"".join(parts), re.DOTALL).fullmatch

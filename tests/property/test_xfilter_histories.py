@@ -1,0 +1,128 @@
+"""XFILTER and groups with a filter against XRANGE and an obvious filter: all short histories, and many long ones."""
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from streamd.stream import field_index
+from streamd.stream.field_index import FieldIndex
+from tests.session import Session
+from tests.topics.mqtt_model import matches
+
+# Bytes that lz4 cannot shrink: a segment so small that a note of its values would be a burden gets none.
+PAYLOADS = [Random(7).randbytes(200) for _ in range(8)]
+
+
+def passes(fields, kind, pattern):
+    value = dict(zip(fields[::2], fields[1::2], strict=True)).get(b"t")
+    if value is None:
+        return False
+    return matches(pattern, value.decode()) if kind == "MQTT" else value.decode() == pattern
+
+
+def filtered(engine, kind, pattern, count=2):
+    """Return what XFILTER finds from page to page; that it always ends where all entries were looked at."""
+    found, last = [], b"0-0"
+    while True:
+        before = last
+        request = ["XFILTER", "s", b"(" + last, "+", "COUNT", count, "FIELD", "t", kind, pattern]
+        last, entries = engine.execute(request)
+        assert len(entries) <= count
+        found += entries
+        if last == before:
+            return found
+
+
+def check(engine, kind, pattern):
+    wanted = [one for one in engine.do("XRANGE s - +") if passes(one[1], kind, pattern)]
+    assert filtered(engine, kind, pattern) == wanted
+    assert filtered(engine, kind, pattern, count=100) == wanted
+
+
+class World:
+    """A stream of segments of two entries."""
+
+    def __init__(self):
+        self.engine = Session()
+        self.engine.do("CONFIG SET stream-node-max-entries 2")
+        self.added = 0
+
+    def do(self, step):
+        first = self.engine.do("XRANGE s - + COUNT 1")
+        if step in ("a/1", "a/2", "b"):
+            self.added += 1
+            self.engine.execute(["XADD", "s", f"{self.added}-0", "t", step, "p", PAYLOADS[self.added % 8]])
+        elif step == "no t":
+            self.added += 1
+            self.engine.execute(["XADD", "s", f"{self.added}-0", "p", PAYLOADS[self.added % 8], "x", "y"])
+        elif step == "ask":
+            check(self.engine, "MQTT", "a/+")
+        elif step == "ask another":
+            for _ in range(9):
+                self.engine.do("XFILTER s - + COUNT 9 FIELD x EQ y")
+        elif step == "delete first" and first:
+            self.engine.execute(["XDEL", "s", first[0][0]])
+        elif step == "delete last":
+            for one in self.engine.do("XREVRANGE s + - COUNT 1"):
+                self.engine.execute(["XDEL", "s", one[0]])
+        elif step == "trim":
+            self.engine.do("XTRIM s MAXLEN 3")
+        elif step == "copy" and first:
+            self.engine.do("COPY s copy")
+            self.engine.do("XADD copy * t a/1 p v")
+            self.engine.do("XFILTER copy - + COUNT 9 FIELD t EQ b")
+            self.engine.do("DEL copy")
+
+    def check(self):
+        for kind, pattern in [("MQTT", "a/+"), ("MQTT", "#"), ("EQ", "b"), ("EQ", "c"), ("MQTT", "a/2")]:
+            check(self.engine, kind, pattern)
+
+
+STEPS = ["a/1", "b", "no t", "ask", "ask another", "delete first", "delete last", "trim", "copy"]
+
+
+@pytest.mark.parametrize("room_bytes", [100_000, 0, 150])
+def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_every_short_history(monkeypatch, room_bytes):
+    monkeypatch.setattr(field_index, "_VALUES_BYTES_MIN", room_bytes)
+    for history in product(STEPS, repeat=3):
+        world = World()
+        for step in ("a/1", "b", "a/1", "a/2", "ask", *history):
+            world.do(step)
+        world.check()
+
+
+@pytest.mark.parametrize("room_bytes", [100_000, 0, 400])
+def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_long_histories(monkeypatch, room_bytes):
+    monkeypatch.setattr(field_index, "_VALUES_BYTES_MIN", room_bytes)
+    random = Random(room_bytes)
+    for _ in range(60):
+        world = World()
+        for step in random.choices([*STEPS, "a/2", "a/1", "b"], k=50):
+            world.do(step)
+        world.check()
+
+
+def test_segments_that_cannot_match_are_passed_over_and_whole_ones_are_not_looked_through():
+    engine = Session()
+    random = Random(3)
+    for at in range(20_000):
+        engine.execute(["XADD", "s", "*", "t", f"devices/d{at // 1_000}/k{at % 7}", "p", random.randbytes(30)])
+    looked = []
+    places = FieldIndex.places
+
+    def watched(index, segment, wanted, column):
+        looked.append(len(column))
+        return places(index, segment, wanted, column)
+
+    def entries_looked_at(pattern):
+        looked.clear()
+        list(filtered(engine, "MQTT", pattern, count=100_000))
+        return sum(looked)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FieldIndex, "places", watched)
+        assert entries_looked_at("none/+") == 0  # each segment was looked through, and had no such value
+        assert entries_looked_at("devices/d7/+") == 0
+        assert entries_looked_at("devices/d7/k3") == 1_000
+        assert entries_looked_at("devices/+/+") == 0
