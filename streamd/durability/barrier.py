@@ -1,17 +1,15 @@
 """The barrier: what a turn sends leaves when the journal is as durable as the policy demands."""
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable
 
 from streamd.base.errors import CommandError
+from streamd.base.log import log
 from streamd.journal.jobs import Pending, Syncs
 from streamd.journal.journal import Journal
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
 SYNC_EVERY_MS = 1_000
@@ -269,7 +267,10 @@ class Barrier:
         """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
         if self.sync_failed is None:
             log.warning(
-                "cannot sync %s: %s; writes are refused until it is rewritten", self._journal.directory, error.strerror
+                "journal-sync-failed",
+                "cannot sync %s: %s; writes are refused until it is rewritten",
+                self._journal.directory,
+                error.strerror,
             )
         self.sync_failed = error
         self._refuse_writes()

@@ -2,11 +2,11 @@
 them.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICE_US
+from streamd.base.log import log
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
 from streamd.journal.filesystem import FileSystem
@@ -20,8 +20,6 @@ from streamd.journal.rewrite import Rewrite
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 # After a rewrite that failed, before the next one begins by itself.
 _RETRY_MS = 1_000
@@ -112,7 +110,7 @@ class Persistence:
         """Journal from here on. Raises: OSError."""
         self.cut = self.journal.start()
         if self.cut is not None:
-            log.warning("%s", self.cut)
+            log.warning("journal-cut", "%s", self.cut)
         self._log_moved()
         self._state.records = []
         self._state.journal = self
@@ -144,7 +142,9 @@ class Persistence:
 
     def _log_moved(self) -> None:
         for path in self.journal.moved_aside:
-            log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
+            log.warning(
+                "journal-leftover", "%s: what a crash has left of a rewrite; the journal is whole without it", path
+            )
 
     def close(self) -> str | None:
         """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
@@ -160,7 +160,7 @@ class Persistence:
                 self._serve_waiters()
             except (OSError, CommandError) as error:
                 failure = f"the journal could not be written at the end: {error}"
-                log.warning("%s", failure)
+                log.warning("journal-failed", "%s", failure)
         self.journal.close()
         self._state.journal = None
         self._state.records = None
@@ -313,12 +313,12 @@ class Persistence:
         self._saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
         self.barrier.note_rewritten()
-        log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
+        log.info("journal-rewritten", "the journal is rewritten: %d bytes", self.journal.base_bytes)
         # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
         self._submit_beside(remove, lambda error: None)
 
     def _fail(self, error: OSError) -> None:
-        log.warning("rewriting the journal failed: %s", error)
+        log.warning("journal-rewrite-failed", "rewriting the journal failed: %s", error)
         self._last_failed = True
         self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
         rewrite = self.journal.rewrite

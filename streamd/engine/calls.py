@@ -1,18 +1,16 @@
 """What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
-import logging
 import time
 from collections.abc import Callable
 
 from streamd.base.errors import CommandError
+from streamd.base.log import log
 from streamd.catalog import Command, CommandTable, Context
 from streamd.resp.encoder import encode
 from streamd.resp.types import Reply
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 
 class Calls:
@@ -88,7 +86,7 @@ class Calls:
 
     def bug(self, where: str) -> CommandError:
         """Log and count the exception that is being handled, which nobody expected; return what a client is told."""
-        log.exception("a bug in %s", where)
+        log.exception("bug", "a bug in %s", where)
         self._state.stats.internal_errors += 1
         return self.count_error(CommandError("ERR internal error"))
 

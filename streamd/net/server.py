@@ -1,7 +1,6 @@
 """The server: sockets, timers and signals around one engine."""
 
 import asyncio
-import logging
 import socket
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import SLICE_US, STOP_S
+from streamd.base.log import log
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem
@@ -57,7 +57,6 @@ class Server:
         self.engine = Engine(self.clock, self.config)
         self.engine.on_shutdown = self._shutdown_requested
         self.engine.scripts.on_interrupted = lambda: self._loop.call_soon(self._go_on)
-        self.log = logging.getLogger("streamd")
         self.connections: set[Connection] = set()
         self.addresses: list[tuple[str, int]] = []
         self._listeners: list[asyncio.Server] = []
@@ -126,7 +125,7 @@ class Server:
             try:
                 self._open_journal(anew=True)
             except (DamagedError, OSError) as error:
-                self.log.warning("the journal could not be begun: %s", error)
+                log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
@@ -141,7 +140,7 @@ class Server:
 
     def _journal_failed(self, reason: str) -> None:
         """Stop without another word to anybody: what was not acknowledged must not be."""
-        self.log.critical("%s", reason)
+        log.critical("journal-failed", "%s", reason)
         self.journal_failure = reason
         for connection in list(self.connections):
             connection.abort()
@@ -271,7 +270,7 @@ class Server:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _shutdown_requested(self, save: bool | None) -> None:
-        self.log.warning("User requested shutdown...")
+        log.warning("shutdown", "User requested shutdown...")
         if save and self.persistence is not None:
             self.persistence.save()
         self._loop.call_soon(self.request_stop)

@@ -42,7 +42,7 @@ def _server(context: Context) -> Fields:
         ("configured_hz", state.config["hz"]),
         ("lru_clock", context.now_ms // 1000 & 0xFFFFFF),
         ("executable", process.executable),
-        ("config_file", ""),
+        ("config_file", state.config.path),
         ("io_threads_active", 0),
     ]
 
