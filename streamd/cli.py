@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from streamd.backup.cli import add_commands as add_backup
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
     EXIT_ADDRESS,
@@ -152,6 +153,7 @@ def _parser() -> _Parser:
         help="what the names of the journal's files begin with (default: %(default)s)",
     )
     checking.set_defaults(action=_check)
+    add_backup(commands, _Parser)
     add_config(commands, _Parser)
     add_topics(commands, _Parser)
     return parser

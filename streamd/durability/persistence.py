@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICE_US
 from streamd.base.log import log
+from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
 from streamd.journal.filesystem import FileSystem
@@ -71,6 +72,7 @@ class Persistence:
         self._last_took_s = -1
         self._last_failed = False
         self._rewrites = 0
+        self.backups = Backups(self.journal, self, state.clock)
         self._saved_ms = state.started_ms
         self._saved_dirty = 0
         self._saved_dirty_next = 0
@@ -150,6 +152,7 @@ class Persistence:
         """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
         None.
         """
+        self.backups.close()
         failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:
             self._hand_over()
@@ -198,6 +201,8 @@ class Persistence:
         self.barrier.tick()
         if self.barrier.is_dead:
             return False
+        if self.backups.tick():
+            self._serve_waiters()
         now_ms = self._state.clock.now_ms()
         if self.journal.rewrite is None:
             failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
@@ -415,6 +420,11 @@ class Persistence:
     def is_rewriting(self) -> bool:
         """Whether a rewrite is running."""
         return self.journal.rewrite is not None
+
+    @property
+    def rewrites(self) -> tuple[int, bool]:
+        """How many rewrites have succeeded, and whether one is under way or due."""
+        return self._rewrites, self.is_rewriting or self._is_planned
 
     @property
     def saved_s(self) -> int:

@@ -20,6 +20,22 @@ from streamd.session.slowlog import SlowLog
 from streamd.stream.stream import Stream
 
 
+class Backups(Protocol):
+    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
+
+    def begin(self, client: Client) -> list[tuple[str, int]] | None:
+        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
+
+    def mark(self, client: Client) -> list[int]:
+        """Return the sizes of the files up to which they are one state."""
+
+    def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
+        """Return bytes of a file."""
+
+    def end(self, client: Client) -> bool:
+        """Let go of the files; return whether there were any."""
+
+
 class Journal(Protocol):
     """What the engine and commands ask of the journal; see streamd.durability.persistence.
 
@@ -27,6 +43,10 @@ class Journal(Protocol):
     """
 
     writers: dict[Client, None]
+
+    @property
+    def backups(self) -> Backups:
+        """The backups under way."""
 
     def append_unit(self, records: list[Record | Run]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together."""
