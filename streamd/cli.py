@@ -34,6 +34,7 @@ from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
+from streamd.net.supervision import LOADING_US, notify, take_sockets
 from streamd.topics.cli import add_commands as add_topics
 
 EXIT_CODES = """exit codes:
@@ -263,6 +264,7 @@ def _trial_loader() -> Loader:
 
 async def _run_server(config: Config, directory: Path) -> int:
     server = Server(config)
+    server.inherited = take_sockets(os.environ)
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     assert starting is not None
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -285,6 +287,7 @@ async def _run_server(config: Config, directory: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     _say(_banner(server, directory))
+    notify(os.environ, READY=1, MAINPID=os.getpid(), STATUS=f"serving on {_shown(server)}")
     if config["log-format"] == "json":
         log.info("ready", "serving on %s, process %d", _shown(server), os.getpid())
     try:
@@ -292,6 +295,7 @@ async def _run_server(config: Config, directory: Path) -> int:
     except asyncio.CancelledError:  # a signal came behind the last wait of the start
         server.request_stop()
         await server.stopped.wait()
+    notify(os.environ, STOPPING=1)
     if server.journal_failure is not None:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
     _say("streamd stopped")
@@ -307,9 +311,12 @@ class _ProgressLine:
     def show(self, persistence: Persistence) -> None:
         loading = persistence.journal.loading
         second = persistence.loading_ms // 1000
-        if second > self._shown and sys.stderr.isatty():
-            self._shown = second
-            percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
+        if second <= self._shown:
+            return
+        self._shown = second
+        percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
+        notify(os.environ, STATUS=f"loading the journal: {percent} %", EXTEND_TIMEOUT_USEC=LOADING_US)
+        if sys.stderr.isatty():
             print(f"loading the journal: {percent} % of {loading.bytes_total} bytes", file=sys.stderr, flush=True)
 
 
@@ -319,9 +326,12 @@ def _banner(server: Server, directory: Path) -> str:
     if server.persistence is not None:
         journal = server.persistence.journal
         persistence = f"journal in {journal.directory}, appendfsync {server.config['appendfsync']}"
+    places = "  ".join(f"http://{place}/metrics" for place in _places(server.admin_addresses))
+    admin = f"  admin port        {places}\n" if places else ""
     return (
         f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
         f"  listening on      {_shown(server)}\n"
+        f"{admin}"
         f"  data directory    {directory}\n"
         f"  persistence       {persistence}\n"
         f"  connect with      redis-cli -h {host} -p {port}\n"
@@ -331,4 +341,8 @@ def _banner(server: Server, directory: Path) -> str:
 
 
 def _shown(server: Server) -> str:
-    return "  ".join(f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in server.addresses)
+    return "  ".join(_places(server.addresses))
+
+
+def _places(addresses: list[tuple[str, int]]) -> list[str]:
+    return [f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in addresses]

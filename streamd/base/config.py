@@ -247,6 +247,25 @@ OPTIONS: Final[dict[str, Option]] = {
             mutable=False,
             flag=True,
         ),
+        Option(
+            "admin-port",
+            "integer",
+            0,
+            "port for /metrics, /healthz and /readyz; 0: none",
+            0,
+            65535,
+            mutable=False,
+            flag=True,
+        ),
+        Option("admin-bind", "text", "127.0.0.1", "addresses of the admin-port", mutable=False, flag=True),
+        Option(
+            "latency-monitor-threshold",
+            "integer",
+            0,
+            "have LATENCY note what took so many milliseconds; 0: nothing",
+            flag=True,
+        ),
+        Option("latency-tracking", "boolean", False, "count each command's times for LATENCY HISTOGRAM", flag=True),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
     )
 }

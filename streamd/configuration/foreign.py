@@ -40,7 +40,7 @@ _REASONS: Final = {
     "there are no modules": "loadmodule enable-module-command",
     "limits are fixed, see streamd/base/limits.py": "client-output-buffer-limit shutdown-timeout",
     "nothing here depends on it": "active-expire-effort always-show-logo bind-source-addr dynamic-hz "
-    "enable-debug-command enable-protected-configs ignore-warnings latency-monitor-threshold latency-tracking "
+    "enable-debug-command enable-protected-configs ignore-warnings "
     "latency-tracking-info-percentiles locale-collate "
     "socket-mark-id tracking-table-max-keys acl-pubsub-default acllog-max-len",
 }

@@ -99,6 +99,9 @@ class Calls:
         return self.bug(f"the handler of {name[:64]!r}")
 
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
-        """Put a command into the slow log, if it is one that is logged."""
-        if "skip_slowlog" not in command.flags:
-            self._state.note_slow(client, took_ns // 1000, request)
+        """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""
+        state = self._state
+        if state.latency.is_tracking or state.latency.threshold_ms:
+            state.latency.note_command(command.name, "fast" in command.flags, took_ns, state.time.ms // 1000)
+        if took_ns >= state.log_slow_ns and "skip_slowlog" not in command.flags:
+            state.note_slow(client, took_ns // 1000, request)

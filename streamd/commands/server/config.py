@@ -63,6 +63,7 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
         for counted in (one, *one.subcommands.values()):
             counted.calls = counted.nanoseconds = counted.rejected = counted.failed = 0
     context.state.stats.reset()
+    context.state.latency.commands.clear()
     for db in context.state.keyspace:
         db.hits = db.misses = 0
     return "OK"
