@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
+	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
@@ -79,6 +80,9 @@ lint: set-up
 	@$(RUN) -m mypy
 	@$(RUN) -c "from importlinter.cli import lint_imports_command as lint; lint()"
 
+dist: set-up
+	@$(RUN) scripts/dist.py $(ARGS)
+
 map: set-up
 	@$(RUN) scripts/map.py
 
@@ -86,5 +90,5 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-spark40 .venv-dist .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,15 +3,29 @@
 import argparse
 import asyncio
 import gc
-import logging
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
 
+from streamd.backup.cli import add_commands as add_backup
 from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.base.failure import (
+    EXIT_ADDRESS,
+    EXIT_BUG,
+    EXIT_DAMAGED,
+    EXIT_DIRECTORY,
+    EXIT_JOURNAL,
+    EXIT_OK,
+    EXIT_USAGE,
+    Failure,
+)
+from streamd.base.log import log, start_logging
 from streamd.base.version import REDIS_VERSION, VERSION
+from streamd.configuration.cli import add_commands as add_config
+from streamd.configuration.layers import Layers, nearest, read_file
+from streamd.configuration.rewriting import rewrite_file
 from streamd.durability import check
 from streamd.durability.persistence import Persistence
 from streamd.durability.replay import Replay
@@ -20,9 +34,8 @@ from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
+from streamd.net.supervision import LOADING_US, notify, take_sockets
 from streamd.topics.cli import add_commands as add_topics
-
-EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 
 EXIT_CODES = """exit codes:
   0  stopped cleanly; the journal is whole
@@ -34,24 +47,8 @@ EXIT_CODES = """exit codes:
   6  journal could not be written
 """
 
-LEVELS = {
-    "debug": logging.DEBUG,
-    "verbose": logging.INFO,
-    "notice": logging.INFO,
-    "warning": logging.WARNING,
-    "nothing": logging.CRITICAL + 1,
-}
-
 # `check` knows no --databases: beyond these it looks at bytes only.
 _TRIAL_DATABASES = 1_024
-
-
-class Failure(Exception):
-    """An end with an exit code and one line that says what is wrong and what to do."""
-
-    def __init__(self, code: int, line: str) -> None:
-        super().__init__(line)
-        self.code = code
 
 
 class _Parser(argparse.ArgumentParser):
@@ -63,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     _open_missing_streams()
     try:
-        arguments = _parser().parse_args(argv)
+        arguments, unknown = _parser().parse_known_args(argv)
+        if unknown:
+            raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
         action = getattr(arguments, "action", None)
         if action is None:
             _parser().print_help()
@@ -78,8 +77,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return EXIT_OK
     except Exception:
-        logging.getLogger("streamd").exception("a bug in streamd")
+        log.exception("bug", "a bug in streamd")
         return EXIT_BUG
+
+
+def _near_flag(word: str) -> str:
+    name = word.removeprefix("--").partition("=")[0]
+    return nearest(name).replace("'", "'--", 1) if word.startswith("--") else " (see streamd --help)"
 
 
 def _open_missing_streams() -> None:
@@ -113,11 +117,13 @@ def _parser() -> _Parser:
     serve = commands.add_parser(
         "serve",
         help="run a server",
-        description="Run a server that redis-cli and redis-py talk to. Options are Redis's configuration names.",
+        description="Run a server that redis-cli and redis-py talk to. Options are Redis's configuration names. Flags"
+        " win over variables (STREAMD_PORT for --port), and these over the lines of FILE.",
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    serve.add_argument("file", metavar="FILE", nargs="?", help="a configuration file in the words of redis.conf")
     for option in OPTIONS.values():
         if option.flag:
             default = option.format(option.default)
@@ -148,20 +154,31 @@ def _parser() -> _Parser:
         help="what the names of the journal's files begin with (default: %(default)s)",
     )
     checking.set_defaults(action=_check)
+    add_backup(commands, _Parser)
+    add_config(commands, _Parser)
     add_topics(commands, _Parser)
     return parser
 
 
-def _config(arguments: argparse.Namespace) -> Config:
-    config = Config()
-    for option in OPTIONS.values():
-        given = getattr(arguments, option.name.replace("-", "_"), None)
-        if given is not None:
-            try:
-                config.values[option.name] = option.parse(given)
-            except ConfigError as error:
-                raise Failure(EXIT_USAGE, f"--{option.name} {given}: {error}")
-    return config
+def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
+    """Return the configuration from all its layers, and lines about what of them does not apply."""
+    config, notes = Config(), []
+    if arguments.file is not None:
+        found = read_file(arguments.file)
+        if found.faults:
+            more = f" ({len(found.faults) - 1} more: streamd config check {arguments.file})" if found.faults[1:] else ""
+            raise Failure(EXIT_USAGE, f"{found.faults[0]}{more}")
+        config.values.update(found.values)
+        notes += [f"{arguments.file} passed over: {note}" for note in found.notes()]
+        config.path = os.path.abspath(arguments.file)
+        config.on_rewrite = lambda: rewrite_file(config.path, config, config.changed)
+    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in OPTIONS}
+    flags = {name: text for name, text in given.items() if text is not None}
+    try:
+        notes += Layers(flags, os.environ).apply(config)
+    except ConfigError as error:
+        raise Failure(EXIT_USAGE, str(error))
+    return config, notes
 
 
 def _check_directory(path: str) -> Path:
@@ -177,11 +194,16 @@ def _check_directory(path: str) -> Path:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    config = _config(arguments)
+    config, notes = _config(arguments)
     directory = _check_directory(config.text("dir"))
-    logging.basicConfig(
-        level=LEVELS[config.text("loglevel")], format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    try:
+        start_logging(config.text("loglevel"), config.text("log-format"), config.text("logfile"))
+    except OSError as error:
+        raise Failure(
+            EXIT_DIRECTORY, f"logfile {config.text('logfile')}: {error.strerror}; give another with --logfile"
+        )
+    for note in notes:
+        log.info("config-passed-over", "%s", note)
     _keep_collector_out()
     return _loop_runner(_run_server(config, directory))
 
@@ -242,6 +264,7 @@ def _trial_loader() -> Loader:
 
 async def _run_server(config: Config, directory: Path) -> int:
     server = Server(config)
+    server.inherited = take_sockets(os.environ)
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     assert starting is not None
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -264,11 +287,15 @@ async def _run_server(config: Config, directory: Path) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     _say(_banner(server, directory))
+    notify(os.environ, READY=1, MAINPID=os.getpid(), STATUS=f"serving on {_shown(server)}")
+    if config["log-format"] == "json":
+        log.info("ready", "serving on %s, process %d", _shown(server), os.getpid())
     try:
         await server.stopped.wait()
     except asyncio.CancelledError:  # a signal came behind the last wait of the start
         server.request_stop()
         await server.stopped.wait()
+    notify(os.environ, STOPPING=1)
     if server.journal_failure is not None:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
     _say("streamd stopped")
@@ -284,25 +311,38 @@ class _ProgressLine:
     def show(self, persistence: Persistence) -> None:
         loading = persistence.journal.loading
         second = persistence.loading_ms // 1000
-        if second > self._shown and sys.stderr.isatty():
-            self._shown = second
-            percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
+        if second <= self._shown:
+            return
+        self._shown = second
+        percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
+        notify(os.environ, STATUS=f"loading the journal: {percent} %", EXTEND_TIMEOUT_USEC=LOADING_US)
+        if sys.stderr.isatty():
             print(f"loading the journal: {percent} % of {loading.bytes_total} bytes", file=sys.stderr, flush=True)
 
 
 def _banner(server: Server, directory: Path) -> str:
     host, port = server.addresses[0]
-    shown = "  ".join(f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in server.addresses)
     persistence = "off: data is in memory and ends with this process"
     if server.persistence is not None:
         journal = server.persistence.journal
         persistence = f"journal in {journal.directory}, appendfsync {server.config['appendfsync']}"
+    places = "  ".join(f"http://{place}/metrics" for place in _places(server.admin_addresses))
+    admin = f"  admin port        {places}\n" if places else ""
     return (
         f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
-        f"  listening on      {shown}\n"
+        f"  listening on      {_shown(server)}\n"
+        f"{admin}"
         f"  data directory    {directory}\n"
         f"  persistence       {persistence}\n"
         f"  connect with      redis-cli -h {host} -p {port}\n"
         f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
         f"Ready to accept connections on {host}:{port}"
     )
+
+
+def _shown(server: Server) -> str:
+    return "  ".join(_places(server.addresses))
+
+
+def _places(addresses: list[tuple[str, int]]) -> list[str]:
+    return [f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in addresses]

@@ -87,6 +87,27 @@ def test_no_test_sleeps_but_those_that_kill_processes():
     assert {name: lines for name in tests if (lines := calls_of_sleep(text_of(name)))} == {}
 
 
+def calls_of_log(source: str) -> list[str]:
+    """Return the first argument of each call of the log, in the words of the source."""
+    return [
+        ast.unparse(node.args[0])
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "log"
+        and node.args
+    ]
+
+
+def test_every_line_of_the_servers_log_has_a_name():
+    server = [name for name in modules() if name.startswith("streamd/") and not name.startswith("streamd/topics/")]
+    assert [name for name in server if "getLogger" in text_of(name)] == ["streamd/base/log.py"]
+    names = [name for path in server if "base.log import" in text_of(path) for name in calls_of_log(text_of(path))]
+    assert len(names) > 10
+    assert [name for name in names if not re.fullmatch(r"'[a-z]+(-[a-z]+)*'", name)] == []
+
+
 def test_nothing_is_said_that_only_its_writer_understands():
     names = [name for name in modules() + prose() if Path(name).name != Path(__file__).name]
     found = {name: [match[0] for match in NOT_FOR_READERS.finditer(text_of(name))] for name in names}

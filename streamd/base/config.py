@@ -251,6 +251,35 @@ OPTIONS: Final[dict[str, Option]] = {
         Option(
             "lua-memory-max", "memory", 128 * 1024 * 1024, "bytes that a script may take", 2 * 1024 * 1024, flag=True
         ),
+        Option("logfile", "text", "", "file for the log; none: the standard error stream", mutable=False, flag=True),
+        Option(
+            "log-format",
+            "choice",
+            "text",
+            "lines of the log for people, or JSON objects for programs",
+            choices=("text", "json"),
+            mutable=False,
+            flag=True,
+        ),
+        Option(
+            "admin-port",
+            "integer",
+            0,
+            "port for /metrics, /healthz and /readyz; 0: none",
+            0,
+            65535,
+            mutable=False,
+            flag=True,
+        ),
+        Option("admin-bind", "text", "127.0.0.1", "addresses of the admin-port", mutable=False, flag=True),
+        Option(
+            "latency-monitor-threshold",
+            "integer",
+            0,
+            "have LATENCY note what took so many milliseconds; 0: nothing",
+            flag=True,
+        ),
+        Option("latency-tracking", "boolean", False, "count each command's times for LATENCY HISTOGRAM", flag=True),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
         *_COMPACT_FORMS,
     )
@@ -274,13 +303,17 @@ def _refusal(name: str, reason: str) -> CommandError:
 class Config:
     """The options' current values.
 
-    `on_change(name, action)` registers what must happen when CONFIG SET changes an option.
+    `on_change(name, action)` registers what must happen when CONFIG SET changes an option. path: the file that was read
+    at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite: writes these to the file.
     """
 
     def __init__(self, **values: Value) -> None:
         """Take initial values with underscores for dashes, `stream_idmp_duration=5`. Raises: ConfigError."""
         self.values: dict[str, Value] = {name: option.default for name, option in OPTIONS.items()}
         self._actions: dict[str, list[Callable[[], None]]] = {}
+        self.path = ""
+        self.changed: dict[str, None] = {}
+        self.on_rewrite: Callable[[], None] | None = None
         for name, value in values.items():
             option = OPTIONS.get(name.replace("_", "-"))
             if option is None:
@@ -348,3 +381,10 @@ class Config:
                         again()
                     raise _refusal(name, str(error))
                 done.append(action)
+        self.changed.update(dict.fromkeys(parsed))
+
+    def rewrite(self) -> None:
+        """Write what CONFIG SET has changed into the file. Raises: CommandError with Redis's texts."""
+        if self.on_rewrite is None:
+            raise CommandError("ERR The server is running without a config file")
+        self.on_rewrite()

@@ -1,17 +1,15 @@
 """The barrier: what a turn sends leaves when the journal is as durable as the policy demands."""
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable
 
 from streamd.base.errors import CommandError
+from streamd.base.log import log
 from streamd.journal.jobs import Pending, Syncs
 from streamd.journal.journal import Journal
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
 SYNC_EVERY_MS = 1_000
@@ -25,6 +23,8 @@ class Barrier:
     sync is late (2 s), output waits for it: what everysec may lose is bounded. `always`: what the turn has left in
     the clients' output is held until a sync that began after the write has ended; the next turns run meanwhile, and
     share the next sync. Clients that only read are held as well: nobody sees what could still be lost.
+
+    held_us: told how long output has waited, once for each turn that has.
 
     A failure under `always` is the end: nothing leaves any more, `on_fatal` is called once. Under the other policies
     the writers of that turn get an error in place of their replies, and writes are refused until it works again.
@@ -49,6 +49,8 @@ class Barrier:
         self.write_failed: OSError | None = None
         self.sync_failed: OSError | None = None
         self.delayed_syncs = 0
+        self.held_us: Callable[[float], None] | None = None
+        self._held_since: deque[tuple[int, int]] = deque()
 
     # -- the end of a turn ----------------------------------------------------------------------------------------
 
@@ -87,6 +89,8 @@ class Barrier:
             and (always or self._is_late())
         ):
             ticket = journal.writes
+            if self.held_us is not None:
+                self._held_since.append((ticket, state.clock.monotonic_us()))
             for client in clients:
                 client.flush_wanted = False
                 self._held.append((ticket, client, client.out[:]))
@@ -118,6 +122,8 @@ class Barrier:
         """Let leave what has become durable enough."""
         always = self._always
         synced = self._journal.synced_writes
+        while self.held_us is not None and self._held_since and (not always or self._held_since[0][0] <= synced):
+            self.held_us(self._state.clock.monotonic_us() - self._held_since.popleft()[1])
         while self._held and (not always or self._held[0][0] <= synced):
             _, client, chunk = self._held.popleft()
             left = self._holds[client] - 1
@@ -206,12 +212,15 @@ class Barrier:
 
     def _sync_now(self) -> bool:
         """Sync within the turn, if syncs are quick: then nothing has to be held. Return whether that was done."""
+        began_us = self._state.clock.monotonic_us() if self.held_us is not None else 0
         try:
             if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
                 return False
         except OSError as error:
             self._die_of_sync(error)
             return True
+        if self.held_us is not None:
+            self.held_us(self._state.clock.monotonic_us() - began_us)
         self._sync_wanted = False
         self.on_synced()
         return True
@@ -269,7 +278,10 @@ class Barrier:
         """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
         if self.sync_failed is None:
             log.warning(
-                "cannot sync %s: %s; writes are refused until it is rewritten", self._journal.directory, error.strerror
+                "journal-sync-failed",
+                "cannot sync %s: %s; writes are refused until it is rewritten",
+                self._journal.directory,
+                error.strerror,
             )
         self.sync_failed = error
         self._refuse_writes()

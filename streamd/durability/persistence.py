@@ -2,11 +2,12 @@
 them.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICE_US
+from streamd.base.log import log
+from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
 from streamd.journal.filesystem import FileSystem
@@ -20,8 +21,6 @@ from streamd.journal.rewrite import Rewrite
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 # After a rewrite that failed, before the next one begins by itself.
 _RETRY_MS = 1_000
@@ -73,6 +72,7 @@ class Persistence:
         self._last_took_s = -1
         self._last_failed = False
         self._rewrites = 0
+        self.backups = Backups(self.journal, self, state.clock)
         self._saved_ms = state.started_ms
         self._saved_dirty = 0
         self._saved_dirty_next = 0
@@ -112,7 +112,7 @@ class Persistence:
         """Journal from here on. Raises: OSError."""
         self.cut = self.journal.start()
         if self.cut is not None:
-            log.warning("%s", self.cut)
+            log.warning("journal-cut", "%s", self.cut)
         self._log_moved()
         self._state.records = []
         self._state.journal = self
@@ -144,12 +144,15 @@ class Persistence:
 
     def _log_moved(self) -> None:
         for path in self.journal.moved_aside:
-            log.warning("%s: what a crash has left of a rewrite; the journal is whole without it", path)
+            log.warning(
+                "journal-leftover", "%s: what a crash has left of a rewrite; the journal is whole without it", path
+            )
 
     def close(self) -> str | None:
         """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
         None.
         """
+        self.backups.close()
         failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:
             self._hand_over()
@@ -160,7 +163,7 @@ class Persistence:
                 self._serve_waiters()
             except (OSError, CommandError) as error:
                 failure = f"the journal could not be written at the end: {error}"
-                log.warning("%s", failure)
+                log.warning("journal-failed", "%s", failure)
         self.journal.close()
         self._state.journal = None
         self._state.records = None
@@ -198,6 +201,8 @@ class Persistence:
         self.barrier.tick()
         if self.barrier.is_dead:
             return False
+        if self.backups.tick():
+            self._serve_waiters()
         now_ms = self._state.clock.now_ms()
         if self.journal.rewrite is None:
             failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
@@ -313,12 +318,12 @@ class Persistence:
         self._saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
         self.barrier.note_rewritten()
-        log.info("the journal is rewritten: %d bytes", self.journal.base_bytes)
+        log.info("journal-rewritten", "the journal is rewritten: %d bytes", self.journal.base_bytes)
         # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
         self._submit_beside(remove, lambda error: None)
 
     def _fail(self, error: OSError) -> None:
-        log.warning("rewriting the journal failed: %s", error)
+        log.warning("journal-rewrite-failed", "rewriting the journal failed: %s", error)
         self._last_failed = True
         self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
         rewrite = self.journal.rewrite
@@ -415,6 +420,11 @@ class Persistence:
     def is_rewriting(self) -> bool:
         """Whether a rewrite is running."""
         return self.journal.rewrite is not None
+
+    @property
+    def rewrites(self) -> tuple[int, bool]:
+        """How many rewrites have succeeded, and whether one is under way or due."""
+        return self._rewrites, self.is_rewriting or self._is_planned
 
     @property
     def saved_s(self) -> int:

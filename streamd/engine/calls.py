@@ -1,18 +1,16 @@
 """What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
-import logging
 import time
 from collections.abc import Callable
 
 from streamd.base.errors import CommandError
+from streamd.base.log import log
 from streamd.catalog import Command, CommandTable, Context
 from streamd.resp.encoder import encode
 from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
 
 
 class Calls:
@@ -87,7 +85,7 @@ class Calls:
 
     def bug(self, where: str) -> CommandError:
         """Log and count the exception that is being handled, which nobody expected; return what a client is told."""
-        log.exception("a bug in %s", where)
+        log.exception("bug", "a bug in %s", where)
         self._state.stats.internal_errors += 1
         return self.count_error(CommandError("ERR internal error"))
 
@@ -117,6 +115,9 @@ class Calls:
         return self.bug(f"the handler of {name[:64]!r}")
 
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
-        """Put a command into the slow log, if it is one that is logged."""
-        if "skip_slowlog" not in command.flags:
-            self._state.note_slow(client, took_ns // 1000, request)
+        """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""
+        state = self._state
+        if state.latency.is_tracking or state.latency.threshold_ms:
+            state.latency.note_command(command.name, "fast" in command.flags, took_ns, state.time.ms // 1000)
+        if took_ns >= state.log_slow_ns and "skip_slowlog" not in command.flags:
+            state.note_slow(client, took_ns // 1000, request)

@@ -1,6 +1,5 @@
 """The engine: a client's requests in, replies into its output, one command at a time, from start to end."""
 
-import logging
 import time
 from collections.abc import Callable, Iterable
 
@@ -9,6 +8,7 @@ from streamd.base.clock import Clock
 from streamd.base.config import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
+from streamd.base.log import log
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.catalog.script_host import ScriptHost
@@ -25,9 +25,6 @@ from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.monitor import monitor_line
 from streamd.session.state import State
-
-log = logging.getLogger("streamd")
-
 
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 16
@@ -284,7 +281,7 @@ class Engine:
             check_allowed(command, client, len(request))
         except CommandError as error:
             if command is None and is_http(request):
-                log.warning("client %s closed: it speaks HTTP", client.address)
+                log.warning("client-http", "client %s closed: it speaks HTTP", client.address)
                 client.out.clear()
                 client.close_soon = True
                 return None, NO_REPLY

@@ -91,7 +91,11 @@ class FileSystem:
     def open(self, path: str, create: bool = False) -> File:
         """Open a file for reading and writing; with `create` a new, empty one in place of any that is there."""
         flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        return File(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644), path)
+        return self.wrap(os.open(path, flags | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644), path)
+
+    def wrap(self, descriptor: int, path: str) -> File:
+        """Return an open file."""
+        return File(descriptor, path)
 
     def salt(self) -> int:
         """Return a number of 64 bits that nobody can guess, not 0."""

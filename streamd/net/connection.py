@@ -1,7 +1,6 @@
 """One client's connection: bytes from a transport to the engine, replies back, and back-pressure on both ways."""
 
 import asyncio
-import logging
 import select
 from typing import Protocol, cast
 
@@ -15,6 +14,7 @@ from streamd.base.limits import (
     OUTPUT_PUBSUB_BYTES_MAX,
     RequestLimits,
 )
+from streamd.base.log import log
 from streamd.catalog import Context
 from streamd.engine.engine import Engine
 from streamd.resp.decoder import Decoder
@@ -34,7 +34,6 @@ class Host(Protocol):
 
     engine: Engine
     connections: "set[Connection]"
-    log: logging.Logger
 
     def end_turn(self) -> None:
         """End the turn: let replies leave."""
@@ -272,7 +271,9 @@ class Connection(asyncio.Protocol):
         if client.unfinished is not None:
             waiting += client.unfinished.waiting_bytes
         if waiting > OUTPUT_BYTES_MAX or (waiting > OUTPUT_PUBSUB_BYTES_MAX and client.subscription_count()):
-            self._server.log.warning("client %s closed: %d bytes of output wait to be read", client.address, waiting)
+            log.warning(
+                "client-output-limit", "client %s closed: %d bytes of output wait to be read", client.address, waiting
+            )
             self._closing = True
             transport.abort()
 
@@ -302,7 +303,7 @@ class Connection(asyncio.Protocol):
             return
         timeout_s = self._server.engine.state.config.integer("timeout")
         if timeout_s and now_ms - client.last_ms > timeout_s * 1000 and not client.subscription_count():
-            self._server.log.info("closing idle client %s", client.address)
+            log.info("client-idle", "closing idle client %s", client.address)
             self.kill()
 
     def abort(self) -> None:

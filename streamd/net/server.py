@@ -1,10 +1,9 @@
 """The server: sockets, timers and signals around one engine."""
 
 import asyncio
-import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -13,11 +12,14 @@ from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import SLICE_US, STOP_S
+from streamd.base.log import log
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.recovery import DamagedError
+from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
+from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
 from streamd.net.threads import JournalThread
 
 
@@ -31,6 +33,7 @@ class Listener:
 
     places: Callable[[Config], list[tuple[str, int, bool]]]
     serve: "Callable[[Server], asyncio.Protocol]"
+    is_admin: bool = False
 
 
 def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
@@ -39,8 +42,17 @@ def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
     return [("0.0.0.0" if host == "*" else host, config.integer("port"), may_fail) for host, may_fail in hosts]
 
 
+def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
+    port = config.integer("admin-port")
+    return [(host, port, False) for host in config.text("admin-bind").split()] if port else []
+
+
+def _connection(server: "Server") -> Connection:
+    return Connection(server) if server.measures is None else MeasuredConnection(server, server.measures)
+
+
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)
-LISTENERS: Final = (Listener(_bound_places, Connection),)
+LISTENERS: Final = (Listener(_bound_places, _connection), Listener(_admin_places, AdminConnection, is_admin=True))
 
 
 class Server:
@@ -48,7 +60,8 @@ class Server:
 
     start() -> serving at `addresses`; stop() -> every accepted request answered, every socket closed.
     `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server. journal_failure: why the journal
-    could not be written, which has ended it.
+    could not be written, which has ended it. inherited: listening sockets that are served in place of the
+    addresses of the configuration. admin_addresses: of the admin port.
     """
 
     def __init__(self, config: Config | None = None, clock: Clock | None = None) -> None:
@@ -57,9 +70,11 @@ class Server:
         self.engine = Engine(self.clock, self.config)
         self.engine.on_shutdown = self._shutdown_requested
         self.engine.scripts.on_interrupted = lambda: self._loop.call_soon(self._go_on)
-        self.log = logging.getLogger("streamd")
         self.connections: set[Connection] = set()
         self.addresses: list[tuple[str, int]] = []
+        self.admin_addresses: list[tuple[str, int]] = []
+        self.admin_connections: set[AdminConnection] = set()
+        self.inherited: list[socket.socket] = []
         self._listeners: list[asyncio.Server] = []
         self._turn_ending = False
         self._timer: asyncio.TimerHandle | None = None
@@ -70,6 +85,9 @@ class Server:
         self._trim = IdleTrim(self.engine.state.pack)
         self.persistence: Persistence | None = None
         self.journal_failure: str | None = None
+        self.measures = Measures() if self.config.integer("admin-port") else None
+        self._is_ready = False
+        self._expose: Callable[[Server, Callable[[str], object]], Iterator[int]] | None = None
 
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
@@ -80,6 +98,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
         self.engine.want_turn = self._tick_soon
+        if self.measures is not None:
+            self._prepare_metrics()
         if self.config["appendonly"]:
             self._open_journal()
         try:
@@ -94,20 +114,46 @@ class Server:
         self.config.on_change("appendonly", self._appendonly_changed)
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
+        self._is_ready = True
         self._run_cron()
+
+    def _prepare_metrics(self) -> None:
+        """Import what makes the metrics now: it takes long the first time, and nobody waits yet."""
+        try:
+            from streamd.net.exposition import expose
+        except ImportError:
+            log.warning("metrics-missing", "no /metrics on the admin port: %s", NO_LIBRARY.strip())
+        else:
+            self._expose = expose
+
+    def scrape(self, write: Callable[[str], object]) -> Iterator[int] | None:
+        """Hand the metrics to `write`, a slice each time it is asked; None where their library is missing."""
+        return self._expose(self, write) if self._expose is not None else None
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why clients are not served, or not as they should be; None: they are."""
+        state = self.engine.state
+        if self._stopping:
+            return "stopping"
+        if state.is_loading or not self._is_ready:
+            return "loading the journal"
+        return None if state.write_error is None else str(state.write_error)
 
     def _open_journal(self, anew: bool = False) -> Persistence:
         self._journal_thread = JournalThread(self._loop, self.end_turn)
         self._rewrite_thread = JournalThread(self._loop, self._run_cron_now, "streamd-rewrite")
         persistence = self.persistence = Persistence(
             self.engine.state,
-            FileSystem(),
+            FileSystem() if self.measures is None else MeasuredFiles(self.measures.syncs),
             self.config.text("dir"),
             self._journal_thread,
             self._rewrite_thread.submit,
             self._journal_failed,
             self.engine.serve,
         )
+        if self.measures is not None:
+            persistence.barrier.held_us = self.measures.barrier.observe
         try:
             if anew:
                 persistence.begin_anew()
@@ -126,7 +172,7 @@ class Server:
             try:
                 self._open_journal(anew=True)
             except (DamagedError, OSError) as error:
-                self.log.warning("the journal could not be begun: %s", error)
+                log.warning("journal-not-begun", "the journal could not be begun: %s", error)
                 raise ConfigError("Unable to turn on AOF. Check server logs.")
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
@@ -141,7 +187,7 @@ class Server:
 
     def _journal_failed(self, reason: str) -> None:
         """Stop without another word to anybody: what was not acknowledged must not be."""
-        self.log.critical("%s", reason)
+        log.critical("journal-failed", "%s", reason)
         self.journal_failure = reason
         for connection in list(self.connections):
             connection.abort()
@@ -159,6 +205,12 @@ class Server:
     async def _listen(self) -> None:
         for listener in LISTENERS:
             free_port = 0  # where the configuration says 0, all places of a listener share the one that is found
+            if self.inherited and listener is LISTENERS[0]:
+                for sock in self.inherited:
+                    self._take_listener(
+                        await self._loop.create_server(partial(listener.serve, self), sock=sock), listener
+                    )
+                continue
             for host, port, may_fail in listener.places(self.config):
                 try:
                     made = await self._loop.create_server(
@@ -172,13 +224,22 @@ class Server:
                         continue
                     await self._close_listeners()
                     raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
-                self._listeners.append(made)
-                for sock in made.sockets:
-                    _keep_alive(sock, self.config.integer("tcp-keepalive"))
-                    free_port = sock.getsockname()[1]
-                    self.addresses.append((sock.getsockname()[0], free_port))
+                free_port = self._take_listener(made, listener)
         if not self.addresses:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
+
+    def _take_listener(self, made: asyncio.Server, listener: Listener) -> int:
+        """Note that it listens, and where; return the last port."""
+        self._listeners.append(made)
+        port = 0
+        for sock in made.sockets:
+            name = sock.getsockname()
+            host = str(name)
+            if sock.family != socket.AF_UNIX:
+                _keep_alive(sock, self.config.integer("tcp-keepalive"))
+                host, port = name[:2]
+            (self.admin_addresses if listener.is_admin else self.addresses).append((host, port))
+        return port
 
     # -- turns and timers -----------------------------------------------------------------------------------------
 
@@ -198,6 +259,8 @@ class Server:
     def _end_shared_turn(self) -> None:
         self._turn_ending = False
         self.engine.end_turn()
+        if self.measures is not None:
+            self.measures.end_turn()
         if self.engine.state.blocked.count:
             self._arm_timer()
 
@@ -271,7 +334,7 @@ class Server:
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _shutdown_requested(self, save: bool | None) -> None:
-        self.log.warning("User requested shutdown...")
+        log.warning("shutdown", "User requested shutdown...")
         if save and self.persistence is not None:
             self.persistence.save()
         self._loop.call_soon(self.request_stop)

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
+from streamd.base.log import log
 from streamd.resp.encoder import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 from streamd.scripts import replies
 from streamd.scripts.bytecode import UnknownBytecode, without_library_tail_calls
 from streamd.scripts.random48 import Random48
 from streamd.scripts.replies import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
-
-log = logging.getLogger("streamd")
 
 LUA: Final = Path(__file__).parent / "lua"
 CHUNK: Final = 15  # as in lua/redis.lua
@@ -215,7 +214,7 @@ class Runtime:
         try:
             return self._tick()
         except BaseException:
-            log.exception("a bug in what runs beside scripts")
+            log.exception("bug", "a bug in what runs beside scripts")
             return True
 
     def _make_invoke(self) -> Callable[..., tuple[Any, ...]]:
@@ -236,7 +235,7 @@ class Runtime:
             except CommandError as error:
                 return ERROR, error_text(error)[:SMALL_BYTES]
             except BaseException:
-                log.exception("a bug in a command that a script called")
+                log.exception("bug", "a bug in a command that a script called")
                 return ERROR, b"ERR internal error"
 
         return invoke
@@ -353,7 +352,7 @@ def _flat(items: list[Any]) -> list[bytes | int] | None:
 
 
 def _write_log(level: float, text: bytes) -> None:
-    log.log(_LEVELS[int(level)], "%s", text.decode("utf-8", "replace"))
+    log.write("script", _LEVELS[int(level)], "%s", text.decode("utf-8", "replace"))
 
 
 def _signed(number: int) -> int:

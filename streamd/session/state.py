@@ -14,10 +14,27 @@ from streamd.resp.types import Raw
 from streamd.session.blocking import BlockedClients, Waiter
 from streamd.session.client import Client
 from streamd.session.keyspace_events import KeyspaceEvents
+from streamd.session.latency import Latency
 from streamd.session.monitor import redacted
 from streamd.session.pubsub import PubSub
 from streamd.session.slowlog import SlowLog
 from streamd.stream.stream import Stream
+
+
+class Backups(Protocol):
+    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
+
+    def begin(self, client: Client) -> list[tuple[str, int]] | None:
+        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
+
+    def mark(self, client: Client) -> list[int]:
+        """Return the sizes of the files up to which they are one state."""
+
+    def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
+        """Return bytes of a file."""
+
+    def end(self, client: Client) -> bool:
+        """Let go of the files; return whether there were any."""
 
 
 class Journal(Protocol):
@@ -27,6 +44,10 @@ class Journal(Protocol):
     """
 
     writers: dict[Client, None]
+
+    @property
+    def backups(self) -> Backups:
+        """The backups under way."""
 
     def append_unit(self, records: list[Record | Run]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together."""
@@ -104,7 +125,7 @@ class State:
     is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
-    slow_ns: what is slow, from the option slowlog-log-slower-than.
+    slow_ns: what is to be noted, in the slow log or for LATENCY. log_slow_ns: what in the slow log.
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
         that are not for them; both for tests, see DEBUG.
@@ -128,11 +149,12 @@ class State:
         self.pubsub: PubSub[Client] = PubSub(self.wants_flush)
         self.monitors: dict[int, Client] = {}
         self.slowlog = SlowLog()
+        self.latency = Latency()
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.paused: list[Client] = []
         self.on_restricted: Callable[[bool], None] = lambda is_restricted: None
-        self.slow_ns = 0
+        self.slow_ns = self.log_slow_ns = 0
         self.random = Random()
         events = KeyspaceEvents(self.pubsub)
         self.notify = events.publish
@@ -145,7 +167,8 @@ class State:
         self._events_changed()
         config.on_change("notify-keyspace-events", self._events_changed)
         self._slowlog_changed()
-        config.on_change("slowlog-log-slower-than", self._slowlog_changed)
+        for name in ("slowlog-log-slower-than", "latency-monitor-threshold", "latency-tracking"):
+            config.on_change(name, self._slowlog_changed)
         config.on_change("stream-node-max-entries", self._node_size_changed)
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
@@ -226,6 +249,7 @@ class State:
     def reset_stats(self) -> None:
         """Set all statistics back to zero, but for those of commands."""
         self.stats.reset()
+        self.latency.commands.clear()
         bytes_in, bytes_out = self.traffic_bytes()
         self.stats.bytes_in, self.stats.bytes_out = -bytes_in, -bytes_out
         for db in self.keyspace:
@@ -251,7 +275,16 @@ class State:
 
     def _slowlog_changed(self) -> None:
         slow_us = self.config.integer("slowlog-log-slower-than")
-        self.slow_ns = slow_us * 1000 if slow_us >= 0 else 2**63
+        self.log_slow_ns = slow_us * 1000 if slow_us >= 0 else 2**63
+        latency = self.latency
+        latency.threshold_ms = self.config.integer("latency-monitor-threshold")
+        latency.is_tracking = bool(self.config["latency-tracking"])
+        # Who times commands compares with one number, so that what is not asked for costs nothing.
+        self.slow_ns = min(self.log_slow_ns, latency.threshold_ms * 1_000_000 or 2**63)
+        if latency.is_tracking:
+            self.slow_ns = 0
+        else:
+            latency.commands.clear()
 
     def note_slow(self, client: Client, took_us: int, request: list[bytes]) -> None:
         """Put a command into the slow log."""

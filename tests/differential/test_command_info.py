@@ -7,10 +7,9 @@ from tests.session import Session, decode
 
 pytestmark = needs_redis
 
-# Subcommands that answer as unknown ones do: functions, a debugger, and views into Redis's own allocator and clock.
+# Subcommands that answer as unknown ones do: functions and a debugger.
 MISSING = {
     *(b"function|delete", b"function|dump", b"function|load", b"function|restore"),
-    *(b"latency|doctor", b"latency|graph", b"latency|histogram", b"memory|stats"),
     b"script|debug",
 }
 # They take WITHSCORE since 7.2.

@@ -1,5 +1,6 @@
 """The server as a process: banner, signals, exit codes, and one line for each mistake."""
 
+import json
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.integration.process import ServerProcess, run_cli
 
@@ -176,3 +178,30 @@ def test_a_signal_while_the_journal_is_loaded_stops_the_server_cleanly(tmp_path:
         process.send_signal(number)
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "streamd stopped before it was ready\n", "")
+
+
+def test_a_server_starts_with_a_file_and_writes_what_was_set_into_it(tmp_path: Path):
+    conf, log = tmp_path / "redis.conf", tmp_path / "log.json"
+    conf.write_text(f"# kept\nhz 10\ndaemonize yes\nlogfile {log}\nlog-format json\n")
+    with ServerProcess(tmp_path, "--maxclients", "77", str(conf)) as server:
+        with redis.Redis(port=server.port, decode_responses=True) as client:
+            assert client.config_get("maxclients") == {"maxclients": "77"}
+            assert client.info("server")["config_file"] == str(conf)
+            client.config_set("hz", 30)
+            client.config_rewrite()
+        assert server.stop()[2] == ""
+    assert conf.read_text() == f"# kept\nhz 30\ndaemonize yes\nlogfile {log}\nlog-format json\n"
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert events == ["config-passed-over", "ready"]
+
+
+@pytest.mark.skipif(not Path("/etc/redis/redis.conf").exists(), reason="needs Debian's redis-server")
+def test_a_stock_redis_conf_starts(tmp_path: Path):
+    with ServerProcess(tmp_path, "--logfile", "", "/etc/redis/redis.conf") as server:
+        assert "Ready to accept connections" in server.banner[-1]
+        with redis.Redis(port=server.port) as client:
+            assert client.ping()
+            assert client.info("persistence")["aof_enabled"] == 0
+        code, _, err = server.stop()
+    assert code == 0
+    assert err.count("daemonize") == 1

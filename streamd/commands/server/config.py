@@ -1,6 +1,6 @@
 """CONFIG: options at run time."""
 
-from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.errors import SyntaxError_
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
 from streamd.resp.types import Reply
@@ -19,7 +19,7 @@ container(
         "RESETSTAT",
         "    Set the statistics of INFO back to zero.",
         "REWRITE",
-        "    Not supported: there is no configuration file.",
+        "    Write what was set into the configuration file; comments and all other lines stay.",
     ],
 )
 
@@ -68,5 +68,6 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
 
 @command("CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server")
 def config_rewrite(context: Context, args: list[bytes]) -> Reply:
-    """Fail: there is no configuration file."""
-    raise CommandError("ERR The server is running without a config file")
+    """Write what CONFIG SET has changed into the configuration file."""
+    context.state.config.rewrite()
+    return "OK"

@@ -42,7 +42,7 @@ def _server(context: Context) -> Fields:
         ("configured_hz", state.config["hz"]),
         ("lru_clock", context.now_ms // 1000 & 0xFFFFFF),
         ("executable", process.executable),
-        ("config_file", ""),
+        ("config_file", state.config.path),
         ("io_threads_active", 0),
     ]
 
@@ -196,6 +196,12 @@ def _commandstats(context: Context) -> Fields:
             )
 
 
+def _latencystats(context: Context) -> Fields:
+    for name, times in context.state.latency.commands.items():
+        parts = (f"p{percent:g}={times.percentile_us(percent):.3f}" for percent in (50, 99, 99.9))
+        yield f"latency_percentiles_usec_{name}", ",".join(parts)
+
+
 def _errorstats(context: Context) -> Fields:
     return [(f"errorstat_{code}", f"count={count}") for code, count in sorted(context.state.stats.errors.items())]
 
@@ -218,7 +224,7 @@ _SECTIONS: Final[dict[str, tuple[Callable[[Context], Fields], bool]]] = {
     "modules": (lambda context: (), True),
     "commandstats": (_commandstats, False),
     "errorstats": (_errorstats, True),
-    "latencystats": (lambda context: (), False),
+    "latencystats": (_latencystats, False),
     "cluster": (lambda context: _zeros("cluster_enabled"), True),
     "keyspace": (_keyspace, True),
 }

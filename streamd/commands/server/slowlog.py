@@ -1,4 +1,4 @@
-"""SLOWLOG and LATENCY: what took long."""
+"""SLOWLOG: the last commands that took long."""
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax
 from streamd.catalog import Context, command, container
@@ -6,9 +6,7 @@ from streamd.catalog.arguments import parse_integer
 from streamd.resp.types import Reply
 
 _ADMIN = "admin loading stale"
-_LATENCY = "admin noscript loading stale"
 _NODES = "request_policy:all_nodes"
-_SPECIAL = "nondeterministic_output request_policy:all_nodes response_policy:special"
 
 container(
     "SLOWLOG",
@@ -69,40 +67,3 @@ def slowlog_reset(context: Context, args: list[bytes]) -> Reply:
     """Remove all entries of the slow log."""
     context.state.slowlog.entries.clear()
     return "OK"
-
-
-container(
-    "LATENCY",
-    since="2.8.13",
-    group="server",
-    help_lines=[
-        "HISTORY <event>",
-        "LATEST",
-        "RESET [<event> ...]",
-        "    Answer as a server that does not monitor latency; see SLOWLOG and INFO commandstats.",
-    ],
-)
-
-
-@command("LATENCY LATEST", arity=2, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server", tips=_SPECIAL)
-def latency_latest(context: Context, args: list[bytes]) -> Reply:
-    """Return the latest latency of each event: none is monitored."""
-    return []
-
-
-@command(
-    "LATENCY HISTORY", arity=3, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server", syntax="event",
-    tips=_SPECIAL,
-)  # fmt: skip
-def latency_history(context: Context, args: list[bytes]) -> Reply:
-    """Return the latencies of an event: none is monitored."""
-    return []
-
-
-@command(
-    "LATENCY RESET", arity=-2, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server",
-    syntax="[event [event ...]]", tips=f"{_NODES} response_policy:all_succeeded",
-)  # fmt: skip
-def latency_reset(context: Context, args: list[bytes]) -> Reply:
-    """Forget the latencies of events; return of how many: none is monitored."""
-    return 0

@@ -1,0 +1,1 @@
+"""Backup: a server's journal, copied over the protocol as a state that was, and put back."""

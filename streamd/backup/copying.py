@@ -1,0 +1,99 @@
+"""Makes a backup of a running server, and puts one back."""
+
+import os
+from collections.abc import Callable, Iterator
+
+from streamd.backup.placing import DIRNAME, FILENAME, Place, PlaceError, pieces_of
+from streamd.backup.remote import RemoteJournal
+from streamd.durability import check
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.journal import lock_directory
+from streamd.journal.recovery import DamagedError, read_manifest
+
+# (bytes done, bytes in all; 0 while the server rewrites)
+Progress = Callable[[int, int], None]
+
+
+def back_up(remote: RemoteJournal, path: str, progress: Progress) -> int:
+    """Copy a server's journal into the new data directory `path`; return how many bytes.
+
+    The base is copied while it is what it is. Then the server is asked how far the increments go, and they are copied
+    up to there: that is the state which the copy is. Raises: SourceError, PlaceError; then nothing is left.
+    """
+    with Place(path) as place:
+        files = remote.begin(lambda: progress(0, 0))
+        sizes = [size for _, size in files]
+        done = 0
+
+        def pieces(number: int) -> Iterator[bytes]:
+            nonlocal done, sizes
+            if number == len(files) - 1:
+                sizes = remote.mark()
+            offset = 0
+            while offset < sizes[number]:
+                piece = remote.read(number, offset, sizes[number] - offset)
+                yield piece
+                offset += len(piece)
+                done += len(piece)
+                progress(done, sum(sizes))
+
+        place.take((name, pieces(number)) for number, (name, _) in enumerate(files))
+        remote.end()
+        _check(place.journal, "what arrived")
+        place.commit()
+        return done
+
+
+def restore(copy: str, path: str, progress: Progress) -> int:
+    """Put a backup into the data directory `path`, which has no journal; return how many bytes.
+
+    Raises: PlaceError; then nothing is changed.
+    """
+    files = FileSystem()
+    _, journal = check.journal_directory(files, os.path.abspath(copy))
+    _check(journal, copy)
+    try:
+        manifest = read_manifest(files, journal, FILENAME)
+        assert manifest is not None
+        parts = manifest.parts()
+        total = sum(os.path.getsize(os.path.join(journal, part.name)) for part in parts)
+    except OSError as error:
+        raise PlaceError(f"{error.filename}: {error.strerror}")
+    done = 0
+
+    def pieces(name: str) -> Iterator[bytes]:
+        nonlocal done
+        try:
+            for piece in pieces_of(os.path.join(journal, name)):
+                yield piece
+                done += len(piece)
+                progress(done, total)
+        except OSError as error:
+            raise PlaceError(f"{os.path.join(journal, name)}: {error.strerror}")
+
+    with Place(path) as place:
+        try:
+            lock = lock_directory(files, path)
+        except OSError as error:
+            raise PlaceError(f"{path}: {error.strerror}; stop that server, or give another directory")
+        try:
+            place.take((part.name, pieces(part.name)) for part in parts)
+            place.commit()
+        finally:
+            lock.close()
+            if not os.path.exists(os.path.join(path, DIRNAME)):
+                os.unlink(os.path.join(path, "streamd.lock"))
+    return done
+
+
+def _check(journal: str, what: str) -> None:
+    """Return if all that a journal says is whole. Raises: PlaceError."""
+    try:
+        report = check.examine(FileSystem(), journal, FILENAME)
+    except DamagedError as error:
+        raise PlaceError(f"{what} is damaged: {error}")
+    except OSError as error:
+        raise PlaceError(f"{what} is no backup: {error.filename or journal}: {error.strerror}")
+    for file in report.files:
+        if file.problem is not None:
+            raise PlaceError(f"{what} is damaged: {file}")

@@ -1,0 +1,142 @@
+"""Puts the files of a journal into a data directory, all of them or none."""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from streamd.journal import manifest as manifests
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
+
+DIRNAME: Final = "appendonlydir"
+FILENAME: Final = "appendonly.aof"
+
+# A file: its name, and its bytes in pieces.
+Source = tuple[str, Iterable[bytes]]
+
+
+class PlaceError(Exception):
+    """A directory that cannot take a journal; the message is one line."""
+
+
+class Place:
+    """A data directory that gets a journal.
+
+    `with Place(path) as place: place.take(...); place.commit()`. Without the commit, whatever ends the block, nothing
+    is left of it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._made: list[str] = []
+        self._temporary = os.path.join(path, f".{DIRNAME}.partial-{os.getpid()}")
+        self._files = FileSystem()
+
+    def __enter__(self) -> "Place":
+        """Raises: PlaceError."""
+        target = os.path.join(self.path, DIRNAME)
+        if os.path.lexists(target):
+            raise PlaceError(f"{target} is there already; give another directory, or move it away")
+        try:
+            self._make_directories()
+            os.mkdir(self._temporary)
+        except OSError as error:
+            self._remove()
+            raise PlaceError(f"{error.filename or self.path}: {error.strerror}; give another directory")
+        return self
+
+    def _make_directories(self) -> None:
+        missing = []
+        path = os.path.abspath(self.path)
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for one in reversed(missing):
+            os.mkdir(one)
+            self._made.append(one)
+
+    def __exit__(self, *error: object) -> None:
+        self._remove()
+
+    def take(self, sources: Iterable[Source]) -> None:
+        """Write files, in the order in which a server loads them, and the manifest that names them. Raises: PlaceError,
+        and what the sources raise.
+        """
+        parts: list[Part] = []
+        for number, (name, pieces) in enumerate(sources, 1):
+            kind = _kind(name)
+            if kind == BASE and parts:
+                raise PlaceError(f"{name} comes behind {parts[-1].name}: no files of one journal")
+            word = "base" if kind == BASE else "incr"
+            parts.append(Part(f"{FILENAME}.{number}.{word}.aof", number, kind))
+            self._write(parts[-1].name, pieces)
+        base = parts[0] if parts and parts[0].kind == BASE else None
+        manifest = Manifest(base, parts[1:] if base else parts)
+        try:
+            manifests.write_temporary(self._files, self._temporary, f"{FILENAME}.manifest", manifest)
+            manifests.rename_temporary(self._files, self._temporary, f"{FILENAME}.manifest")
+        except OSError as error:
+            raise self._failure(error)
+
+    def _write(self, name: str, pieces: Iterable[bytes]) -> None:
+        path = os.path.join(self._temporary, name)
+        try:
+            file = open(path, "xb")  # noqa: SIM115  (a piece that fails is no OSError of this file)
+        except OSError as error:
+            raise self._failure(error)
+        with file:
+            for piece in pieces:
+                try:
+                    file.write(piece)
+                except OSError as error:
+                    raise self._failure(error)
+            try:
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise self._failure(error)
+
+    @property
+    def journal(self) -> str:
+        """Where the files are until `commit`, for who examines them."""
+        return self._temporary
+
+    def commit(self) -> None:
+        """Have it all there, durably. Raises: PlaceError."""
+        try:
+            self._files.sync_directory(self._temporary)
+            os.rename(self._temporary, os.path.join(self.path, DIRNAME))
+            self._made.clear()
+            self._files.sync_directory(self.path)
+            self._files.sync_directory(os.path.dirname(os.path.abspath(self.path)))
+        except OSError as error:
+            raise self._failure(error)
+
+    def _failure(self, error: OSError) -> PlaceError:
+        return PlaceError(f"cannot write to {self.path}: {error.strerror}; nothing was left there")
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        for path in reversed(self._made):
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass  # somebody else has put something there
+        self._made.clear()
+
+
+def _kind(name: str) -> str:
+    """Return what a file of a journal is, by its name. Raises: PlaceError."""
+    if name.endswith(".base.aof"):
+        return BASE
+    if name.endswith(".aof"):
+        return INCREMENT
+    raise PlaceError(f"{name!r} is no file of a journal that streamd can load")
+
+
+def pieces_of(path: str) -> Iterator[bytes]:
+    """Return the bytes of a file. Raises: OSError."""
+    with open(path, "rb") as file:
+        while piece := file.read(1024 * 1024):
+            yield piece

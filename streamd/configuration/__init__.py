@@ -1,0 +1,1 @@
+"""The configuration from outside: files in redis.conf's words, variables of the environment, flags, CONFIG REWRITE."""

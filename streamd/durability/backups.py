@@ -1,0 +1,146 @@
+"""Backups: files of the journal that are kept readable, whatever becomes of them, while clients copy them."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from streamd.base.clock import Clock
+from streamd.base.errors import CommandError
+from streamd.journal.filesystem import File
+from streamd.journal.journal import Journal
+from streamd.journal.writer import Writer
+from streamd.session.client import Client
+
+# Each keeps files on the disk that a rewrite would remove.
+BACKUPS_MAX: Final = 4
+# A client that asks for nothing for so long has gone away without closing its connection.
+IDLE_MS_MAX: Final = 600_000
+# One answer: few enough bytes that nobody waits for the disk, many enough that the way there and back is cheap.
+READ_BYTES_MAX: Final = 256 * 1024
+
+
+class Rewrites(Protocol):
+    """What is asked of rewriting; see Persistence."""
+
+    def start_rewrite(self) -> None:
+        """Begin a rewrite. Raises: CommandError, OSError."""
+
+    @property
+    def rewrites(self) -> tuple[int, bool]:
+        """How many have succeeded, and whether one is under way or due."""
+
+
+@dataclass(slots=True)
+class _Pinned:
+    """A client's files: names and open files, the writer of the last one, when it last asked."""
+
+    parts: list[tuple[str, File]]
+    writer: Writer
+    asked_ms: int
+
+    def sizes(self) -> list[int]:
+        """Return how long each file is: the last one up to the end of a turn, which is a state that was."""
+        return [*(file.size() for _, file in self.parts[:-1]), self.writer.size]
+
+    def close(self) -> None:
+        for _, file in self.parts:
+            try:
+                file.close()
+            except OSError:
+                pass  # nothing was written to it
+
+
+class Backups:
+    """The backups under way, one for each client."""
+
+    def __init__(self, journal: Journal, rewriting: Rewrites, clock: Clock) -> None:
+        self._journal = journal
+        self._rewriting = rewriting
+        self._clock = clock
+        self._pinned: dict[Client, _Pinned] = {}
+        self._waiting: dict[Client, int] = {}
+
+    def begin(self, client: Client) -> list[tuple[str, int]] | None:
+        """Pin the journal as the next rewrite leaves it: return names and present sizes of its files, None while that
+        rewrite is under way. To be asked until then. Raises: CommandError.
+        """
+        if client in self._pinned:
+            raise CommandError("ERR this connection has a backup already; end it with BACKUP END")
+        done, is_active = self._rewriting.rewrites
+        if client not in self._waiting:
+            if len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
+                raise CommandError(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
+            if not is_active:
+                self._start_rewrite()
+            self._waiting[client] = done
+            return None
+        if done == self._waiting[client]:
+            if is_active:
+                return None
+            del self._waiting[client]
+            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+        del self._waiting[client]
+        return self._pin(client)
+
+    def _start_rewrite(self) -> None:
+        try:
+            self._rewriting.start_rewrite()
+        except OSError as error:
+            raise CommandError(f"ERR Can't execute an AOF background rewriting: {error.strerror}")
+
+    def _pin(self, client: Client) -> list[tuple[str, int]]:
+        journal, parts = self._journal, []
+        assert journal.writer is not None
+        try:
+            for part in journal.manifest.parts():
+                parts.append((part.name, journal.files.open(f"{journal.directory}/{part.name}")))
+        except OSError as error:
+            for _, file in parts:
+                file.close()
+            raise CommandError(f"ERR the journal cannot be read: {error.strerror}")
+        self._pinned[client] = pinned = _Pinned(parts, journal.writer, self._clock.now_ms())
+        return [(name, size) for (name, _), size in zip(parts, pinned.sizes(), strict=True)]
+
+    def mark(self, client: Client) -> list[int]:
+        """Return the sizes of the files as they are now; up to these they are one state. Raises: CommandError."""
+        return self._of(client).sizes()
+
+    def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
+        """Return up to `count` bytes of a file. Raises: CommandError."""
+        pinned = self._of(client)
+        if not 0 <= number < len(pinned.parts) or offset < 0 or not 0 < count <= READ_BYTES_MAX:
+            raise CommandError("ERR value is out of range")
+        try:
+            return pinned.parts[number][1].read_at(offset, count)
+        except OSError as error:
+            raise CommandError(f"ERR the journal cannot be read: {error.strerror}")
+
+    def _of(self, client: Client) -> _Pinned:
+        pinned = self._pinned.get(client)
+        if pinned is None:
+            raise CommandError("ERR this connection has no backup; begin one with BACKUP BEGIN")
+        pinned.asked_ms = self._clock.now_ms()
+        return pinned
+
+    def end(self, client: Client) -> bool:
+        """Let go of a client's files; return whether it had any."""
+        self._waiting.pop(client, None)
+        pinned = self._pinned.pop(client, None)
+        if pinned is not None:
+            pinned.close()
+        return pinned is not None
+
+    def tick(self) -> bool:
+        """Let go of what nobody will ask for any more; return whether somebody waits for a rewrite."""
+        if not self._pinned and not self._waiting:
+            return False
+        too_old_ms = self._clock.now_ms() - IDLE_MS_MAX
+        for client in [*self._waiting, *self._pinned]:
+            pinned = self._pinned.get(client)
+            if client.closed or (pinned is not None and pinned.asked_ms < too_old_ms):
+                self.end(client)
+        return bool(self._waiting)
+
+    def close(self) -> None:
+        """Let go of everything: the journal ends."""
+        for client in [*self._waiting, *self._pinned]:
+            self.end(client)

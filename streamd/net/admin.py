@@ -1,0 +1,111 @@
+"""The admin port: health and metrics over HTTP, for machines that watch a server."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, cast
+
+from streamd.base.log import log
+
+_HEAD_BYTES_MAX: Final = 16 * 1024
+# A client that has not sent its request by then is cut.
+_PATIENCE_S: Final = 10.0
+# So many at one time: who watches asks seldom, and a scrape takes work.
+_CONNECTIONS_MAX: Final = 16
+_REQUEST: Final = re.compile(rb"(GET|HEAD|[A-Z]+) (/[^ ?]*)(?:\?[^ ]*)? HTTP/1\.[01]\r?\n")
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+_TEXT: Final = "text/plain; charset=utf-8"
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]'\n"
+
+
+class Host(Protocol):
+    """What the admin port asks of the server that it belongs to."""
+
+    admin_connections: "set[AdminConnection]"
+
+    def scrape(self, write: Callable[[str], object]) -> Iterator[int] | None:
+        """Hand the metrics to `write`, a slice each time it is asked; None where their library is missing."""
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why clients are not served, or not as they should be; None: they are."""
+
+
+class AdminConnection(asyncio.Protocol):
+    """One request over HTTP/1.1, its answer, and the end: nobody asks so often that more would pay."""
+
+    def __init__(self, server: Host) -> None:
+        self._server = server
+        self._head = b""
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._transport.abort)
+        self._server.admin_connections.add(self)
+        if len(self._server.admin_connections) > _CONNECTIONS_MAX:
+            self._answer(503, "too many connections\n")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.admin_connections.discard(self)
+        self._patience.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None or self._transport.is_closing():
+            return
+        self._head += data
+        end = re.search(rb"\r?\n\r?\n", self._head)
+        if end is not None:
+            self._task = asyncio.get_running_loop().create_task(self._serve())
+        elif len(self._head) > _HEAD_BYTES_MAX:
+            self._answer(400, "the request is too long\n")
+
+    async def _serve(self) -> None:
+        try:
+            match = _REQUEST.match(self._head)
+            if match is None:
+                self._answer(400, "no request of HTTP/1.1\n")
+            elif match[1] not in (b"GET", b"HEAD"):
+                self._answer(405, "only GET and HEAD\n")
+            elif match[2] == b"/healthz":
+                self._answer(200, "ok\n")
+            elif match[2] == b"/readyz":
+                why_not = self._server.why_not_ready
+                self._answer(503 if why_not else 200, f"{why_not or 'ok'}\n")
+            elif match[2] == b"/metrics":
+                await self._serve_metrics()
+            else:
+                self._answer(404, "there are /metrics, /healthz and /readyz\n")
+        except Exception:
+            log.exception("bug", "a bug in the admin port")
+            self._answer(500, "internal error\n")
+
+    async def _serve_metrics(self) -> None:
+        pieces: list[str] = []
+        steps = self._server.scrape(pieces.append)
+        if steps is None:
+            self._answer(501, NO_LIBRARY)
+            return
+        for _ in steps:
+            await asyncio.sleep(0)  # others have their turn between two slices
+        self._answer(200, "".join(pieces), _METRICS)
+
+    def _answer(self, status: int, text: str, kind: str = _TEXT) -> None:
+        body = text.encode("utf-8", "backslashreplace")
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + (b"" if self._head.startswith(b"HEAD") else body))
+        self._transport.close()

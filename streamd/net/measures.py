@@ -1,0 +1,67 @@
+"""Measures turns, the barrier and syncs, where somebody asks for metrics."""
+
+from time import perf_counter_ns
+
+from streamd.base.histogram import Histogram
+from streamd.journal.filesystem import File, FileSystem
+from streamd.net.connection import Connection, Host
+
+
+class Measures:
+    """Histograms of a server: how long turns take, how long replies are held by the barrier, how long syncs take."""
+
+    def __init__(self) -> None:
+        self.turns = Histogram()
+        self.barrier = Histogram()
+        self.syncs = Histogram()
+        self._turn_began_ns = 0
+
+    def begin_turn(self) -> None:
+        """Note that something was received: the turn begins, unless it has."""
+        if not self._turn_began_ns:
+            self._turn_began_ns = perf_counter_ns()
+
+    def end_turn(self) -> None:
+        """Note that the turn has ended."""
+        if self._turn_began_ns:
+            self.turns.observe((perf_counter_ns() - self._turn_began_ns) / 1000)
+            self._turn_began_ns = 0
+
+
+class MeasuredConnection(Connection):
+    """A connection that tells when turns begin."""
+
+    __slots__ = ("_measures",)
+
+    def __init__(self, server: Host, measures: Measures) -> None:
+        super().__init__(server)
+        self._measures = measures
+
+    def data_received(self, data: bytes) -> None:
+        self._measures.begin_turn()
+        super().data_received(data)
+
+
+class MeasuredFile(File):
+    """A file whose syncs are timed."""
+
+    def __init__(self, descriptor: int, path: str, syncs: Histogram) -> None:
+        super().__init__(descriptor, path)
+        self._syncs = syncs
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk. Raises: OSError."""
+        began_ns = perf_counter_ns()
+        super().sync()
+        self._syncs.observe((perf_counter_ns() - began_ns) / 1000)
+
+
+class MeasuredFiles(FileSystem):
+    """The operating system's files, with timed syncs."""
+
+    def __init__(self, syncs: Histogram) -> None:
+        self._syncs = syncs
+
+    def wrap(self, descriptor: int, path: str) -> File:
+        """Return an open file."""
+        return MeasuredFile(descriptor, path, self._syncs)

@@ -1,0 +1,197 @@
+"""`streamd backup` and `streamd restore`: under load, cut off, onto a full disk."""
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import redis
+
+from streamd import cli
+from streamd.testing import EmbeddedServer
+from tests.integration.process import ServerProcess, run_cli
+
+STREAMS = 5
+
+
+class Writer(threading.Thread):
+    """Writes 0, 1, 2 ... , each into two streams by one transaction, until it is told to stop."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.client = redis.Redis(port=port)
+        self.acknowledged = self.sent = 0
+        self.is_stopped = False
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        while not self.is_stopped:
+            pipeline = self.client.pipeline(transaction=True)
+            for number in range(self.sent, self.sent + 10):
+                pipeline.xadd(f"s{number % STREAMS}", {"n": number, "x": "x" * 100}, idmp=("p", str(number).encode()))
+                pipeline.set("last", number)
+            self.sent += 10
+            pipeline.execute()
+            self.acknowledged += 10
+            if self.acknowledged >= 2000:
+                self.enough.set()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self.join(20)
+        self.client.close()
+
+
+def numbers(client: redis.Redis) -> list[int]:
+    return sorted(int(fields[b"n"]) for at in range(STREAMS) for _, fields in client.xrange(f"s{at}"))
+
+
+def test_a_copy_under_load_is_a_state_that_was_and_can_be_restored_and_served(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        writer = Writer(server.port)
+        writer.start()
+        try:
+            assert writer.enough.wait(60)
+            before = writer.acknowledged
+            done = run_cli("backup", "--url", f"redis://127.0.0.1:{server.port}", str(tmp_path / "copy"))
+            after = writer.sent
+        finally:
+            writer.stop()
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "streamd serve --dir" in done.stdout
+    restored = run_cli("restore", str(tmp_path / "copy"), str(tmp_path / "again"))
+    assert (restored.returncode, restored.stderr) == (0, "")
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "again")) as copy:
+        client = copy.client()
+        found = numbers(client)
+        assert found == list(range(len(found)))
+        assert before <= len(found) <= after
+        assert len(found) % 10 == 0
+        assert int(client.get("last")) == len(found) - 1
+        last = len(found) - 1
+        client.xadd(f"s{last % STREAMS}", {"n": last, "x": "x" * 100}, idmp=("p", str(last).encode()))
+        assert numbers(client) == found
+
+
+class CutProxy(threading.Thread):
+    """Hands on one connection, and cuts it when the server has sent so many bytes."""
+
+    def __init__(self, port: int, bytes_max: int) -> None:
+        super().__init__(daemon=True)
+        self._target, self._left = port, bytes_max
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.start()
+
+    def run(self) -> None:
+        near, _ = self._listener.accept()
+        with near, socket.create_connection(("127.0.0.1", self._target)) as far, self._listener:
+            threading.Thread(target=self._up, args=(near, far), daemon=True).start()
+            while self._left > 0 and (data := far.recv(min(65536, self._left))):
+                self._left -= len(data)
+                near.sendall(data)
+            near.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _up(near: socket.socket, far: socket.socket) -> None:
+        try:
+            while data := near.recv(65536):
+                far.sendall(data)
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def filled(tmp_path: Path):
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data")) as server:
+        client = server.client()
+        pipeline = client.pipeline(transaction=False)
+        for _ in range(1000):
+            pipeline.xadd("s", {"v": os.urandom(1000)})
+        pipeline.execute()
+        yield server
+
+
+@pytest.mark.parametrize("bytes_max", [0, 50, 300, 300_000, 1_000_000])
+def test_a_cut_connection_is_one_line_and_leaves_nothing(tmp_path: Path, filled: EmbeddedServer, bytes_max: int):
+    proxy = CutProxy(filled.port, bytes_max)
+    done = run_cli("backup", "--url", f"redis://127.0.0.1:{proxy.port}", str(tmp_path / "new" / "copy"))
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "nothing was left in" in done.stderr
+    assert not (tmp_path / "new").exists()
+    assert filled.internal_errors == 0
+
+
+class FullFile:
+    """A file on a disk that is full after so many bytes."""
+
+    left = 0
+
+    def __init__(self, path, mode):
+        self._file = open(path, mode)  # noqa: SIM115
+
+    def write(self, data):
+        FullFile.left -= len(data)
+        if FullFile.left < 0:
+            raise OSError(28, "No space left on device")
+        return self._file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._file.close()
+
+
+@pytest.mark.parametrize("left", [0, 600_000, 1_010_000])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, filled, monkeypatch, capsys, left, is_there):
+    target = tmp_path / "copy"
+    if is_there:
+        target.mkdir()
+        (target / "mine").write_text("kept")
+    FullFile.left = left
+    monkeypatch.setattr("streamd.backup.placing.open", FullFile, raising=False)
+    assert cli.main(["backup", "--url", filled.url, str(target)]) == 4
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"streamd: backup: cannot write to {target}: No space left on device; nothing was left there\n"
+    assert [path.name for path in tmp_path.glob("copy/**/*")] == (["mine"] if is_there else [])
+    assert target.exists() == is_there
+
+
+def test_a_directory_with_a_journal_is_not_touched(tmp_path: Path, filled: EmbeddedServer, capsys):
+    journal = tmp_path / "data" / "appendonlydir"
+    before = sorted(path.name for path in journal.iterdir())
+    assert cli.main(["restore", str(tmp_path / "data"), str(tmp_path / "data")]) == 4
+    assert cli.main(["backup", "--url", filled.url, str(tmp_path / "data")]) == 4
+    assert capsys.readouterr().err.count("is there already; give another directory, or move it away") == 2
+    assert sorted(path.name for path in journal.iterdir()) == before
+
+
+def test_a_damaged_copy_is_not_restored(tmp_path: Path, filled: EmbeddedServer, capsys):
+    assert cli.main(["backup", "--url", filled.url, str(tmp_path / "copy")]) == 0
+    (base,) = (tmp_path / "copy" / "appendonlydir").glob("*.base.aof")
+    data = bytearray(base.read_bytes())
+    data[5000] ^= 1
+    base.write_bytes(data)
+    assert cli.main(["restore", str(tmp_path / "copy"), str(tmp_path / "new")]) == 4
+    assert "is damaged" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, capsys):
+    assert cli.main(["restore", str(tmp_path), str(tmp_path / "new")]) == 4
+    assert "is no backup" in capsys.readouterr().err
+
+
+def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
+    with EmbeddedServer() as server:
+        assert cli.main(["backup", "--url", server.url, str(tmp_path / "copy")]) == 3
+    assert "there is no journal to copy: CONFIG SET appendonly yes begins one" in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
