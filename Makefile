@@ -7,19 +7,21 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
-	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
+	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
-	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
+	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
+	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
+	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
@@ -57,8 +59,16 @@ redis-tests: set-up
 topics-long: set-up
 	@$(RUN) -m tests.topics $(ARGS)
 
-chaos: set-up
+chaos: chaos-newest chaos-spark40
+
+chaos-newest: set-up
 	@$(RUN) -m tests.spark.chaos $(ARGS)
+
+chaos-spark40: set-up
+	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)
+
+spark-long: set-up
+	@$(RUN) -m pytest -m long tests/spark $(ARGS)
 
 test-spark40: set-up
 	@$(RUN) scripts/spark40.py $(ARGS)

@@ -1,4 +1,7 @@
-"""`make test-spark40`: makes .venv-spark40 with the oldest Spark that is supported, and runs the tests for it there."""
+"""`make test-spark40`: makes .venv-spark40 with the oldest Spark that is supported, and runs the tests for it there.
+
+With `-m MODULE ...` it runs that instead: `make chaos` does so.
+"""
 
 import os
 import re
@@ -17,13 +20,14 @@ TESTS = "tests/spark/test_older_spark.py"
 
 
 def main() -> int:
-    """Return pytest's exit code."""
+    """Return the exit code of what was run."""
     wanted = "\n".join((*PINNED, set_up.CONSTRAINTS.read_text(), str(Path.cwd())))
     if not (READY.is_file() and READY.read_text() == wanted and set_up.works(PYTHON)):
         make(wanted)
     # Not installed there but found on the path: a second editable install would write the same .egg-info.
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    return subprocess.run([PYTHON, "-m", "pytest", TESTS, *sys.argv[1:]], env=environment, check=False).returncode
+    words = sys.argv[1:] if sys.argv[1:2] == ["-m"] else ["-m", "pytest", TESTS, *sys.argv[1:]]
+    return subprocess.run([PYTHON, *words], env=environment, check=False).returncode
 
 
 def make(wanted: str) -> None:

@@ -73,6 +73,7 @@ class MappedConverter:
         self.failfast = failfast
         self.cast = partial(cast_column, zone=zone)
         self.names = schema.fieldNames()
+        self.digits = [getattr(column.dataType, "precision", 6) for column in schema.fields]  # of Spark's TIME
 
     def convert(self, stream: str, page: Page) -> pa.RecordBatch:
         """Return the page as one record batch.
@@ -85,7 +86,7 @@ class MappedConverter:
         reserved = self._reserved(stream, page)
         bad: set[int] = set()
         columns: list[pa.Array] = []
-        for column in self.schema:
+        for column, digits in zip(self.schema, self.digits, strict=True):
             if column.name in RESERVED:
                 columns.append(reserved.get(column.name))
                 continue
@@ -102,7 +103,7 @@ class MappedConverter:
                         "the schema says there is none: make that part nullable"
                     )
             else:
-                made, failed = self.cast(pa.array(values, pa.binary()), column.type)
+                made, failed = self.cast(pa.array(values, pa.binary()), column.type, digits=digits)
             if failed and self.failfast:
                 value = (values[failed[0]] or b"")[:60].decode(errors="replace")
                 raise BadRow(

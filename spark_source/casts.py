@@ -17,7 +17,9 @@ from spark_source.moments import BLANKS, days_of, micros_of
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?")
-_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?")
+_TIME = re.compile(
+    r"(?:T|(?=[0-9]+:))([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?(?:[\x00-\x20\x7f]*([AaPp])[Mm])?"
+)
 # What Arrow and Spark read alike.
 _ZONELESS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 _ZONED = _ZONELESS[:-1] + r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
@@ -26,13 +28,22 @@ _FALSE = {"false", "f", "no", "n", "0"}
 _SPECIAL = {"nan": "nan", "inf": "inf", "+inf": "inf", "infinity": "inf", "-inf": "-inf", "-infinity": "-inf"}
 
 
-def cast_column(values: pa.Array, target: pa.DataType, zone: str = "UTC") -> tuple[pa.Array, list[int]]:
+def cast_column(
+    values: pa.Array, target: pa.DataType, zone: str = "UTC", digits: int = 6
+) -> tuple[pa.Array, list[int]]:
     """Return binary values as a column of `target`, and the rows whose value could not be cast (null there).
 
-    `zone` is the session's: that of times which name none.
+    `zone` is the session's: that of times which name none. `digits` of a second are what a time of day keeps.
     """
     if pa.types.is_binary(target):
         return values, []
+    if pa.types.is_time(target):
+        made, bad = _cast(values, target, zone)
+        return _cut(made, digits), bad
+    return _cast(values, target, zone)
+
+
+def _cast(values: pa.Array, target: pa.DataType, zone: str) -> tuple[pa.Array, list[int]]:
     try:
         text = values.cast(pa.string())
         if pa.types.is_string(target):
@@ -40,6 +51,12 @@ def cast_column(values: pa.Array, target: pa.DataType, zone: str = "UTC") -> tup
         return _fast(text, target, zone), []
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
         return _slow(values, target, zone)
+
+
+def _cut(times: pa.Array, digits: int) -> pa.Array:
+    """Return times of day, in nanoseconds, without what is below so many digits of a second."""
+    step, since_midnight = 10 ** (9 - digits), times.cast(pa.int64())
+    return pc.multiply(pc.divide(since_midnight, step), step).cast(times.type)
 
 
 def _fast(text: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
@@ -148,5 +165,10 @@ def _time(text: str) -> time:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError
+    hour = int(match[1])
+    if match[5]:
+        if not 1 <= hour <= 12:
+            raise ValueError
+        hour = hour % 12 + (12 if match[5] in "pP" else 0)
     micros = (match[4] or "").ljust(6, "0")[:6]
-    return time(int(match[1]), int(match[2]), int(match[3] or 0), int(micros))
+    return time(hour, int(match[2] or 0), int(match[3] or 0), int(micros))

@@ -46,6 +46,7 @@ class _Pool:
         self.used_at = time.monotonic()
         self.master: tuple[str, int] | None = None
         self.asked_at = 0.0
+        self.worked = False
 
     def leave_old_master(self) -> None:
         """Drop the connections when Sentinels name another master by now; asked every few seconds.
@@ -265,6 +266,7 @@ class Server:
             connections.release(connection)
             raise
         else:
+            pool.worked = True
             connections.release(connection)
 
     def patiently(self, work: Callable[[Session], T], key: str | None = None, patience_s: float | None = None) -> T:
@@ -303,7 +305,9 @@ class Server:
                     raise explained(error, self.options) from None
                 text = _first_line(error)
                 if pause_s == FIRST_PAUSE_S:
-                    told = tls.trouble(text, self.options) if _is_broken(error) else None
+                    # Where it has worked before TLS is not the reason, and to ask Redis takes two seconds.
+                    doubtful = _is_broken(error) and not self._pool().worked
+                    told = tls.trouble(text, self.options) if doubtful else None
                     if told is not None:
                         raise StreamdError(told) from None
                 waited_s = time.monotonic() - began

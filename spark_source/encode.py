@@ -25,7 +25,7 @@ from spark_source.json_write import json_texts
 from spark_source.schema import unusable
 
 SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
-SLICE_BYTES = 8 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
+SLICE_BYTES = 4 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
 
 _END = pa.scalar(b"\r\n")
 _NONE = b""

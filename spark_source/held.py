@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spark_source.errors import StreamdError
 
-HOLD_BYTES = 16 << 20  # of a task's rows in memory; the rest lies in a file
+HOLD_BYTES = 8 << 20  # of a task's rows in memory; the rest lies in a file
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from spark_source.options import parse_options
 
 log = logging.getLogger("spark_source.listener")
 
-COUNTED = ("rows", "duplicates", "retries", "waited_ms")
+COUNTED = ("rows", "duplicates", "retries", "waited_ms", "changed")
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,15 @@ class SourceFigures:
 
 @dataclass(frozen=True)
 class SinkFigures:
-    """What has been written to one stream since the batch that was shown before."""
+    """What has been written to one stream since the batch that was shown before. `changed` are rows of partitions that
+    brought others than an attempt before them, with onRowsChanged=continue: some may be there twice."""
 
     stream: str
     rows: int
     duplicates: int
     retries: int
     waited_ms: int
+    changed: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class BatchFigures:
             parts.append(text)
         for sink in self.sinks:
             more = f"{sink.duplicates} duplicates, {sink.retries} retries, waited {sink.waited_ms} ms"
+            if sink.changed:
+                more += f", CHANGED {sink.changed}"
             parts.append(f"wrote {sink.rows} to {sink.stream}, {more}")
         return "; ".join(parts)
 

@@ -53,7 +53,12 @@ def read_range(
                         _ask(session, part, position, size)
                     try:
                         if page:
-                            yield converter.convert(part.stream, page)  # type: ignore[arg-type]
+                            batch, page = converter.convert(part.stream, page), None  # type: ignore[arg-type]
+                            large = batch.nbytes > PAGE_BYTES // 4
+                            yield batch
+                            del batch
+                            if large:  # Arrow would keep what it took, some 20 MB
+                                pa.default_memory_pool().release_unused()
                     except BaseException:
                         if not done:
                             session.connection.disconnect()  # a reply nobody reads is on its way

@@ -98,6 +98,7 @@ class TaskWriter:
                     tally = tallies[part.stream] = Tally(self.options.identity)
                 tally.add(part.payloads, part.digests)
                 held.append(part)
+                pa.default_memory_pool().release_unused()  # 30 us, and a task of raw entries takes 27 MB less
             for stream, tally in tallies.items():
                 self.streams[stream] = _NamingWriter(self, stream, tally)
             for part in held.take():

@@ -1,7 +1,9 @@
 """Casts of a user's schema against Spark's own, on a table of values and in several zones."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import pyspark
 import pytest
 import redis
 from pyspark.sql import SparkSession
@@ -76,6 +78,74 @@ def test_values_are_cast_as_spark_casts_them(
         for i in wanted if found[i] != wanted[i]
     }  # fmt: skip
     assert differing == {}
+
+
+CLOCKS = (
+    "3:04", "03:04", "3:4", "03:04:05", "3:4:5", "03:04:05.", "03:04:05.1", "03:04:05.123", "03:04:05.123456",
+    "03:04:05.999999", "03:04:05.1234567", "03:04:05.999999999", "03:04:05.1234567890", "23:59:59.999999", "0:0:0",
+    "00:00:00", "24:00:00", "23:60:00", "23:59:60", "003:04:05", "03:004:05", "3", "03", "T03:04:05", "T3:04", "T03",
+    " 03:04:05", "03:04:05\t", "03 :04", "03:04:05Z", "03:04:05+01:00", "03:04:05 UTC", "-03:04:05", "+03:04:05",
+    "2024-01-02 03:04:05", "3:04 PM", "03:04 PM", "3:04:05 am", "03:04:05.5 AM", "12:00 AM", "12:00:00 PM", "13:00 PM",
+    "0:30 AM", "3:04PM", "3:04 pM", "3:04  PM", "3 PM", "AM", "030405", "03.04.05", "03:04,05", "03:04:05,5", ":", "3:",
+    ":4", "3:4:", "", " ", "abc", "noon", "\u0663:04", "03:04:05x", "3:04:05.1x", "1e1:00", "0x3:04",
+    "12:30 AM", "11:59:59.999 PM", "1:2:3.4 PM", "1:2PM", "12:00 pm", "00:00 PM", "01:00AM", " 3:04 PM ", "3:04\tPM",
+    "3:04:05.1234567 PM", "3:04 P", "3:04:05. AM", "T3:04 PM", "T3 PM", "t03:04", "3:04\x7fam", "3:04 A M", "3:04 PMx",
+)  # fmt: skip
+CLOCK_TYPES = ("time", "time(0)", "time(3)", "time(6)")
+
+has_time = pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="TIME came with Spark 4.1")
+
+
+@pytest.fixture
+def with_time(spark: SparkSession) -> Iterator[None]:
+    """Spark's own casts to TIME, which it keeps behind a setting."""
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.timeType.enabled")
+
+
+@has_time
+@pytest.mark.usefixtures("with_time")
+@pytest.mark.parametrize("together", [False, True])
+def test_times_of_day_are_cast_as_spark_casts_them(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, together: bool
+) -> None:
+    """Alone in a page, where Arrow may cast a whole column; and in one with values that it refuses."""
+    for i, value in enumerate(CLOCKS):
+        streamd.xadd("in", {"i": i, **{f"c{k}": value for k in range(len(CLOCK_TYPES))}})
+    table = spark.createDataFrame(list(enumerate(CLOCKS)), "i int, v string")
+    casts = [f"cast(try_cast(v AS {kind}) AS string)" for kind in CLOCK_TYPES]
+    wanted = {row[0]: tuple(row)[1:] for row in table.selectExpr("i", *casts).collect()}
+    reader = spark.read.format("streamd").options(port=streamd_port, stream="in", pageSize=5000 if together else 1)
+    rows = reader.schema("i int, " + ", ".join(f"c{k} {kind}" for k, kind in enumerate(CLOCK_TYPES))).load()
+    # Shown to its last digit, also one that the type says is not there.
+    read = rows.selectExpr("i", *(f"cast(c{k} AS string)" for k in range(len(CLOCK_TYPES))))
+    found = {row[0]: tuple(row)[1:] for row in read.collect()}
+
+    assert {CLOCKS[i]: (found[i], wanted[i]) for i in wanted if found[i] != wanted[i]} == {}
+    assert sum(values[0] is not None for values in wanted.values()) > 20, "Spark casts none of them: nothing was shown"
+
+
+@has_time
+@pytest.mark.usefixtures("with_time")
+def test_times_of_day_are_written_so_that_spark_casts_them_back(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int
+) -> None:
+    table = spark.createDataFrame([(value,) for value in CLOCKS], "v string")
+    casts = [f"try_cast(v AS {kind}) AS c{k}" for k, kind in enumerate(CLOCK_TYPES)]
+    rows = table.selectExpr("v", *casts).where("c0 IS NOT NULL").coalesce(1)
+    rows.write.format("streamd").options(port=streamd_port, stream="out").mode("append").save()
+    back = (
+        spark.read.format("streamd")
+        .options(port=streamd_port, stream="out")
+        .schema("v string, " + ", ".join(f"c{k} string" for k in range(len(CLOCK_TYPES))))
+        .load()
+    )
+    shown = [f"cast(cast(c{k} AS {kind}) AS string)" for k, kind in enumerate(CLOCK_TYPES)]
+
+    wanted = rows.selectExpr("v", *(f"cast(c{k} AS string)" for k in range(len(CLOCK_TYPES)))).collect()
+    assert sorted(map(tuple, back.selectExpr("v", *shown).collect())) == sorted(map(tuple, wanted))
+    assert len(wanted) > 20
 
 
 def test_a_time_without_a_date_is_today(spark: SparkSession, streamd: redis.Redis, streamd_port: int) -> None:

@@ -11,6 +11,7 @@ from tests.spark.chaos.run import Plan, Run
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_killed_processes_and_cut_connections_on_a_cluster(tmp_path: Path) -> None:
     plan = Plan(rows=1200, faults=("executor", "stall", "python", "streamd", "commit"), seconds_max=280)
     story: list[str] = []

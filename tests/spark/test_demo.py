@@ -53,6 +53,7 @@ def row(output: str, name: str) -> list[int]:
     return [int(cell.replace(",", "")) for cell in cells[1].split("│")]
 
 
+@pytest.mark.long
 def test_the_demo_loses_nothing_duplicates_nothing_and_leaves_nothing_behind(tmp_path):
     demo = start(tmp_path)
     output, _ = demo.communicate(timeout=330)  # it gives up by itself at 300

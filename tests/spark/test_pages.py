@@ -19,17 +19,28 @@ from tests.spark.one_task import port_of
 ROOT = Path(__file__).resolve().parent.parent.parent
 MB = 1 << 20
 
-READ = """
-import resource, sys
+PREPARE = """
+import re, sys
 from spark_source.arrow import MappedConverter, RawConverter
+from spark_source.collector import undisturbed
 from spark_source.connection import Server
+from spark_source.encode import RowEncoder
+from spark_source.identity import BatchName
 from spark_source.offsets import Range
 from spark_source.options import parse_options
 from spark_source.pages import read_range
 from spark_source.schema import raw_schema
+from spark_source.sink import Task, TaskWriter
 from tests.spark.schemas import schema
 
+def peak():
+    # Not ru_maxrss: that begins with what the process had from which this one was forked, here that of all tests.
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
+
 server = Server(parse_options({"port": sys.argv[1]}).connection)
+"""
+
+READ = """
 raw, mapped = RawConverter(raw_schema(False, "map")), MappedConverter(schema("v string"), False)
 converter = raw if sys.argv[2] == "raw" else mapped
 
@@ -38,29 +49,72 @@ def read(stream):
     return sum(batch.num_rows for batch in read_range(server, part, converter, 5000, True))
 
 assert read("small") == 100
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(read("large"), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+before = peak()
+print(read("large"), peak() - before)
+"""
+
+COPY = """
+columns = schema("n string, v string")
+converter = MappedConverter(columns, False) if sys.argv[2] == "mapped" else RawConverter(raw_schema(False, "map"))
+if sys.argv[2] == "raw":
+    columns = raw_schema(False, "map")
+
+def copy(stream):
+    '''Read a stream and write it to another, in one process: a task whose two Python workers were one.'''
+    options = parse_options({"port": sys.argv[1], "stream": f"{stream}-copy"})
+    task = Task(BatchName("sink", "0", 0, True), 0, 0, "r1", "idmp", "", frozenset())
+    writer = TaskWriter(server, options.write, RowEncoder(columns, (), f"{stream}-copy"), task)
+    rows = undisturbed(read_range(server, Range(stream, "0-0", f"{2**63}-0", 0), converter, 5000, True))
+    return sum(writer.write(rows).rows.values())
+
+assert copy("small") == 100
+before = peak()
+print(copy("large"), peak() - before)
 """
 
 
 @pytest.mark.parametrize(("kind", "small"), [("raw", 0), ("mapped", 10_000)])
 def test_large_entries_take_64_mb_at_most_above_pythons_own(either: redis.Redis, kind: str, small: int) -> None:
-    """300 entries of 1 MB; also behind small ones, whose pages are of thousands."""
-    pipe = either.pipeline(transaction=False)
-    for _ in range(100):
-        pipe.xadd("small", {"v": "x"})
-    for _ in range(small):
-        pipe.xadd("large", {"v": "x"})
-    pipe.execute()
-    for n in range(300):
-        either.xadd("large", {"v": b"%d" % n + b"x" * MB})
+    """100 entries of 1 MB; also behind small ones, whose pages are of thousands."""
+    fill_unevenly(either, small, 100)
 
-    words = [sys.executable, "-c", READ, port_of(either), kind]
-    told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    either.flushall()
-    rows, taken_kib = map(int, told.split())
-    assert rows == 300 + small
-    assert taken_kib < 64 << 10, f"{taken_kib >> 10} MB"
+    assert taken_mb(either, READ, kind, 100 + small) < 64
+
+
+@pytest.mark.parametrize(("kind", "small", "large"), [("mapped", 150_000, 0), ("raw", 10_000, 100)])
+def test_reading_and_writing_in_one_process_take_64_mb_at_most_together(
+    streamd: redis.Redis, kind: str, small: int, large: int
+) -> None:
+    fill_unevenly(streamd, small, large)
+
+    assert taken_mb(streamd, COPY, kind, small + large) < 64
+
+
+def fill_unevenly(client: redis.Redis, small: int, large: int) -> None:
+    """Add entries to stream `large`: small ones, and behind them some of 1 MB; and a few to `small`."""
+    pipe = client.pipeline(transaction=False)
+    for n in range(100):
+        pipe.xadd("small", {"n": n, "v": "x"})
+    for n in range(small):
+        pipe.xadd("large", {"n": n, "v": f"value {n}"})
+        if len(pipe) >= 10_000:
+            pipe.execute()
+    for n in range(large):
+        pipe.xadd("large", {"n": n, "v": b"%d" % n + b"x" * MB})
+        if len(pipe) >= 20:
+            pipe.execute()
+    pipe.execute()
+
+
+def taken_mb(client: redis.Redis, script: str, kind: str, rows: int) -> float:
+    """Run a script in a process; return what it took of memory above Python's own, once it has done all rows."""
+    words = [sys.executable, "-c", PREPARE + script, port_of(client), kind]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    client.flushall()
+    assert done.returncode == 0, done.stderr
+    got, taken_kib = map(int, done.stdout.split())
+    assert got == rows
+    return taken_kib / 1024
 
 
 @pytest.mark.parametrize("limit", [200, 3000, 10_000])

@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -10,8 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_source.errors import OptionError
+from spark_source.identity import BatchName
 from spark_source.listener import BatchFigures, SinkFigures, StreamdListener, source_figures
 from tests.spark.deployments import wait_until
+from tests.spark.one_task import commit_reports, port_of, write
 from tests.spark.sessions import copy, fill, finish, read_stream
 from tests.spark.test_stream_reader import reader, through_json
 
@@ -113,6 +116,26 @@ def test_figures_of_another_source_are_none() -> None:
     assert source_figures(Progress) == []
     Progress.endOffset = "5"
     assert source_figures(Progress) == []
+
+
+def test_the_listener_shows_rows_that_changed_only_where_there_were_any(streamd: redis.Redis) -> None:
+    shown: list[BatchFigures] = []
+    listener = StreamdListener(sink="s", port=port_of(streamd), report=shown.append)
+
+    def batch(number: int, *attempts: list[dict]) -> None:
+        name = BatchName("query", str(number), number, True)
+        for attempt, rows in enumerate(attempts):
+            outcome = write(streamd, rows, attempt=attempt, name=name, onRowsChanged="continue")
+        commit_reports(streamd, {0: outcome}, name, onRowsChanged="continue")
+        progress = SimpleNamespace(id="query", name="q", batchId=number, durationMs={"triggerExecution": 5}, sources=[])
+        listener.onQueryProgress(SimpleNamespace(progress=progress))
+
+    batch(0, [{"n": 1, "v": "a"}, {"n": 2, "v": "b"}], [{"n": 1, "v": "c"}, {"n": 2, "v": "d"}])
+    batch(1, [{"n": 3, "v": "e"}])
+
+    assert [figures.sinks[0].changed for figures in shown] == [2, 0]
+    assert str(shown[0]).endswith("; wrote 2 to s, 0 duplicates, 0 retries, waited 0 ms, CHANGED 2")
+    assert str(shown[1]).endswith("; wrote 1 to s, 0 duplicates, 0 retries, waited 0 ms")
 
 
 @pytest.mark.spark

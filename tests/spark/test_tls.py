@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
-from spark_source.connection import Server
+from spark_source import tls
+from spark_source.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
 from spark_source.options import parse_options
 from tests.spark.deployments import Certificates, make_certificates
@@ -73,6 +75,28 @@ def test_a_plain_port_has_no_tls(server: str, request: pytest.FixtureRequest) ->
     port = request.getfixturevalue(server)
 
     assert said_by("1s", url=f"rediss://127.0.0.1:{port}").startswith(f"there is no TLS at 127.0.0.1:{port}: use redis")
+
+
+def test_a_connection_that_worked_and_breaks_is_not_taken_for_one_without_tls(
+    redis_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To knock with TLS at a plain port takes two seconds, in which a task would stand still."""
+    asked: list[str] = []
+    monkeypatch.setattr(tls, "trouble", lambda text, options: asked.append(text))
+    server = Server(parse_options({"port": str(redis_port), "clientName": "breaks"}).connection)
+    broken = [redis.ConnectionError("Connection closed by server.")]
+
+    def once_more(session: Session) -> Reply:
+        session.call("PING")
+        if broken:
+            raise broken.pop()
+        return session.call("PING")
+
+    assert server.patiently(once_more) == b"PONG"
+    assert len(asked) == 1, "nothing had worked yet"
+    broken = [redis.ConnectionError("Connection closed by server.")]
+    assert server.patiently(once_more) == b"PONG"
+    assert len(asked) == 1
 
 
 def test_the_client_has_the_name_it_is_given(tmp_path: Path) -> None:

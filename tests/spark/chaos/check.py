@@ -50,6 +50,15 @@ def compare_rows(stream: str, wanted: Counter, found: Counter, repeats: int = 0)
     return Comparison(stream, wanted.total(), lost.total(), more.total(), repeats, "; ".join(examples))
 
 
+def twice(client: redis.Redis) -> Counter[str]:
+    """Return, for each stream of rows that change with each attempt, how many of its source's entries came twice."""
+    counted: Counter[str] = Counter()
+    for stream in client.scan_iter("changing-*", _type="stream"):
+        times = Counter(fields[b"source"] for _, fields in entries(client, stream.decode()))
+        counted[stream.decode()] = times.total() - len(times)
+    return counted
+
+
 def rows_with_source(client: redis.Redis, stream: str) -> Counter:
     return Counter((fields[b"source"], fields[b"n"], fields[b"v"]) for _, fields in entries(client, stream))
 

@@ -1,8 +1,10 @@
-"""The driver of the chaos test: two streaming queries and a batch load, each started again whenever it fails.
+"""The driver of the chaos test: three streaming queries and a batch load, each started again whenever it fails.
 
 * copied: stream to stream; a row is known by its content, and carries the ID of the entry it was made of.
 * shuffled: stream to shuffle to stream; rows change their partitions at each attempt, a row is known by its key.
 * loaded: batch to stream, in parts with names; rows come several times, and as often they are wanted.
+* changing: stream to stream with `rand()`, known by its content: nothing is promised but that it stops rather than
+  write a row twice. When it does, the next one begins, with a stream and a checkpoint of its own.
 """
 
 import argparse
@@ -27,7 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.chaos.job")
     for name in ("--master", "--directory", "--exactly-once"):
         parser.add_argument(name, required=True)
-    for name in ("--port", "--per-batch", "--load-rows", "--load-parts"):
+    for name in ("--port", "--per-batch", "--load-rows", "--load-parts", "--changing"):
         parser.add_argument(name, required=True, type=int)
     parser.add_argument("--fail-share", required=True, type=float)
     return Job(parser.parse_args()).run()
@@ -41,6 +43,7 @@ class Job:
         self.spark = cluster_session(options.master, Path(options.directory))
         self.spark.dataSource.register(UnrulySource)
         self.failures = 0
+        self.checkpoints = Path(options.directory) / "checkpoints"
         self.finish = threading.Event()
         self.loaded = threading.Event()
 
@@ -49,14 +52,13 @@ class Job:
         threading.Thread(target=self._load, daemon=True).start()
         queries: dict[str, StreamingQuery] = {}
         while self.failures < FAILURES_MAX:
-            for start in (self._copied, self._shuffled):
-                name = start.__name__.strip("_")
-                if name not in queries or not queries[name].isActive:
-                    if name in queries:
-                        self._failed(name, str(queries[name].exception()))
-                    queries[name] = start()
+            self._keep_going(queries)
+            if self.options.changing:
+                self._keep_changing(queries)
             if self.finish.is_set() and self.loaded.is_set():
                 try:
+                    if "changing" in queries:
+                        queries.pop("changing").stop()
                     for query in queries.values():
                         query.processAllAvailable()
                     print("done", flush=True)
@@ -67,14 +69,39 @@ class Job:
         print("too many failures", flush=True)
         return 1
 
-    def _entries(self) -> DataFrame:
+    def _keep_going(self, queries: dict[str, StreamingQuery]) -> None:
+        for start in (self._copied, self._shuffled):
+            name = start.__name__.strip("_")
+            if name not in queries or not queries[name].isActive:
+                if name in queries:
+                    self._failed(name, str(queries[name].exception()))
+                queries[name] = start()
+
+    def _keep_changing(self, queries: dict[str, StreamingQuery]) -> None:
+        """Start the query whose rows change; where it stopped for that, the next, else the same again."""
+        stopped = len(list(self.checkpoints.glob("stopped-*")))
+        query = queries.get("changing")
+        if query is not None and query.isActive:
+            return
+        if query is not None:
+            cause = self._failed(f"changing-{stopped}", str(query.exception()), counts=False)
+            if "RowsChanged" in cause:
+                (self.checkpoints / f"stopped-{stopped}").touch()
+                stopped += 1
+        self.checkpoints.mkdir(exist_ok=True)
+        at = "earliest" if stopped == 0 else "latest"
+        rows = self._entries(at, self.options.per_batch // 4).selectExpr("source", "n", "rand() AS v")
+        queries["changing"] = self._start(f"changing-{stopped}", rows)
+
+    def _entries(self, at: str = "earliest", per_batch: int = 0) -> DataFrame:
         """Return the entries of `in`, as rows in an order that nobody knows."""
         options = self.options
+        per_batch = per_batch or options.per_batch
         entries = (
             self.spark.readStream.format("unruly")
             .schema("_id string, n string, v string")
-            .options(port=options.port, stream="in", startingOffsets="earliest", failShare=options.fail_share)
-            .options(maxEntriesPerTrigger=options.per_batch, entriesPerPartition=options.per_batch // 2)
+            .options(port=options.port, stream="in", startingOffsets=at, failShare=options.fail_share)
+            .options(maxEntriesPerTrigger=per_batch, entriesPerPartition=per_batch // 2)
             .load()
         )
         return entries.selectExpr("_id AS source", "n", "v")
@@ -112,10 +139,12 @@ class Job:
                     self._failed("loaded", str(error))
         self.loaded.set()
 
-    def _failed(self, name: str, text: str) -> None:
-        self.failures += 1
+    def _failed(self, name: str, text: str, counts: bool = True) -> str:
+        """Say why something failed, and return it."""
+        self.failures += counts
         causes = re.findall(r"^[\w.]+(?:Error|Exception|Changed|Expired|Loss): .*", text, re.MULTILINE) or [text[:300]]
         print(f"failed {name}: {causes[-1]}", flush=True)
+        return causes[-1]
 
     def _wait_for_line(self) -> None:
         sys.stdin.readline()

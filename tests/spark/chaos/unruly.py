@@ -21,19 +21,27 @@ class OnPurpose(RuntimeError):
     """A task that fails because it is its turn."""
 
 
-def shuffled(batches: Iterator[pa.RecordBatch], fail_share: float) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition in an order that no other attempt has; now and then fail in between."""
-    held = list(batches)
+def shuffled(given: Iterator[Any], fail_share: float) -> Iterator[Any]:
+    """Yield the rows of a partition in an order that no other attempt has; now and then fail in between.
+
+    Rows come and go in record batches; those of a streaming writer on Spark 4.0 one by one.
+    """
+    held = list(given)
     if not held:
         return
-    table = pa.Table.from_batches(held)
+    table = pa.Table.from_batches(held) if isinstance(held[0], pa.RecordBatch) else None
+    count = len(held) if table is None else len(table)
     chance = random.Random()
-    table = table.take(chance.sample(range(len(table)), len(table)))
-    fails_at = chance.randrange(max(1, len(table))) if chance.random() < fail_share else None
-    for start in range(0, len(table), CHUNK_ROWS):
+    order = chance.sample(range(count), count)
+    fails_at = chance.randrange(max(1, count)) if chance.random() < fail_share else None
+    for start in range(0, count, CHUNK_ROWS):
         if fails_at is not None and fails_at < start + CHUNK_ROWS:
             raise OnPurpose("in the middle of its rows")
-        yield from table.slice(start, CHUNK_ROWS).combine_chunks().to_batches()
+        chunk = order[start : start + CHUNK_ROWS]
+        if table is None:
+            yield from (held[row] for row in chunk)
+        else:
+            yield from table.take(chunk).combine_chunks().to_batches()
 
 
 def written(report: Any, fail_share: float) -> Any:
