@@ -1,15 +1,16 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
 from streamd.base.due_times import DueTimes
 from streamd.base.errors import WrongType
 from streamd.base.heap import packed
+from streamd.data.deadlines import Deadlines
 from streamd.data.scan_order import ScanOrder
 from streamd.data.timed_hash import TimedHash
+from streamd.data.trash import Trash
 from streamd.data.types import STREAM, KeyValue, T, ValueType
 
 if TYPE_CHECKING:
@@ -39,15 +40,16 @@ class Database:
     values: key -> value, also of keys whose time has passed and which nobody has met since.
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     expires_sum_ms: the sum of expires_ms.
-    deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
+    deadlines: the same keys in about the order of time.
     field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
     watchers: key -> the watchers to mark when it changes.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
+    trash: what was removed and is large, to be freed in slices.
     on_ready(db, key): a key that somebody waits for may have become useful.
-    on_expired(db, key): a key was removed because its time had passed.
+    on_expired(db, keys): keys were removed because their time had passed.
     on_fields_expired(db, key, fields): fields of a hash were removed because their time had passed, and the key too if
         it had no others.
     on_new(db, key), on_miss(db, key): a key is added, was asked for and is not there; None where nobody wants to know.
@@ -69,6 +71,7 @@ class Database:
         "scan_order",
         "time",
         "touched",
+        "trash",
         "used_s",
         "values",
         "waiting",
@@ -81,7 +84,7 @@ class Database:
         self.values: dict[bytes, KeyValue] = {}
         self.expires_ms: dict[bytes, int] = {}
         self.expires_sum_ms = 0
-        self.deadlines: list[tuple[int, bytes]] = []
+        self.deadlines = Deadlines()
         self.field_times = DueTimes()
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
@@ -89,8 +92,9 @@ class Database:
         self.scan_order: ScanOrder | None = None
         self.watchers: dict[bytes, MutableSet[Watcher]] = {}
         self.waiting: dict[bytes, int] = {}
+        self.trash = Trash()
         self.on_ready: Callable[[Database, bytes], None] = _ignore
-        self.on_expired: Callable[[Database, bytes], None] = _ignore
+        self.on_expired: Callable[[Database, list[bytes]], None] = _ignore
         self.on_fields_expired: Callable[[Database, bytes, list[bytes]], None] = _ignore_fields
         self.on_new: Callable[[Database, bytes], None] | None = None
         self.on_miss: Callable[[Database, bytes], None] | None = None
@@ -179,6 +183,9 @@ class Database:
         """Store a value; its key's expiry stays."""
         if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
             self._gains(key)
+        before = self.values.get(key)
+        if before is not None and type(before) is not bytes and before is not value:
+            self.trash.add(before)
         self.values[key] = value
         self.used_s[key] = self.time.s
         if key in self.waiting:
@@ -201,13 +208,28 @@ class Database:
 
     def delete(self, key: bytes) -> bool:
         """Remove a live key; return whether there was one."""
-        return self.peek(key) is not None and self.remove(key) is not None
+        if self.peek(key) is None:
+            return False
+        self.trash.add(self.remove(key))
+        return True
 
     def expire(self, key: bytes) -> None:
         """Remove a key whose time has passed."""
-        self.remove(key)
+        self.trash.add(self.remove(key))
         self.touch(key)
-        self.on_expired(self, key)
+        self.on_expired(self, [key])
+
+    def _expire_unseen(self, keys: list[bytes]) -> None:
+        """Do what `expire` does where nobody watches, waits or scans. Hot path: a million keys may end in a second."""
+        for key, value in zip(keys, map(self.values.pop, keys), strict=True):
+            if type(value) is not bytes:
+                self.trash.add(value)
+                if type(value) is TimedHash:
+                    self.field_times.drop(key)
+        self.expires_sum_ms -= sum(map(self.expires_ms.pop, keys))
+        for key in keys:
+            self.used_s.pop(key, None)
+        self.on_expired(self, keys)
 
     def note_times(self, key: bytes, value: TimedHash) -> None:
         """Take note of the fields' times of a hash that is at a key: it came there, or one of them was set."""
@@ -247,14 +269,13 @@ class Database:
 
     def set_expiry(self, key: bytes, expires_ms: int) -> None:
         """Let a key that is there end at a Unix time in milliseconds."""
-        self.expires_sum_ms += expires_ms - self.expires_ms.get(key, 0)
+        before = self.expires_ms.get(key)
+        if before is not None:
+            self.deadlines.discard(key, before)
+            self.expires_sum_ms -= before
+        self.expires_sum_ms += expires_ms
         self.expires_ms[key] = expires_ms
-        deadlines = self.deadlines
-        heappush(deadlines, (expires_ms, key))
-        # A moved or cleared expiry leaves its row in the heap: no more of them than rows that hold, so O(1) for each.
-        if len(deadlines) > 2 * len(self.expires_ms) + 1_000:
-            self.deadlines = [(due_ms, key) for key, due_ms in self.expires_ms.items()]
-            heapify(self.deadlines)
+        self.deadlines.add(key, expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
         """Let a key live for ever; return whether it had an expiry."""
@@ -262,6 +283,7 @@ class Database:
         if expires_ms is None:
             return False
         self.expires_sum_ms -= expires_ms
+        self.deadlines.discard(key, expires_ms)
         return True
 
     def mean_left_ms(self) -> int:
@@ -269,24 +291,19 @@ class Database:
         return max(0, self.expires_sum_ms // len(self.expires_ms) - self.time.ms) if self.expires_ms else 0
 
     def expire_due(self, stop: Callable[[], bool]) -> bool:
-        """Remove keys and fields whose time has passed until `stop` says so; return whether there are more."""
-        now_ms, deadlines, expires_ms = self.time.ms, self.deadlines, self.expires_ms
-        while deadlines and deadlines[0][0] <= now_ms:
-            due_ms, key = heappop(deadlines)
-            if expires_ms.get(key) == due_ms:
-                self.expire(key)
+        """Remove keys and fields whose time has passed until `stop` says so; return whether there may be more."""
+        for keys in self.deadlines.take_due(self.time.ms, self.expires_ms):
+            if self.scan_order is not None or self.watchers or self.waiting:
+                for key in keys:
+                    self.expire(key)
+            else:
+                self._expire_unseen(keys)
             if stop():
-                return self._has_due()
-        while (named := self.field_times.pop_due(now_ms)) is not None:
+                return True
+        while (named := self.field_times.pop_due(self.time.ms)) is not None:
             if self.expire_fields(named, stop) or stop():
-                return self._has_due()
+                return True
         return False
-
-    def _has_due(self) -> bool:
-        first_ms = self.field_times.first_ms()
-        if first_ms is not None and first_ms <= self.time.ms:
-            return True
-        return bool(self.deadlines) and self.deadlines[0][0] <= self.time.ms
 
     def in_scan_order(self) -> ScanOrder:
         """Return the keys in SCAN's order. The first call walks all keys."""
@@ -323,15 +340,18 @@ class Database:
             if key in self.values:
                 self.touch(key)
         values, self.values = self.values, {}
+        ready = [key for key in self.waiting if key in values]
+        self.trash.add_rows(values)
+        for part in (self.used_s, self.expires_ms, self.deadlines, self.scan_order):
+            self.trash.add(part)
         self.used_s = self.touched = {}
         self.expires_ms = {}
         self.expires_sum_ms = 0
-        self.deadlines = []
+        self.deadlines = Deadlines()
         self.field_times = DueTimes()
         self.scan_order = None
-        for key in list(self.waiting):
-            if key in values:
-                self.on_ready(self, key)
+        for key in ready:
+            self.on_ready(self, key)
         return count
 
     def pack(self) -> None:
@@ -354,16 +374,7 @@ class Database:
 
     def overdue(self) -> set[bytes]:
         """Return the keys that are still there though their time has passed; O(1) for each."""
-        due: set[bytes] = set()
-        deadlines, at = self.deadlines, [0]
-        while at:
-            place = at.pop()
-            if place < len(deadlines) and deadlines[place][0] <= self.time.ms:
-                due_ms, key = deadlines[place]
-                if self.expires_ms.get(key) == due_ms:
-                    due.add(key)
-                at += (2 * place + 1, 2 * place + 2)
-        return due
+        return self.deadlines.due(self.time.ms, self.expires_ms)
 
     def keys(self) -> Iterator[bytes]:
         """Iterate the live keys; the database must not change meanwhile."""
@@ -373,7 +384,7 @@ class Database:
                 yield key
 
 
-def _ignore(db: Database, key: bytes) -> None:
+def _ignore(db: Database, keys: object) -> None:
     pass
 
 
@@ -382,11 +393,14 @@ def _ignore_fields(db: Database, key: bytes, fields: list[bytes]) -> None:
 
 
 class Keyspace:
-    """All databases, and the time their keys are judged by."""
+    """All databases, the time their keys are judged by, and what was removed from them and is not freed yet."""
 
     def __init__(self, databases: int, time: TurnTime) -> None:
         self.time = time
         self.databases = [Database(index, time) for index in range(databases)]
+        self.trash = Trash()
+        for db in self.databases:
+            db.trash = self.trash
 
     def __getitem__(self, index: int) -> Database:
         return self.databases[index]

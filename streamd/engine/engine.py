@@ -66,7 +66,8 @@ class Engine:
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
-        self._chores = (self._look_at_memory, self._sweep, self._expire, self._keep_journal)
+        free = self.state.keyspace.trash.free
+        self._chores = (self._look_at_memory, self._sweep, self._expire, free, self._keep_journal)
 
     # -- clients --------------------------------------------------------------------------------------------------
 

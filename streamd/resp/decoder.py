@@ -20,6 +20,9 @@ DECODED_BYTES_MAX = 4 * 1024
 # From so many bytes on a chunk's first request tells whether words are long: on average longer than the second.
 LARGE_BYTES_MIN = 4 * 1024
 LONG_BYTES_MIN = 512
+# What is left of a request of many words is split at its line ends, so many bytes at a time.
+SPLIT_WORDS_MIN = 16
+SPLIT_BYTES = 64 * 1024
 
 _INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
@@ -253,7 +256,8 @@ class Decoder:
 
     def _multibulk(self) -> list[bytes] | None:
         """The words of the request whose count was read, None if they are not complete. Raises: ProtocolError."""
-        if self._length < 0:
+        is_begun = self._length >= 0
+        if not is_begun:
             self._take_complete_words()
         while self._missing:
             if self._length < 0:
@@ -276,6 +280,9 @@ class Decoder:
             self._words.append(word)
             self._missing -= 1
             self._length = -1
+            if is_begun:
+                is_begun = False
+                self._take_complete_words()  # behind a word that was cut in two
         words = self._words
         self._words = []
         return words
@@ -307,10 +314,12 @@ class Decoder:
             return
         find = data.find
         size = len(data)
-        start = at = self._at
         words = self._words
-        known = len(words)
-        for _ in range(self._missing):
+        known, start = len(words), self._at
+        at = start
+        if self._missing >= SPLIT_WORDS_MIN and limits.bulk_bytes_max >= SPLIT_BYTES:
+            at = self._take_split_words(data)
+        for _ in range(self._missing - len(words) + known):
             word = find(b"\r", at, at + HEADER_BYTES_MAX) + 2
             if word < 2:  # no CR
                 break
@@ -332,6 +341,27 @@ class Decoder:
             self._searched = 0
             self._size += sum(map(len, words[known:]))
             self._missing -= len(words) - known
+
+    def _take_split_words(self, data: bytes) -> int:
+        """Take the next words up to one that has a line end in it, or is not complete; return where that begins.
+
+        For speed, as in `_take_plain`: a request may have a million words, and each costs a fifth of the other way.
+        """
+        at, missing = self._at, self._missing
+        while missing >= SPLIT_WORDS_MIN:
+            lines = data[at : at + SPLIT_BYTES].split(b"\r\n", 2 * missing)
+            some = lines[1:-1:2]
+            headers = lines[0 : 2 * len(some) : 2]
+            right = [*map(header_of, map(len, some))]
+            if headers != right:
+                # In front of the first that is wrong all stand where they seem to.
+                del some[next(index for index, header in enumerate(headers) if header != right[index]) :]
+            self._words += some
+            missing -= len(some)
+            at += sum(map(len, some)) + sum(map(len, right[: len(some)])) + 4 * len(some)
+            if len(some) < len(right) or not some:
+                break
+        return at
 
     def _bulk_length(self, end: int) -> int:
         """The length in the header that ends at `end`, within the limits. Raises: ProtocolError."""

@@ -304,11 +304,14 @@ class State:
         self.sweeper.pack()
         self.slowlog.pack()
 
-    def _expired(self, db: Database, key: bytes) -> None:
-        self.stats.expired_keys += 1
-        self.record(db.index, b"DEL", key)
+    def _expired(self, db: Database, keys: list[bytes]) -> None:
+        self.stats.expired_keys += len(keys)
+        self.dirty += len(keys)
+        if self.records is not None:
+            self.records += [(db.index, [b"DEL", key]) for key in keys]
         if self.notify_flags:
-            self.notify("x", "expired", key, db.index)
+            for key in keys:
+                self.notify("x", "expired", key, db.index)
 
     def _fields_expired(self, db: Database, key: bytes, fields: list[bytes]) -> None:
         self.stats.expired_fields += len(fields)

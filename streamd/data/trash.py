@@ -1,0 +1,95 @@
+"""Values that nobody can reach any more, freed in slices."""
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from gc import get_referents
+from typing import Any, Final
+
+from streamd.data.deadlines import Deadlines
+from streamd.data.scan_order import ScanOrder
+from streamd.data.sorted_set import SortedSet
+from streamd.stream.group import Group
+from streamd.stream.pending import Chunk
+from streamd.stream.segment import Segment
+from streamd.stream.stream import Stream
+
+# What has fewer elements is freed at once: that takes less than a tenth of a millisecond.
+_ELEMENTS_MIN: Final = 1_000
+# So many elements are let go between two looks at the time.
+_AT_ONCE: Final = 256
+
+# Elements that are freed as they are: short, or one object however long.
+_SMALL: Final = frozenset({bytes, bytearray, int, float, tuple, str, type(None), Chunk, Segment})
+
+# (Where objects are not counted, on PyPy, nothing is freed by letting it go, nor needs to be.)
+_reference_count: Final[Callable[[object], int] | None] = getattr(sys, "getrefcount", None)
+
+
+class Trash:
+    """What is to be freed. To let go of a dict of ten million rows at once takes longer than a second.
+
+    Only what nobody else holds is taken apart: a snapshot, or an iterator, that still has a part of a value keeps it
+    as it is.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left: list[Any] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def add(self, value: object) -> None:
+        """Take a value that was removed from its key, or a part of one: it must not be used any more."""
+        if _reference_count is not None and _is_large(value):
+            self._left.append(value)
+
+    def add_rows(self, rows: dict[bytes, Any]) -> None:
+        """Take the rows of a database; it must have new ones."""
+        if len(rows) > _ELEMENTS_MIN:
+            self.add(rows)
+        else:
+            for value in rows.values():
+                self.add(value)
+
+    def free(self, stop: Callable[[], bool]) -> bool:
+        """Free some until `stop` says so; return whether there is more."""
+        while self._left:
+            self._step()
+            if stop():
+                break
+        return bool(self._left)
+
+    def _step(self) -> None:
+        left = self._left
+        value = left[-1]
+        assert _reference_count is not None
+        if _reference_count(value) > 3:  # ours are the list's, the variable's and the call's
+            left.pop()
+            return
+        if isinstance(value, dict):
+            parts: list[object] = [value.popitem()[1] for _ in range(min(_AT_ONCE, len(value)))]
+        elif isinstance(value, list | deque | set):
+            parts = [value.pop() for _ in range(min(_AT_ONCE, len(value)))]
+        else:
+            left.pop()
+            left += [part for part in get_referents(value) if type(part) not in _SMALL and not isinstance(part, type)]
+            return
+        if not value:
+            left.pop()
+            parts += get_referents(value)  # the order in which a set or a hash is scanned
+        left += [part for part in parts if _is_large(part)]
+
+
+def _is_large(value: object) -> bool:
+    if type(value) in _SMALL:
+        return False
+    if isinstance(value, Stream):
+        return len(value) > _ELEMENTS_MIN or value.idmp.iids_tracked > _ELEMENTS_MIN or bool(value.groups)
+    if isinstance(value, Group):
+        return len(value.pending) + len(value.consumers) > _ELEMENTS_MIN
+    return isinstance(value, ScanOrder | Deadlines) or (
+        isinstance(value, dict | set | list | deque | SortedSet) and len(value) > _ELEMENTS_MIN
+    )

@@ -1,0 +1,100 @@
+"""Deadlines give what a dict of them gives, whatever is added, moved and taken out, and however little at a time."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamd.base.clock import TurnTime
+from streamd.data import deadlines
+from streamd.data.deadlines import Deadlines
+from streamd.data.keyspace import Database
+
+# Of two spans of four milliseconds each, and of a third.
+STEPS = [("set", b"a", 1), ("set", b"a", 6), ("set", b"b", 2), ("set", b"b", 7), ("set", b"c", 3), ("set", b"c", 9),
+         ("clear", b"a", 0), ("clear", b"b", 0), ("one", b"", 2), ("all", b"", 3), ("all", b"", 7)]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def short_spans(monkeypatch):
+    monkeypatch.setattr(deadlines, "_SPAN_BITS", 2)
+    monkeypatch.setattr(deadlines, "_TAKEN_AT_ONCE", 2)
+
+
+def run(steps, looked_at_max):
+    """Take the steps with a Database and with a dict, and compare what is there after each."""
+    time = TurnTime(0)
+    db, model = Database(0, time), {}
+    expired: list[bytes] = []
+    db.on_expired = lambda _, keys: expired.extend(keys)
+    for kind, key, number in steps:
+        if kind == "set":
+            db.put(key, b"v")
+            db.set_expiry(key, number)
+            model[key] = number
+        elif kind == "clear":
+            assert db.clear_expiry(key) == (model.pop(key, None) is not None)
+        else:
+            time.ms = max(time.ms, number)
+            due = {one for one, due_ms in model.items() if due_ms <= time.ms}
+            assert db.overdue() == due
+            expired.clear()
+            if kind == "one":
+                db.expire_due(lambda: True)
+                assert len(expired) <= 2
+            else:
+                while db.expire_due(lambda: False):
+                    pass
+                # Those of a long span may stay until it is over.
+                over = {one for one in due if model[one] // 4 < (time.ms + 1) // 4}
+                assert over <= set(expired)
+                if looked_at_max:
+                    assert set(expired) == due
+            assert set(expired) <= due
+            assert len(set(expired)) == len(expired)
+            for one in expired:
+                assert one not in db.values
+                del model[one]
+        assert db.expires_ms == model
+        assert db.expires_sum_ms == sum(model.values())
+        assert bool(db.deadlines) == bool(model)
+        assert len(db.deadlines) <= 2 * len(model) + 1_000
+    time.ms = 100
+    while db.expire_due(lambda: False):
+        pass
+    assert not db.deadlines
+    assert not db.expires_ms
+
+
+@pytest.mark.parametrize("looked_at_max", [0, 1_000])
+def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, monkeypatch):
+    monkeypatch.setattr(deadlines, "_LOOKED_AT_MAX", looked_at_max)
+    for length in range(1, 5):
+        for steps in product(STEPS, repeat=length):
+            run(steps, looked_at_max)
+
+
+@given(st.lists(st.one_of(
+    st.tuples(st.just("set"), st.sampled_from([b"%d" % number for number in range(12)]), st.integers(0, 40)),
+    st.tuples(st.just("clear"), st.sampled_from([b"%d" % number for number in range(12)]), st.just(0)),
+    st.tuples(st.sampled_from(["one", "all"]), st.just(b""), st.integers(0, 40)),
+), max_size=40), st.sampled_from([0, 2, 1_000]))  # fmt: skip
+def test_long_histories_of_deadlines_are_those_of_a_dict(steps, looked_at_max):
+    deadlines._LOOKED_AT_MAX, before = looked_at_max, deadlines._LOOKED_AT_MAX
+    try:
+        run(steps, looked_at_max == 1_000)
+    finally:
+        deadlines._LOOKED_AT_MAX = before
+
+
+def test_what_ends_in_a_short_span_ends_in_the_order_of_time():
+    held = Deadlines()
+    due_ms = {b"c": 3, b"a": 1, b"b": 2, b"d": 5}
+    for key, moment in due_ms.items():
+        held.add(key, moment)
+
+    taken = []
+    for keys in held.take_due(5, due_ms):
+        taken += keys
+    assert taken == [b"a", b"b", b"c", b"d"]
