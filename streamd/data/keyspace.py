@@ -142,7 +142,7 @@ class Database:
 
     def count(self, keys: list[bytes]) -> int:
         """Return how many of these are live keys, each of them inspected."""
-        if self.expires_ms or self.on_miss is not None:
+        if self.expires_ms or self.field_times or self.on_miss is not None:
             return sum(self.inspect(key) is not None for key in keys)
         found = sum(map(self.values.__contains__, keys))
         self.hits += found
@@ -301,8 +301,11 @@ class Database:
             if stop():
                 return True
         while (named := self.field_times.pop_due(self.time.ms)) is not None:
-            if self.expire_fields(named, stop) or stop():
+            if self.expire_fields(named, stop):
                 return True
+            if stop():
+                first_ms = self.field_times.first_ms()
+                return first_ms is not None and first_ms <= self.time.ms
         return False
 
     def in_scan_order(self) -> ScanOrder:
