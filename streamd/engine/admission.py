@@ -44,9 +44,10 @@ def check_allowed(command: Command, client: Context, words: int) -> None:
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
-    client.state.check_restrictions(
-        command.flags if client.transaction is None else _flags_in_transaction(command, client)
-    )
+    state, flags = client.state, command.flags
+    if client.transaction is not None and (state.is_full or state.write_error is not None):
+        flags = _flags_in_transaction(command, client)
+    state.check_restrictions(flags)
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
 
