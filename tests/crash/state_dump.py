@@ -38,7 +38,7 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
             elif isinstance(value, SortedSet):
                 shown = (value.scores, value.members(0, len(value)))
             elif isinstance(value, Hash):
-                shown = (dict(value), times_of(value))
+                shown = (dict(value), times_of(value)) if times_of(value) else dict(value)
             elif isinstance(value, deque):
                 shown = list(value)
             found[(db.index, key)] = (type_of(value).name, db.expires_ms.get(key), shown)
