@@ -138,7 +138,7 @@ class ScriptHost:
                     raise CommandError("ERR Write commands are not allowed from read-only scripts.")
                 if not self._has_written:
                     state.check_restrictions(command.flags - {"denyoom"} if self._may_exceed_memory else command.flags)
-                self._has_written = True
+                self._has_written = self._has_written or "write" in command.flags
         except CommandError as error:
             command.rejected += 1
             self._count(error)
@@ -169,7 +169,8 @@ class ScriptHost:
         if command is None:
             raise CommandError("ERR Unknown Redis command called from script")
         is_plain = "noscript" not in command.flags and command.name not in _MAY_BLOCK
-        resolved = command, "write" in command.flags, is_plain
+        # Who only reads tells nobody anything, either.
+        resolved = command, "write" in command.flags or command.name == "publish", is_plain
         if not is_container and len(self._commands) < 4 * len(table):
             self._commands[words[0]] = resolved
         return resolved

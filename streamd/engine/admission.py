@@ -3,6 +3,7 @@
 from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, shown
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.resp.types import NO_REPLY
+from streamd.scripts.shebang import read_shebang
 from streamd.session.blocking import BLOCKED
 
 # What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
@@ -65,7 +66,7 @@ def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
     state = client.state
     if state.pause_until_ms <= state.time.ms or client.in_unit:
         return False
-    if state.pause_writes_only and not _may_write(command, client):
+    if state.pause_writes_only and not _may_write(command, client, request):
         return False
     client.backlog.appendleft(request)
     state.blocked.add(client, client.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
@@ -83,11 +84,20 @@ def _unknown_command(request: list[bytes]) -> CommandError:
     return CommandError(f"ERR unknown command '{shown(request[0])}', with args beginning with: {words}")
 
 
-def _may_write(command: Command, client: Context) -> bool:
-    """Return whether a command must wait while writes are paused: it writes, publishes, or ends such a transaction."""
+def _may_write(command: Command, client: Context, request: list[bytes]) -> bool:
+    """Return whether a command must wait while writes are paused: it writes or publishes, is a script that does not
+    promise to do neither, or ends a transaction of such ones.
+    """
     if command.name == "exec":
-        named = (COMMANDS.get(request[0].lower()) for request in client.transaction or ())
-        return any(one is not None and ("write" in one.flags or one.subcommands) for one in named)
+        return any(_may_write(find_command(COMMANDS, one), client, one) for one in client.transaction or ())
+    if command.name == "eval":
+        try:
+            return "no-writes" not in read_shebang(request[1])[0].flags
+        except CommandError:
+            return False  # it is answered with that
+    if command.name == "evalsha":
+        script = client.services.scripts.scripts.find(request[1])
+        return script is None or "no-writes" not in script.shebang.flags
     return "write" in command.flags or command.name == "publish"
 
 
