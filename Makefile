@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
+	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
@@ -52,6 +53,9 @@ crash: set-up
 
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)
+
+test-programs: set-up
+	@$(RUN) scripts/programs.py $(ARGS)
 
 redis-tests: set-up
 	@$(RUN) -m tests.redis_suite $(ARGS)
@@ -101,4 +105,5 @@ set-up:
 
 clean:
 	rm -rf .venv .venv-spark40 .venv-dist .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-spark40 .venv-programs .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import streamd.commands  # noqa: F401  (declares them)
 from streamd import cli
 from streamd.base.clock import Clock
 from streamd.base.config import OPTIONS
+from streamd.catalog import COMMANDS
 from streamd.testing import EmbeddedServer
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
@@ -50,6 +52,20 @@ def test_the_table_of_options_is_that_of_the_server():
     rows = [line for line in section.splitlines() if line.startswith("| `--")]
     offered = [option for option in OPTIONS.values() if option.flag]
     wanted = [f"| `--{one.name}` | {one.format(one.default) or 'none'} | {one.help} |" for one in offered]
+    assert rows == wanted, "the table should be:\n" + "\n".join(wanted)
+
+
+def test_the_commands_on_values_are_those_of_the_server():
+    section = README.split("## Commands")[1].split("\n## ")[0]
+    groups = [
+        ("streams", "stream"), ("strings, bits", "string bitmap"), ("hashes", "hash"), ("lists", "list"),
+        ("sets", "set"), ("sorted sets", "sorted-set"), ("keys", "generic"),
+    ]  # fmt: skip
+    wanted = []
+    for title, names in groups:
+        found = sorted(name.decode().upper() for name, one in COMMANDS.items() if one.group in names.split())
+        wanted.append(f"| {title} | {' '.join(found)} |")
+    rows = section.split("|---|---|\n")[1].strip().splitlines()
     assert rows == wanted, "the table should be:\n" + "\n".join(wanted)
 
 

@@ -176,7 +176,7 @@ class ScriptHost:
                 self._state.check_restrictions(
                     command.flags - {"denyoom"} if self._may_exceed_memory else command.flags
                 )
-                self._has_written = True
+                self._has_written = "write" in command.flags
         except CommandError as error:
             command.rejected += 1
             self._count(error)
@@ -196,7 +196,9 @@ class ScriptHost:
             raise CommandError("ERR Unknown Redis command called from script")
         is_plain = "noscript" not in command.flags and command.name not in _MAY_BLOCK
         arity = command.arity
-        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), "write" in command.flags, is_plain
+        # Who only reads tells nobody anything, either.
+        is_write = "write" in command.flags or command.name == "publish"
+        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), is_write, is_plain
         if not is_container and len(self._commands) < 4 * len(table):
             self._commands[words[0]] = resolved
         return resolved

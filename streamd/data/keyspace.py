@@ -198,7 +198,7 @@ class Database:
             if self.expires_ms:
                 self.clear_expiry(key)
             self.used_s.pop(key, None)
-            if type(value) is TimedHash:
+            if self.field_times.due_ms:
                 self.field_times.drop(key)
             if self.scan_order is not None:
                 self.scan_order.remove(key)

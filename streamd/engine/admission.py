@@ -4,6 +4,7 @@ from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, ech
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.resp.types import NO_REPLY
+from streamd.scripts.shebang import read_shebang
 from streamd.session.blocking import BLOCKED
 
 # What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
@@ -45,9 +46,10 @@ def check_allowed(command: Command, client: Context, words: int) -> None:
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
-    client.state.check_restrictions(
-        command.flags if client.transaction is None else _flags_in_transaction(command, client)
-    )
+    state, flags = client.state, command.flags
+    if client.transaction is not None and (state.is_full or state.write_error is not None):
+        flags = _flags_in_transaction(command, client)
+    state.check_restrictions(flags)
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
 
@@ -65,7 +67,7 @@ def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
     state = client.state
     if state.pause_until_ms <= state.time.ms or client.in_unit:
         return False
-    if state.pause_writes_only and not _may_write(command, client):
+    if state.pause_writes_only and not _may_write(command, client, request):
         return False
     client.backlog.appendleft(request)
     state.blocked.add(client, client.db, (), state.pause_until_ms, lambda: BLOCKED, NO_REPLY)
@@ -83,11 +85,20 @@ def _unknown_command(request: list[bytes]) -> CommandError:
     return CommandError(f"ERR unknown command '{echoed(request[0])}', with args beginning with: {words}")
 
 
-def _may_write(command: Command, client: Context) -> bool:
-    """Return whether a command must wait while writes are paused: it writes, publishes, or ends such a transaction."""
+def _may_write(command: Command, client: Context, request: list[bytes]) -> bool:
+    """Return whether a command must wait while writes are paused: it writes or publishes, is a script that does not
+    promise to do neither, or ends a transaction of such ones.
+    """
     if command.name == "exec":
-        named = (COMMANDS.get(request[0].lower()) for request in client.transaction or ())
-        return any(one is not None and ("write" in one.flags or one.subcommands) for one in named)
+        return any(_may_write(find_command(COMMANDS, one), client, one) for one in client.transaction or ())
+    if command.name == "eval":
+        try:
+            return "no-writes" not in read_shebang(request[1])[0].flags
+        except CommandError:
+            return False  # it is answered with that
+    if command.name == "evalsha":
+        script = client.services.scripts.scripts.find(request[1])
+        return script is None or "no-writes" not in script.shebang.flags
     return "write" in command.flags or command.name == "publish"
 
 

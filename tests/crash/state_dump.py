@@ -4,7 +4,9 @@ from collections import deque
 from typing import Any
 
 from streamd.base.errors import CommandError
+from streamd.data.hash import Hash
 from streamd.data.sorted_set import SortedSet
+from streamd.data.timed_hash import times_of
 from streamd.data.types import type_of
 from streamd.engine.engine import Engine
 from streamd.stream.stream import Stream
@@ -35,8 +37,8 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                 }
             elif isinstance(value, SortedSet):
                 shown = (value.scores, value.members(0, len(value)))
-            elif isinstance(value, dict):
-                shown = dict(value)
+            elif isinstance(value, Hash):
+                shown = (dict(value), times_of(value)) if times_of(value) else dict(value)
             elif isinstance(value, deque):
                 shown = list(value)
             found[(db.index, key)] = (type_of(value).name, db.expires_ms.get(key), shown)

@@ -105,6 +105,11 @@ sets = st.one_of(
     request(b"SUNIONSTORE", plain, any_key, plain),
     request(b"SDIFFSTORE", plain, any_key, plain),
     request(b"HINCRBYFLOAT", plain, value, score),
+    request(
+        b"HPEXPIRE", any_key, st.sampled_from([b"0", b"9", b"9", b"100000"]), st.just(b"FIELDS"), st.just(b"1"), value
+    ),
+    request(b"HSETEX", plain, optional(b"PX", st.sampled_from([b"9", b"100000"])), b"FIELDS", b"1", value, value),
+    request(b"HGETEX", any_key, b"PERSIST", b"FIELDS", b"1", value),
     request(b"SORT", any_key, b"ALPHA", b"STORE", plain),
     request(b"SETBIT", plain, small, st.sampled_from([b"0", b"1"])),
     request(b"BITOP", b"XOR", plain, any_key, plain),

@@ -23,7 +23,7 @@ from tests.redis_suite.source import NoSource, source_tree
 UNITS: Final = (  # noqa: SIM905  (read as a text)
     "type/string type/incr type/list type/list-2 type/list-3 type/set type/hash type/zset type/stream "
     "type/stream-cgroups bitops bitfield sort scan expire multi scripting keyspace other pubsub protocol slowlog quit "
-    "info-command limits"
+    "info-command limits pause introspection introspection-2 lazyfree"
 ).split()
 SKIPPED: Final = Path(__file__).with_name("skipped.txt")
 # What is changed in the fetched files before they run: what a name in the list of skipped tests cannot say.
@@ -90,6 +90,8 @@ def run_unit(tree: Path, unit: str, skips: Skips, only: list[str], log: Path) ->
         skip_file = log.with_suffix(".skip")
         skip_file.write_text("\n".join(skips.tests.get(unit, [])))
         words = ["tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(server.port), "--durable"]
+        # The ports at which the parts of the suite talk to each other; another run may be under way.
+        words += ["--baseport", str(20_000 + server.port % 10_000)]
         words += ["--ignore-encoding", "--ignore-digest", "--clients", "1", "--single", f"unit/{unit}"]
         words += ["--skipfile", str(skip_file.absolute()), "--tags", " ".join(f"-{tag}" for tag in skips.tags)]
         for name in only:

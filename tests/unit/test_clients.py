@@ -195,6 +195,27 @@ def test_a_pause_of_writes_lets_reads_pass(engine, clock):
     assert engine.client.quick
 
 
+@pytest.mark.parametrize(
+    ("script", "waits"),
+    [("return 1", True), ("#!lua\nreturn 1", True), ("#!lua flags=no-writes\nreturn 1", False), ("#!x\nreturn", False)],
+)
+def test_a_pause_of_writes_holds_scripts_back_that_may_write(engine, script, waits):
+    if not script.startswith("#!x"):
+        sha = engine.execute(["SCRIPT", "LOAD", script])
+    clients = [engine.connect() for _ in range(4)]
+    engine.do("CLIENT PAUSE 100 WRITE")
+    clients[0].send(["EVAL", script, "0"])
+    clients[1].send(["MULTI"], ["EVAL", script, "0"], ["EXEC"])
+    clients[2].send(["EVAL_RO", "return 1", "0"])
+    if not script.startswith("#!x"):
+        clients[3].send(["EVALSHA", sha, "0"])
+    assert clients[0].blocked == clients[1].blocked == waits
+    assert not clients[2].blocked
+    assert clients[3].blocked == waits
+    engine.do("CLIENT UNPAUSE")
+    assert not any(client.blocked for client in clients)
+
+
 def test_a_pause_is_never_made_shorter_by_another(engine, clock):
     other = engine.connect()
     engine.do("CLIENT PAUSE 100 WRITE")

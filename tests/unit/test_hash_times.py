@@ -291,3 +291,12 @@ def test_moving_a_time_again_and_again_takes_no_memory(hashed):
     assert isinstance(value, TimedHash)
     assert len(value.times._rows) < 1_500
     assert len(db.field_times._rows) < 1_500
+
+
+def test_keys_that_are_gone_leave_no_times_behind(engine: Session):
+    for number in range(5_000):
+        engine.do(f"HSETEX h{number} EX 1000 FIELDS 1 a 1")
+        engine.do(f"HGETDEL h{number} FIELDS 1 a")
+    times = engine.state.keyspace[0].field_times
+    assert not times
+    assert len(times._rows) < 1_500

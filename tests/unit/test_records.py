@@ -2,6 +2,8 @@
 
 import pytest
 
+from streamd.data.hash import Hash
+from streamd.data.timed_hash import times_of
 from streamd.durability.replay import Replay
 from tests.session import Session
 
@@ -10,6 +12,10 @@ SET a 1|SET a 2 EX 100|SET a 3 KEEPTTL|SET a 4 NX|SET a 5 XX GET PX 5000|SET b 1
 SETNX c 1|SETNX c 2|SETEX d 10 v|PSETEX e 10 v|GETDEL c|GETDEL nokey|GETEX d EX 50|GETEX d PERSIST|GETEX d PXAT 1
 MSET x 1 y 2|MSETNX x 1 z 2|MSETNX z 1 w 2|INCR x|DECRBY x 5|INCRBYFLOAT x 0.5|APPEND y z|SETRANGE y 5 Q|SETRANGE y 0 R
 HSET h a 1 b 2 c 3|HMSET h d 4|HSETNX h a 9|HSETNX h e 9|HINCRBY h a 5|HDEL h b nofield|HSET gone f v|HDEL gone f
+HPEXPIRE h 90 FIELDS 3 a c e|HINCRBY h a 1|HPERSIST h FIELDS 1 c|HSETEX t EX 9 FIELDS 2 f 1 g 2
+HSETEX t KEEPTTL FIELDS 1 f 3|HGETEX t PX 70 FIELDS 1 f|HSET t g 1|HGETDEL t FIELDS 1 g|HSET t g 1
+HEXPIRE t 0 FIELDS 1 g|COPY t t2|HPEXPIRE t2 0 FIELDS 1 f
+BITFIELD bits SET u8 0 7|BITFIELD bits OVERFLOW FAIL INCRBY u2 100 9 GET u8 0
 EXPIRE x 100|PEXPIRE y 7|PERSIST x|EXPIREAT x 1000000100|EXPIRE x 50 LT|EXPIRE w -1|EXPIRE nokey 5
 RENAME x x2|RENAMENX x2 y|RENAMENX x2 x3|RENAME x3 y|COPY y y2|COPY y y2 REPLACE|COPY y y3 DB 3|MOVE y2 3|MOVE y2 4
 DEL a b nokey|UNLINK h|SWAPDB 0 3|SET after swap|SELECT 3|SET in three|SELECT 0|FLUSHDB|SET one more
@@ -17,8 +23,15 @@ MULTI|SET m 1|INCR m|DEL m|SET m 5|EXEC|SELECT 2|SET q 1|FLUSHALL|HSET last f v
 """.replace("\n", "|")
 
 
-def state_of(session: Session) -> list[tuple[dict, dict]]:
-    return [(db.values, db.expires_ms) for db in session.state.keyspace]
+def state_of(session: Session) -> list[tuple[dict, dict, dict]]:
+    return [
+        (
+            db.values,
+            db.expires_ms,
+            {key: times_of(value) for key, value in db.values.items() if isinstance(value, Hash)},
+        )
+        for db in session.state.keyspace
+    ]
 
 
 def replayed(records: list[tuple[int, list[bytes]]]) -> Session:

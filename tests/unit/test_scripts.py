@@ -346,6 +346,13 @@ def test_an_error_of_a_scripts_command_is_counted_once(engine, source, of_set, o
     assert engine.state.stats.errors == {"ERR": 1}
 
 
+def test_a_script_that_only_reads_may_not_publish(engine):
+    script = "return redis.call('PUBLISH', 'news', 'hello')"
+    for request in (["EVAL_RO", script, 0], ["EVAL", f"#!lua flags=no-writes\n{script}", 0]):
+        assert engine.execute(request).text.startswith("ERR Write commands are not allowed from read-only scripts.")
+    assert engine.execute(["EVAL", script, 0]) == 0
+
+
 def test_scripts_get_a_set_in_an_order(engine):
     engine.execute(["SADD", "s", *"qwertyuiopasdfgh"])
     for order, reverse in (("ASC", False), ("DESC", True)):

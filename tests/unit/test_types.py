@@ -58,6 +58,7 @@ def test_the_journal_writes_a_new_type_as_its_record_says(engine, bag):
     [
         ("SET k v", "string", 1),
         ("HSET k f v g w", "hash", 2),
+        ("HSETEX k PX 50 FIELDS 2 f v g w", "hash", 4),
         ("RPUSH k a b c", "list", 3),
         ("SADD k a b", "set", 2),
         ("ZADD k 1 a 2 b", "zset", 2),

@@ -138,7 +138,11 @@ def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
     access = access_of_keys(found)
-    if "variable_flags" in access[0]:  # SET: whether the old value is read depends on GET
-        reads = any(word.upper() == b"GET" for word in args[4:])
-        access = [["RW", "access", "update"] if reads else ["OW", "update"]]
+    options = {word.upper() for word in args[4:]}
+    if found.name == "set":  # whether the old value is read depends on GET
+        access = [["RW", "access", "update"] if b"GET" in options else ["OW", "update"]]
+    elif found.name == "bitfield":  # whether it writes depends on what is in it
+        access = [["RW", "access", "update"] if options & {b"SET", b"INCRBY"} else ["RO", "access"]]
+    elif found.name == "sort":  # the keys that BY and GET name stand nowhere
+        access = [access[0], access[-1]]
     return [[key, SetReply(list(access[min(index, len(access) - 1)]))] for index, key in enumerate(keys)]

@@ -1,0 +1,1 @@
+"""Programs that people run on Redis, driving streamd."""
