@@ -7,11 +7,12 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark crash differential chaos lint map clean set-up
+.PHONY: help demo demo-topics demo-sessions topics-long test test-spark40 notebook serve bench bench-long bench-spark crash differential chaos lint map clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
+	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
@@ -32,6 +33,9 @@ demo: set-up
 
 demo-topics: set-up
 	@$(RUN) -m demo.topics $(ARGS)
+
+demo-sessions: set-up
+	@$(RUN) -m demo.sessions $(ARGS)
 
 test: lint
 	@$(RUN) -m pytest $(ARGS)
