@@ -1,12 +1,12 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
 from collections.abc import Callable, Iterator
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from streamd.base.clock import TurnTime
 from streamd.base.errors import WrongType
 from streamd.base.heap import packed
+from streamd.data.deadlines import STEP_MS, Deadlines
 from streamd.data.scan_order import ScanOrder
 from streamd.data.types import STREAM, KeyValue, T, ValueType
 
@@ -34,7 +34,8 @@ class Database:
     values: key -> value, also of keys whose time has passed and which nobody has met since.
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     expires_sum_ms: the sum of expires_ms.
-    deadlines: a heap of (Unix milliseconds, key) that holds every expiry, and some that hold no more.
+    deadlines: every expiry, and some that hold no more.
+    newest: the key that was put last, so that who names it as well can hold the same bytes.
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
@@ -52,6 +53,7 @@ class Database:
         "hits",
         "index",
         "misses",
+        "newest",
         "on_expired",
         "on_miss",
         "on_new",
@@ -71,7 +73,8 @@ class Database:
         self.values: dict[bytes, KeyValue] = {}
         self.expires_ms: dict[bytes, int] = {}
         self.expires_sum_ms = 0
-        self.deadlines: list[tuple[int, bytes]] = []
+        self.deadlines = Deadlines()
+        self.newest = b""
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
         self.hits = self.misses = 0
@@ -156,6 +159,7 @@ class Database:
         if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
             self._gains(key)
         self.values[key] = value
+        self.newest = key
         self.used_s[key] = self.time.s
         if key in self.waiting:
             self.on_ready(self, key)
@@ -188,11 +192,10 @@ class Database:
         self.expires_sum_ms += expires_ms - self.expires_ms.get(key, 0)
         self.expires_ms[key] = expires_ms
         deadlines = self.deadlines
-        heappush(deadlines, (expires_ms, key))
-        # A moved or cleared expiry leaves its row in the heap: no more of them than rows that hold, so O(1) for each.
+        deadlines.add(expires_ms, key)
+        # A moved or cleared expiry leaves its row: no more of them than rows that hold, so O(1) for each.
         if len(deadlines) > 2 * len(self.expires_ms) + 1_000:
-            self.deadlines = [(due_ms, key) for key, due_ms in self.expires_ms.items()]
-            heapify(self.deadlines)
+            deadlines.fill(self.expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
         """Let a key live for ever; return whether it had an expiry."""
@@ -209,12 +212,16 @@ class Database:
     def expire_due(self, stop: Callable[[], bool]) -> bool:
         """Remove the keys whose time has passed until `stop` says so; return whether there are more."""
         now_ms, deadlines, expires_ms = self.time.ms, self.deadlines, self.expires_ms
-        while deadlines and deadlines[0][0] <= now_ms:
-            due_ms, key = heappop(deadlines)
-            if expires_ms.get(key) == due_ms:
-                self.expire(key)
+        deadlines.begin(now_ms)
+        while (key := deadlines.take(now_ms)) is not None:
+            due_ms = expires_ms.get(key)
+            if due_ms is not None:
+                if due_ms <= now_ms:
+                    self.expire(key)
+                elif due_ms // STEP_MS <= deadlines.step:
+                    deadlines.put_off(key)  # else there is another row for it
             if stop():
-                return bool(deadlines) and deadlines[0][0] <= now_ms
+                return deadlines.may_be_due(now_ms)
         return False
 
     def in_scan_order(self) -> ScanOrder:
@@ -241,7 +248,7 @@ class Database:
         self.used_s = self.touched = {}
         self.expires_ms = {}
         self.expires_sum_ms = 0
-        self.deadlines = []
+        self.deadlines = Deadlines()
         self.scan_order = None
         for key in list(self.waiting):
             if key in values:
