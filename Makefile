@@ -7,12 +7,14 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
+	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
+	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
@@ -38,6 +40,9 @@ demo: set-up
 
 demo-topics: set-up
 	@$(RUN) -m demo.topics $(ARGS)
+
+demo-sessions: set-up
+	@$(RUN) -m demo.sessions $(ARGS)
 
 test: lint
 	@$(RUN) -m pytest $(ARGS)

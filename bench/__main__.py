@@ -17,6 +17,7 @@ from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special
 from bench.measure import Result, alternate
 from bench.servers import Target, redis_binary
+from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
 from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
 
@@ -45,7 +46,7 @@ def main() -> int:
     rows: list[dict[str, object]] = []
     chosen = [
         workload
-        for workload in (*WORKLOADS, *GROUP_WORKLOADS)
+        for workload in (*WORKLOADS, *GROUP_WORKLOADS, *SESSION_WORKLOADS)
         if arguments.only.lower() in workload.name.lower() and (arguments.suite == "long" or workload.short)
     ]
     print(

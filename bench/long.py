@@ -7,6 +7,7 @@ from bench.large import LARGE
 from bench.measure import alternate
 from bench.plots import plot
 from bench.servers import Target
+from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
 from bench.special import SPECIAL
 from bench.workloads import MEMORY
@@ -22,7 +23,7 @@ def ratio_text(value: float | None) -> str:
 def run_memory(kinds: list[str], only: str) -> list[Row]:
     """Bytes per entry on each server, fresh for every row."""
     rows: list[Row] = []
-    for name, measure, most in MEMORY:
+    for name, measure, most in (*MEMORY, *SESSION_MEMORY):
         if only.lower() not in f"memory {name}".lower():
             continue
         each = {}

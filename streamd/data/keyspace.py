@@ -42,6 +42,7 @@ class Database:
     expires_sum_ms: the sum of expires_ms.
     deadlines: the same keys in about the order of time.
     field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
+    newest: the key that was put last, so that who names it as well can hold the same bytes.
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
@@ -63,6 +64,7 @@ class Database:
         "hits",
         "index",
         "misses",
+        "newest",
         "on_expired",
         "on_fields_expired",
         "on_miss",
@@ -86,6 +88,7 @@ class Database:
         self.expires_sum_ms = 0
         self.deadlines = Deadlines()
         self.field_times = DueTimes()
+        self.newest = b""
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
         self.hits = self.misses = 0
@@ -187,6 +190,7 @@ class Database:
         if before is not None and type(before) is not bytes and before is not value:
             self.trash.add(before)
         self.values[key] = value
+        self.newest = key
         self.used_s[key] = self.time.s
         if key in self.waiting:
             self.on_ready(self, key)
@@ -269,12 +273,12 @@ class Database:
 
     def set_expiry(self, key: bytes, expires_ms: int) -> None:
         """Let a key that is there end at a Unix time in milliseconds."""
-        before = self.expires_ms.get(key)
-        if before is not None:
-            self.deadlines.discard(key, before)
-            self.expires_sum_ms -= before
-        self.expires_sum_ms += expires_ms
+        before_ms = self.expires_ms.get(key)
         self.expires_ms[key] = expires_ms
+        if before_ms is not None:
+            self.deadlines.discard(key, before_ms, self.expires_ms)
+            self.expires_sum_ms -= before_ms
+        self.expires_sum_ms += expires_ms
         self.deadlines.add(key, expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
@@ -283,7 +287,7 @@ class Database:
         if expires_ms is None:
             return False
         self.expires_sum_ms -= expires_ms
-        self.deadlines.discard(key, expires_ms)
+        self.deadlines.discard(key, expires_ms, self.expires_ms)
         return True
 
     def mean_left_ms(self) -> int:

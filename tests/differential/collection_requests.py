@@ -10,6 +10,24 @@ _KEYS_OF = {
 }
 
 
+# Runs the commands in ARGV, each behind the number of its words, and returns their replies.
+_RUN_ALL = b"""
+local replies, at = {}, 1
+while at <= #ARGV do
+  local count = tonumber(ARGV[at])
+  if not count or count < 1 or count > 100 then return 'no number of words' end
+  local reply = redis[KEYS[1]](unpack(ARGV, at + 1, at + count))
+  if type(reply) == 'table' and reply.err then reply = 'error ' .. reply.err end
+  if not reply then reply = 'nothing' end
+  replies[#replies + 1] = reply
+  at = at + count + 1
+end
+return replies
+"""
+# What these return has no order, which a script's reply does not show.
+_UNORDERED = {b"SMEMBERS", b"SINTER", b"SUNION", b"SDIFF", b"SSCAN", b"ZSCAN", b"SRANDMEMBER", b"SPOP", b"OBJECT"}
+
+
 class CollectionRequests(KeyRequests):
     """The part of the author that knows collections.
 
@@ -251,6 +269,17 @@ class CollectionRequests(KeyRequests):
                 [b"BRPOPLPUSH", keys[0], self.key_of(kind), timeout],
             ]
         )
+
+    def scripts(self) -> Words:
+        """Return a script of several commands; by `call` the first error ends it, and what it has done stays."""
+        parts = [self.sorted_set_writes, self.sorted_set_writes, self.sorted_set_reads, self.lexical]
+        parts += [self.lists, self.lists, self.sets, self.bits]
+        words: Words = []
+        for _ in range(self.choose.choice([1, 2, 3, 5])):
+            command = self.choose.choice(parts)()
+            if command[0] not in _UNORDERED:
+                words += [b"%d" % len(command), *command]
+        return [b"EVAL", _RUN_ALL, b"1", self.pick([b"pcall", b"pcall", b"call"]), *words]
 
     def about_collections(self) -> Words:
         """Return some request of this part."""

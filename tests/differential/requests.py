@@ -421,6 +421,7 @@ _SHARES: list[tuple[Callable[[Author], Words], int]] = [
     (Author.hashes, 3),
     (Author.lists_and_sets, 2),
     (Author.about_collections, 3),
+    (Author.scripts, 2),
     (Author.transactions, 5),
     (Author.connections, 3),
     (Author.unblocking, 3),
@@ -430,5 +431,11 @@ _WEIGHTS = [share for _, share in _SHARES]
 _DELETING = (Author.xdel, Author.xtrim, Author.xsetid)
 _WEIGHTS_WITHOUT_DELETING = [0 if write in _DELETING else share for write, share in _SHARES]
 _ABOUT_KEYS = {Author.keys: 3, Author.expiry: 3, Author.strings: 3, Author.hashes: 8, Author.lists_and_sets: 8}
-_ABOUT_COLLECTIONS = {**_ABOUT_KEYS, Author.about_collections: 80, Author.transactions: 6, Author.unblocking: 3}
+_ABOUT_COLLECTIONS = {
+    **_ABOUT_KEYS,
+    Author.about_collections: 80,
+    Author.scripts: 15,
+    Author.transactions: 6,
+    Author.unblocking: 3,
+}
 _WEIGHTS_OF_COLLECTIONS = [_ABOUT_COLLECTIONS.get(write, 0) for write in _WRITERS]

@@ -191,7 +191,7 @@ def test_no_more_messages_than_there_are_packet_ids_go_into_one_call(client, sto
     assert client.dbsize() == 0
 
 
-# -- sending together -----------------------------------------------------------------------------------------------------
+# -- sending together -------------------------------------------------------------------------------------------------
 
 
 def test_what_is_buffered_is_sent_when_there_is_enough_of_it(client):
@@ -298,7 +298,7 @@ def test_a_request_is_never_sent_twice_though_connections_break(server):
             assert found == list(range(int(client_id[1:]), 120, 4))
 
 
-# -- asyncio --------------------------------------------------------------------------------------------------------------
+# -- asyncio ----------------------------------------------------------------------------------------------------------
 
 
 def run_async(server, story, **options):

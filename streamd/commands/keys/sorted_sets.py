@@ -120,15 +120,18 @@ def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tupl
 
 def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
     """Add a member, or give it another score, without any condition: as `_add` does it, in less time."""
-    value = context.db.get_as(key, SORTED_SET)
+    db = context.db
+    if member == db.newest:
+        member = db.newest  # a reference to what was stored just now: both hold the same bytes
+    value = db.get_as(key, SORTED_SET)
     if value is None:
-        context.db.put(key, value := SortedSet())
+        db.put(key, value := SortedSet())
     before = value.scores.get(member)
     if before == score:
         return 0
     value.put(member, score)
     state = context.state
-    if state.records is None and not (context.db.watchers or state.notify_flags):
+    if state.records is None and not (db.watchers or state.notify_flags):
         state.dirty += 1
     else:
         context.record(b"ZADD", key, score_text(score), member)
