@@ -139,13 +139,14 @@ def waiting_readers(entries: int) -> Figures:
     with Target("streamd", ("--maxclients", "3000")) as target, target.connect() as sock:
         costs: dict[str, list[float]] = {"nobody": [], "others": [], "all": [], "XREAD": []}
         for _ in range(ROUNDS):
-            costs["nobody"].append(_publish_cost(target, sock, 4_000))
+            costs["nobody"].append(_publish_cost(target, sock, 1_000))
             tails = [target.connect() for _ in range(TAILS)]
+            last = bytes(ask(sock, "XINFO", "STREAM", "s")[7])  # type: ignore[index]
             for number, tail in enumerate(tails):
                 words = ("COUNT", 1, "BLOCK", 0, "FIELD", "t", "MQTT", f"devices/+/k{number}")
-                tail.sendall(request("XFILTER", "s", "(0", "+", *words))
+                tail.sendall(request("XFILTER", "s", b"(" + last, "+", *words))
             _wait_for_tails(sock)
-            costs["others"].append(_publish_cost(target, sock, 4_000))
+            costs["others"].append(_publish_cost(target, sock, 1_000))
             for tail in tails:
                 tail.close()
             for kind in ("all", "XREAD"):
@@ -176,13 +177,13 @@ def _wake_cost(target: Target, sock, by_filter: bool) -> float:  # type: ignore[
     tails = [target.connect() for _ in range(TAILS)]
     spent = 0.0
     for _ in range(5):
+        last = bytes(ask(sock, "XINFO", "STREAM", "s")[7])  # type: ignore[index]
+        words = ("COUNT", 1, "BLOCK", 0, "FIELD", "t", "MQTT", "wake/+")
+        waiting = request("XREAD", "COUNT", 1, "BLOCK", 0, "STREAMS", "s", last)
+        if by_filter:
+            waiting = request("XFILTER", "s", b"(" + last, "+", *words)
         for tail in tails:
-            if by_filter:
-                words = ("COUNT", 1, "BLOCK", 0, "FIELD", "t", "MQTT", "wake/+")
-                last = bytes(ask(sock, "XINFO", "STREAM", "s")[7])  # type: ignore[index]
-                tail.sendall(request("XFILTER", "s", b"(" + last, "+", *words))
-            else:
-                tail.sendall(request("XREAD", "COUNT", 1, "BLOCK", 0, "STREAMS", "s", "$"))
+            tail.sendall(waiting)
         _wait_for_tails(sock)
         before = target.cpu_s()
         ask(sock, "XADD", "s", "*", "t", "wake/up", "p", "x" * 64)

@@ -65,7 +65,7 @@ class TopicsDemo:
         self.console.print(f"{self.now:%H:%M} {text}", highlight=False)
 
     def run(self) -> None:
-        """Publish the day, then replay it."""
+        """Publish the day."""
         self.start_server()
         log = TopicLog.create(self.client(), LOG, shards=4, retention_s=2 * 86_400, filters=["devices/#"])
         self.say(f"{DEVICES} devices publish temperature and humidity every five minutes of {self.midnight:%A}")
@@ -130,11 +130,10 @@ class TopicsDemo:
 
     def spark_averages(self, environment: dict[str, str]) -> dict[str, list[float]]:
         """Return what Spark reads from the same streams: readings and average by device."""
-        self.say("Spark reads the same streams")
-        keys = sorted(key.decode() for key in self.client().scan_iter(match=f"{{{LOG}/*}}:g*", count=1_000))
+        self.say("Spark reads the same log")
         start_ms = str(int(self.start.timestamp() * 1_000))
         url = f"redis://127.0.0.1:{self.port}/0"
-        arguments = ("--url", url, "--start-ms", start_ms, "--streams", *keys)
+        arguments = ("--url", url, "--start-ms", start_ms, "--log", LOG, "--filter", FILTER)
         job = self.child("spark", "demo.topics_spark", *arguments, **environment)
         while not job.ended:
             self.pause([job])

@@ -150,8 +150,8 @@ def test_what_retention_removed_behind_a_plan_is_a_loss_and_what_it_removed_befo
     ("options", "text"),
     [
         ({"stream": "s"}, "stream and log cannot be given together: leave one of them out"),
-        ({"topicFilter": "a#"}, "topicFilter='a#': it must be a topic filter such as devices/+/temperature"),
-        ({"log": "{x}"}, "log='{x}': it must be the name of a topic log: letters, digits and _.:-"),
+        ({"topicFilter": "a#"}, "topicFilter=a# is not allowed: give a topic filter such as devices/+/temperature"),
+        ({"log": "{x}"}, "log={x} is not allowed: give the name of a topic log: letters, digits and _.:-"),
         (
             {"streamColumn": "s"},
             "streamColumn cannot be used with log: a message's publisher or topic says where it goes",
