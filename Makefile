@@ -20,7 +20,7 @@ help:
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
-	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
+	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
@@ -59,6 +59,7 @@ test-spark40: set-up
 
 notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
+	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
 
 bench-long: set-up
 	@$(RUN) -m bench long $(ARGS)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import median
 
 import redis
@@ -59,14 +60,13 @@ def filtered_reads(entries: int) -> Figures:
         memory = (ours.anonymous_bytes() - full) / (full - empty)
         for _ in range(ROUNDS):
             for pattern in patterns:
-                times.setdefault(pattern, []).append(_timed(lambda pattern=pattern: _by_server(ours, pattern)))  # type: ignore[misc]
+                times.setdefault(pattern, []).append(_timed(partial(_by_server, ours, pattern)))
                 if "redis-server" in targets:
                     wanted = entry_filter(b"t", b"MQTT", pattern.encode()).pattern.matches
-                    plain = targets["redis-server"]
-                    name = f"all: {pattern}"
-                    times.setdefault(name, []).append(_timed(lambda wanted=wanted: _by_client(plain, wanted)))  # type: ignore[misc]
-            times.setdefault("#", []).append(_timed(lambda: _by_server(ours, "#")))
-            times.setdefault("XRANGE", []).append(_timed(lambda: _by_client(ours, lambda topic: True)))
+                    all_of_it = partial(_by_client, targets["redis-server"], wanted)
+                    times.setdefault(f"all: {pattern}", []).append(_timed(all_of_it))
+            times.setdefault("#", []).append(_timed(partial(_by_server, ours, "#")))
+            times.setdefault("XRANGE", []).append(_timed(partial(_by_client, ours, lambda topic: True)))
         each = {name: median(values) for name, values in times.items()}
         figures: Figures = []
         shape = f"{entries:,} entries"
@@ -74,7 +74,8 @@ def filtered_reads(entries: int) -> Figures:
             figures.append((f"XFILTER {pattern}, {counts[pattern]:,} of {shape}", each[pattern] * 1000, "ms"))
             if f"all: {pattern}" in each:
                 ratio = each[f"all: {pattern}"] / each[pattern]
-                figures.append((f"  as quick as fetching all from redis-server: {pattern}", ratio, f"x, wanted {least}"))
+                name = f"  as quick as fetching all from redis-server: {pattern}"
+                figures.append((name, ratio, f"x, wanted {least}"))
         figures.append(("XFILTER # as quick as XRANGE", each["XRANGE"] / each["#"], "x, wanted 0.9"))
         figures.append(("index of the topics, of the entries' memory", memory * 100, "%, wanted at most 15"))
         return figures
@@ -245,7 +246,8 @@ def sharing(entries: int) -> Figures:
 
 def _share(target: Target, members: int, share: str, count: int) -> float:
     words = [sys.executable, "-m", "bench.topics", str(target.port), share]
-    started = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(members)]
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(members)]
     for process in started:
         assert process.stdout is not None
         process.stdout.readline()  # it has joined
