@@ -4,6 +4,7 @@ from typing import Any
 
 from streamd.topics import layout, retention
 from streamd.topics.entry_ids import parse_id
+from streamd.topics.filters import parse_filter
 from streamd.topics.handle import Handle, refresh
 from streamd.topics.messages import Message, Prepared, pack, prepare
 from streamd.topics.once import MESSAGES_MAX, script_command, script_replies
@@ -94,8 +95,9 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
     if not messages:
         return []
     keys = layout.stream_keys(handle.name, generation)
-    places = {pair: generation.shard_of(*pair) for pair in {(one.topic, one.publisher) for one in messages}}
-    shards = [places[one.topic, one.publisher] for one in messages]
+    names = [generation.name_of(topic, publisher) for topic, publisher, _, _ in messages]
+    places = {name: generation.shard_named(name) for name in set(names)}
+    shards = [places[name] for name in names]
     if not handle.abilities.idmp and any(one.iid for one in messages):
         return (yield from _append_by_script(keys, shards, messages))
     # Shard by shard, in order within each: a server is quicker with requests that are like those before.
@@ -149,5 +151,6 @@ def _check_topics(handle: Handle, messages: list[Prepared]) -> Steps[None]:
 
 
 def _outside(handle: Handle, topics: set[bytes]) -> bytes | None:
-    filters = handle.meta.current.filters
-    return next((topic for topic in sorted(topics) if not layout.is_within(topic, filters)), None)
+    filters = [parse_filter(text) for text in handle.meta.current.filters]
+    outside = [topic for topic in topics if not any(one.matches(topic) for one in filters)]
+    return min(outside, default=None)
