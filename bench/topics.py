@@ -141,9 +141,9 @@ def waiting_readers(entries: int) -> Figures:
         costs: dict[str, list[float]] = {"nobody": [], "others": [], "all": [], "XREAD": []}
         for _ in range(ROUNDS):
             _publish_cost(target, sock, 1)
-            last = bytes(ask(sock, "XINFO", "STREAM", "s")[7])  # type: ignore[index]
             # Those who wait are there both times, first for another stream: to have so many costs a little by itself.
             for kind, key in (("nobody", "elsewhere"), ("others", "s")):
+                last = bytes(ask(sock, "XINFO", "STREAM", "s")[7])  # type: ignore[index]
                 tails = [target.connect() for _ in range(TAILS)]
                 for number, tail in enumerate(tails):
                     words = ("COUNT", 1, "BLOCK", 0, "FIELD", "t", "MQTT", f"devices/+/k{number}")
