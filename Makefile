@@ -26,7 +26,7 @@ help:
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
-	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
+	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
@@ -84,6 +84,7 @@ test-spark40: set-up
 
 notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
+	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
 
 bench-long: set-up
 	@$(RUN) -m bench long $(ARGS)

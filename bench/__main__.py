@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.group_workloads import GROUP_WORKLOADS
-from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special
+from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
 from bench.measure import Result, alternate
 from bench.servers import Target, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
@@ -22,6 +22,7 @@ from bench.spark import run_spark
 from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
 
 RESULTS = Path(__file__).parent / "results"
+TOPIC_ENTRIES = {"short": 200_000, "long": 1_000_000}
 MADE_BY = {"short": "`make bench`", "long": "`make bench-long`", "spark": "`make bench ARGS=spark`"}
 
 
@@ -56,6 +57,7 @@ def main() -> int:
     for options in dict.fromkeys(workload.options for workload in chosen):
         rows += _run_group(kinds, [workload for workload in chosen if workload.options == options], options, arguments)
     rows += _run_over_plain(arguments)
+    rows += run_topics(arguments.only, TOPIC_ENTRIES[arguments.suite])
     if arguments.suite == "long":
         RESULTS.mkdir(exist_ok=True)
         rows += run_memory(kinds, arguments.only)

@@ -1,4 +1,4 @@
-"""The parts that only the long suite has: memory, large things, special measurements, growth curves."""
+"""The parts that are no requests per second beside redis-server's: memory, large things, topics, growth curves."""
 
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
 from bench.special import SPECIAL
+from bench.topics import TOPICS
 from bench.workloads import MEMORY
 
 Row = dict[str, object]
@@ -86,6 +87,18 @@ def run_special(only: str) -> list[Row]:
         for name, figure, unit in measure():
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
             rows.append({"name": name, "figure": figure, "unit": unit})
+    return rows
+
+
+def run_topics(only: str, entries: int) -> list[Row]:
+    """Figures of topics, of streams of so many entries."""
+    rows: list[Row] = []
+    for measure in TOPICS:
+        if only.lower() not in f"topics {measure.__name__}".lower():
+            continue
+        for name, figure, unit in measure(entries):
+            print(f"{name:56}{figure:10.3f} {unit}", flush=True)
+            rows.append({"name": name.strip(), "figure": figure, "unit": unit})
     return rows
 
 

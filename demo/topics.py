@@ -40,11 +40,12 @@ class DemoFailed(Exception):
 class TopicsDemo:
     """One run: the server, which is killed twice, the devices, the members, Spark."""
 
-    def __init__(self, directory: Path, console: Console) -> None:
+    def __init__(self, directory: Path, console: Console, step: timedelta = STEP) -> None:
         self.directory = directory
         self.console = console
         self.children: list[Child] = []
         self.lives = 0
+        self.step = step
         today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         self.midnight = today - timedelta(days=1)
         self.now = self.midnight
@@ -65,12 +66,13 @@ class TopicsDemo:
         self.console.print(f"{self.now:%H:%M} {text}", highlight=False)
 
     def run(self) -> None:
-        """Publish the day, then replay it."""
+        """Publish the day."""
         self.start_server()
         log = TopicLog.create(self.client(), LOG, shards=4, retention_s=2 * 86_400, filters=["devices/#"])
-        self.say(f"{DEVICES} devices publish temperature and humidity every five minutes of {self.midnight:%A}")
-        for step in range(timedelta(days=1) // STEP):
-            self.go_to(self.midnight + step * STEP)
+        minutes = self.step // timedelta(minutes=1)
+        self.say(f"{DEVICES} devices publish temperature and humidity every {minutes} minutes of {self.midnight:%A}")
+        for step in range(timedelta(days=1) // self.step):
+            self.go_to(self.midnight + step * self.step)
             is_deadly = self.now == self.midnight + KILLED_AT
             if is_deadly:
                 self.kill_server()
@@ -130,11 +132,10 @@ class TopicsDemo:
 
     def spark_averages(self, environment: dict[str, str]) -> dict[str, list[float]]:
         """Return what Spark reads from the same streams: readings and average by device."""
-        self.say("Spark reads the same streams")
-        keys = sorted(key.decode() for key in self.client().scan_iter(match=f"{{{LOG}/*}}:g*", count=1_000))
+        self.say("Spark reads the same log")
         start_ms = str(int(self.start.timestamp() * 1_000))
         url = f"redis://127.0.0.1:{self.port}/0"
-        arguments = ("--url", url, "--start-ms", start_ms, "--streams", *keys)
+        arguments = ("--url", url, "--start-ms", start_ms, "--log", LOG, "--filter", FILTER)
         job = self.child("spark", "demo.topics_spark", *arguments, **environment)
         while not job.ended:
             self.pause([job])
@@ -241,6 +242,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m demo.topics", description="the demo of topics; takes about a minute"
     )
+    parser.add_argument(
+        "--every", type=int, default=5, choices=(1, 5, 10, 20, 30, 60), metavar="MINUTES", help="how often they publish"
+    )
     parser.add_argument("--no-spark", action="store_true", help="leave out Spark's averages")
     parser.add_argument("--keep", action="store_true", help="keep the directory with journal, results and logs")
     options = parser.parse_args()
@@ -249,7 +253,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="streamd-topics-"))
     keep = options.keep
     try:
-        demo = TopicsDemo(directory, console)
+        demo = TopicsDemo(directory, console, timedelta(minutes=options.every))
         try:
             demo.run()
             found = demo.replay()

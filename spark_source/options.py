@@ -17,13 +17,15 @@ from spark_source.connection_options import (
 )
 from spark_source.errors import OptionError
 from spark_source.option_values import LARGEST, Values, not_empty, refuse, split_names
+from spark_source.topic_filters import parse_topic_filter
 
 NAMES = (
     *CONNECTION_NAMES,
     # read
-    "stream", "streamPattern", "streamRegex", "patternInterval", "startingOffsets", "startingTimestamp",
-    "endingOffsets", "endingTimestamp", "maxEntriesPerTrigger", "minEntriesPerTrigger", "maxTriggerDelay",
-    "maxBytesPerTrigger", "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
+    "stream", "streamPattern", "streamRegex", "log", "topicFilter", "patternInterval",
+    "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "maxEntriesPerTrigger",
+    "minEntriesPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
+    "entriesPerPartition", "minPartitions", "pageSize", "failOnDataLoss", "filterPushdown",
     "trimOnCommit", "progressGroup", "text", "fields", "mode",
     # both
     "valueFormat",
@@ -44,6 +46,10 @@ WINDOW_SIZE_MAX = 10_000  # the server's own limit for the iids of one producer
 
 BATCH_PARTITION_ENTRIES = 100_000  # a task costs a worker 50 ms of its own, as much as reading 40,000 entries
 
+LOG_SECONDS = 3_600  # the window that the streams of a topic log are made with
+LOG_NAME = "the name of a topic log: letters, digits and _.:-"
+
+_LOG = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _BYTES = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?")
 _BYTES_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _ENTRY_ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
@@ -55,6 +61,8 @@ class ReadOptions:
     milliseconds, or a dict of stream to them."""
 
     streams: tuple[str, ...]
+    log: str | None
+    topic_filter: str
     pattern: str | None
     pattern_is_regex: bool
     pattern_interval_s: float
@@ -85,6 +93,7 @@ class WriteOptions:
     """How to write, and what makes a row the same row when it comes again."""
 
     stream: str | None
+    log: str | None
     stream_column: str | None
     source_as_target: bool
     checkpoint: str | None
@@ -141,7 +150,9 @@ def _known(raw: Mapping[str, str]) -> tuple[Values, tuple[tuple[str, Setting], .
 
 
 def _read(values: Values) -> ReadOptions:
-    values.exclusive("stream", "streamPattern", "streamRegex")
+    values.exclusive("stream", "streamPattern", "streamRegex", "log")
+    if values.has("topicFilter") and not values.has("log"):
+        raise OptionError("topicFilter needs log: it says which of a log's topics are read")
     values.exclusive("startingOffsets", "startingTimestamp")
     values.exclusive("endingOffsets", "endingTimestamp")
     offsets = 'earliest | latest | JSON such as {"orders": "1700000000000-0"}'
@@ -160,6 +171,8 @@ def _read(values: Values) -> ReadOptions:
     regex = values.get("streamRegex", _parse_regex, "a regular expression of Python", None)
     return ReadOptions(
         streams=values.get("stream", split_names, "a stream, or several separated by commas", ()),
+        log=values.get("log", parse_log_name, LOG_NAME, None),
+        topic_filter=values.get("topicFilter", parse_topic_filter, "a topic filter such as devices/+/temperature", "#"),
         pattern=values.text("streamPattern") if regex is None else regex,
         pattern_is_regex=regex is not None,
         pattern_interval_s=values.seconds("patternInterval", 10.0),
@@ -205,8 +218,12 @@ def _write(values: Values, checkpoint: str | None) -> WriteOptions:
     if values.has("sinkBatch") and sink_id is None:
         raise OptionError("sinkBatch needs sinkId: together they name one write")
     names = values.get("stream", split_names, "a stream", ())
+    log = values.get("log", parse_log_name, LOG_NAME, None)
+    if log is not None and values.has("streamColumn"):
+        raise OptionError("streamColumn cannot be used with log: a message's publisher or topic says where it goes")
     return WriteOptions(
         stream=names[0] if len(names) == 1 else None,
+        log=log,
         stream_column=values.text("streamColumn"),
         source_as_target=values.flag("allowSourceAsTarget", False),
         checkpoint=checkpoint,
@@ -216,7 +233,7 @@ def _write(values: Values, checkpoint: str | None) -> WriteOptions:
         scope=scope,
         sink_id=sink_id,
         sink_batch=values.text("sinkBatch"),
-        window_s=values.integer("windowSeconds", 1, WINDOW_SECONDS_MAX, WINDOW_SECONDS_MAX),
+        window_s=values.integer("windowSeconds", 1, WINDOW_SECONDS_MAX, LOG_SECONDS if log else WINDOW_SECONDS_MAX),
         window_size=values.integer("windowMaxSize", 1, WINDOW_SIZE_MAX, WINDOW_SIZE_MAX),
         window_setup=values.choice("windowSetup", "auto", "check", "force"),
         on_window_expired=values.choice("onWindowExpired", "fail", "continue"),
@@ -285,6 +302,11 @@ def parse_moment_ms(text: str) -> int:
     moment = datetime.fromisoformat(text)
     seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return round(seconds * 1000) if seconds >= 0 else refuse()
+
+
+def parse_log_name(text: str) -> str:
+    """Return the name of a topic log. Raises: ValueError."""
+    return text if _LOG.fullmatch(text) else refuse()
 
 
 def _parse_bytes(text: str) -> int:

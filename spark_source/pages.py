@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Generator
+from typing import Protocol
 
 import pyarrow as pa
 
 from spark_source import ids
-from spark_source.arrow import MappedConverter, Page, RawConverter
+from spark_source.arrow import Page
 from spark_source.bounded import TooLarge, receive
 from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
 from spark_source.errors import DataLoss, StreamMissing
@@ -22,8 +23,15 @@ SHRINK = 8
 log = logging.getLogger("spark_source")
 
 
+class Converter(Protocol):
+    """What makes record batches of pages."""
+
+    def convert(self, stream: str, page: Page) -> pa.RecordBatch:
+        """Return the page as one record batch."""
+
+
 def read_range(
-    server: Server, part: Range, converter: RawConverter | MappedConverter, page_size: int, fail_on_data_loss: bool
+    server: Server, part: Range, converter: Converter, page_size: int, fail_on_data_loss: bool
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the entries of a range as record batches, in order.
 

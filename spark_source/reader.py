@@ -15,6 +15,8 @@ from spark_source.offsets import Range
 from spark_source.options import Options, ReadOptions
 from spark_source.planner import PartSizes, StreamInfo, choose_splitter, stream_info
 from spark_source.schema import check_user_schema, raw_schema
+from spark_source.topic_log import read_log
+from spark_source.topic_schema import check_topic_schema
 
 try:
     from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
@@ -36,10 +38,12 @@ class RangeReader:
         self.schema = schema
         self.server = Server(options.connection)
         self.is_raw = is_raw(options.read, schema)
-        if not self.is_raw:
+        if options.read.log is not None:
+            check_topic_schema(schema)
+        elif not self.is_raw:
             check_user_schema(schema, options.read.value_format)
-        if not options.read.streams and options.read.pattern is None:
-            raise OptionError("stream is missing: name what to read, or give streamPattern or streamRegex")
+        if not options.read.streams and options.read.pattern is None and options.read.log is None:
+            raise OptionError("stream is missing: name what to read, or give streamPattern, streamRegex or log")
 
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; of None nothing."""
@@ -51,6 +55,13 @@ class RangeReader:
         if part is None:
             return iter(())
         options = self.read_options
+        if options.log is not None:
+            from spark_source.topic_read import converted
+
+            batches = converted(
+                *(self.server, part, self.schema, options.topic_filter, options.page_size, options.fail_on_data_loss)
+            )
+            return undisturbed(batches)
         converter: RawConverter | MappedConverter
         if self.is_raw:
             converter = RawConverter(self.schema)
@@ -126,6 +137,8 @@ class StreamdReader(RangeReader, DataSourceReader):
         assert contact is not None
         if options.pattern is not None:
             names = find_streams(self.server, options.pattern, options.pattern_is_regex)
+        elif options.log is not None:
+            names = read_log(self.server, options.log).streams()
         refuse_unread_streams(options, names)
         parts: list[Range] = []
         for name in names:

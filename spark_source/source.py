@@ -39,6 +39,10 @@ class StreamdSource(DataSource):
         return "streamd"
 
     def schema(self) -> StructType:
+        if self.parsed.read.log is not None:
+            from spark_source.topic_schema import topic_schema
+
+            return topic_schema(self.parsed.read.text)
         from spark_source.schema import raw_schema
 
         return raw_schema(self.parsed.read.text, self.parsed.read.fields, self.parsed.read.value_format)

@@ -26,6 +26,7 @@ from spark_source.planner import (
 )
 from spark_source.progress import ProgressGroup, standing
 from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread_streams
+from spark_source.topic_log import read_log
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -165,12 +166,15 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def _names(self) -> list[str]:
-        pattern = self.read_options.pattern
-        if pattern is None:
+        pattern, log_name = self.read_options.pattern, self.read_options.log
+        if pattern is None and log_name is None:
             return list(self.read_options.streams)
         now = time.monotonic()
         if self.matched_at is None or now - self.matched_at >= self.read_options.pattern_interval_s:
-            self.matched = find_streams(self.server, pattern, self.read_options.pattern_is_regex)
+            if log_name is not None:
+                self.matched = read_log(self.server, log_name).streams()
+            elif pattern is not None:
+                self.matched = find_streams(self.server, pattern, self.read_options.pattern_is_regex)
             self.matched_at = now
         return self.matched
 

@@ -33,6 +33,7 @@ from spark_source.options import Options
 from spark_source.replace import replacing
 from spark_source.schema import arrow_schema
 from spark_source.tally import Short
+from spark_source.topic_log import read_log
 from spark_source.window import check_durability, choose_mode, ensure_window
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ try:
 except ImportError:  # Spark 4.0 hands rows, not batches, to a streaming writer; see `StreamdStreamWriter.write`
     from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter  # type: ignore[assignment]
 
+EXHAUSTED = "exhausted the last possible ID"  # what the server says behind the entry that ends a log's generation
 SWAP_TRIES = 100  # of an overwrite, while others use the stream
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
@@ -82,6 +84,10 @@ class _Writer:
 
     def _encoder(self) -> RowEncoder:
         options = self.options
+        if options.log is not None:
+            from spark_source.topic_write import TopicEncoder
+
+            return TopicEncoder(self.schema, options.key_columns, read_log(self.server, options.log))
         return RowEncoder(self.schema, options.key_columns, self.stream, options.stream_column, options.value_format)
 
     def prepare(self, shown: str | None = None) -> None:
@@ -104,7 +110,15 @@ class _Writer:
             sources=self.sources,
         )
         server = Server(self.server.options)
-        outcome = TaskWriter(server, self.options, self._encoder(), task).write(batches)
+        try:
+            outcome = TaskWriter(server, self.options, self._encoder(), task).write(batches)
+        except StreamdError as error:
+            if self.options.log is None or EXHAUSTED not in str(error):
+                raise
+            raise StreamdError(
+                f"log {self.options.log} was reconfigured while this batch was written: run it again; rows that were "
+                "written before that are then there twice, once in each generation"
+            ) from None
         return TaskReport(
             name,
             task.partition,

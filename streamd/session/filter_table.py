@@ -121,11 +121,12 @@ class FilterTable:
     seen_id: up to there its entries were looked at for all of them. stream: whose entries these were.
     """
 
-    __slots__ = ("_by_field", "_tried_always", "count", "seen_id", "stream")
+    __slots__ = ("_added", "_by_field", "_tried_always", "count", "seen_id", "stream")
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
         self.seen_id = 0 if stream is None else stream.last_id
+        self._added = 0 if stream is None else stream.entries_added
         self.count = 0
         self._by_field: dict[bytes, _Field] = {}
         self._tried_always: _Waiters = {}
@@ -155,24 +156,27 @@ class FilterTable:
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
         """Return whom what came to the stream at a key is for; the others need not look at it any more."""
-        before = self.seen_id if stream is self.stream else 0
+        before, added = (self.seen_id, self._added) if stream is self.stream else (0, 0)
         self.stream = stream
         if stream is None:
             self.seen_id = 0
             return ()
-        self.seen_id = stream.last_id
+        self.seen_id, self._added = stream.last_id, stream.entries_added
         if stream.last_id == ID_MAX:
             return self._all()
         if stream.last_id <= before:
             return ()
-        if stream.log.count_range(before + 1, ID_MAX) > _ENTRIES_PER_WAITER * self.count:
+        if stream.entries_added - added > _ENTRIES_PER_WAITER * self.count:
             return self._all()
         found: _Waiters = dict(self._tried_always)
-        for _, fields in stream.log.iterate(before + 1):
-            for name, field in self._by_field.items():
-                value = value_of(fields, name)
-                if value is not None:
-                    field.find(value, found)
+        at = before
+        while at < stream.last_id and (batch := stream.log.read_batch(at + 1)):
+            at = batch[-1][0]
+            for _, fields in batch:
+                for name, field in self._by_field.items():
+                    value = value_of(fields, name)
+                    if value is not None:
+                        field.find(value, found)
         for waiter in found:
             waiter.filtering.passed(key, before)
         return found

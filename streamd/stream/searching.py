@@ -13,6 +13,8 @@ from streamd.stream.tail import Tail
 
 # To pass over a segment takes a twentieth of the time that looking through it does.
 _PASSES_PER_LOOK: Final = 16
+# To work out all IDs of a segment takes as long as so many one by one.
+_FEW: Final = 8
 
 
 class Found(NamedTuple):
@@ -72,9 +74,13 @@ def search(
                 if len(places) >= left:
                     last_high = low + places[left - 1] + 1
                     del places[left:]
-                run = source.ids(low, high)
-                ids += [run[place] for place in places]
-                parts.append(b"".join([encode_entry(run[place], rows(place)) for place in places]))
+                if len(places) <= _FEW:
+                    found = [source.ids(low + place, low + place + 1)[0] for place in places]
+                else:
+                    run = source.ids(low, high)
+                    found = [run[place] for place in places]
+                ids += found
+                parts += [encode_entry(one, rows(place)) for one, place in zip(found, places, strict=True)]
         if len(ids) == count:
             return Found(ids, parts, _id_before(source, last_high), False)
     return Found(ids, parts, None if node is None else _id_before(node, last_high), True)

@@ -6,7 +6,7 @@ from functools import lru_cache
 LENGTH_BYTES_MAX = 65_535  # what a topic's length can say in MQTT
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=16_384)
 def check_topic(topic: str) -> bytes:
     """Return a topic in UTF-8, if a message can be published under it. Raises: ValueError, which says where and why."""
     encoded = _check_text("topic", topic)

@@ -53,8 +53,15 @@ class Generation:
     since_ms: int
 
     def shard_of(self, topic: bytes, publisher: bytes | None) -> int:
-        """Return where messages of a publisher, or of a topic, are: those without a publisher go by topic."""
-        name = topic if self.by == "topic" or publisher is None else publisher
+        """Return where messages of a publisher, or of a topic, are."""
+        return self.shard_named(self.name_of(topic, publisher))
+
+    def name_of(self, topic: bytes, publisher: bytes | None) -> bytes:
+        """Return by what a message is dealt out: one without a publisher goes by its topic."""
+        return topic if publisher is None or self.by == "topic" else publisher
+
+    def shard_named(self, name: bytes) -> int:
+        """Return where messages that are dealt out by a name are."""
         return binascii.crc_hqx(name, 0) % self.shards
 
     def to_text(self) -> str:
@@ -185,11 +192,6 @@ def check_filters(filters: Iterable[str]) -> tuple[str, ...]:
     if not found:
         raise ValueError("filters []: a log without filters takes no topic; give at least one, '#' for all")
     return found
-
-
-def is_within(topic: bytes, filters: Iterable[str]) -> bool:
-    """Say whether a topic belongs to a log with these filters."""
-    return any(parse_filter(text).matches(topic) for text in filters)
 
 
 def overlapping(filters: Iterable[str], others: Iterable[str]) -> tuple[str, str] | None:

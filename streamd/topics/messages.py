@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
 from streamd.topics.entry_ids import Id, format_id, parse_id
 from streamd.topics.filters import LENGTH_BYTES_MAX, check_topic
-from streamd.topics.steps import Word
 
 PROPERTY = b"u:"
 _NONE: Mapping[str, str] = MappingProxyType({})
 END_FIELD = "end"
+NAME_QUICK = 1_000  # characters of a name that needs no further look if they are ASCII
 
 
 class Message(NamedTuple):
@@ -67,7 +68,7 @@ class Prepared(NamedTuple):
     topic: bytes
     publisher: bytes | None
     iid: bytes | None
-    words: tuple[Word, ...]
+    words: tuple[bytes, ...]
 
 
 def prepare(message: Message) -> Prepared:
@@ -80,11 +81,11 @@ def prepare(message: Message) -> Prepared:
         if not isinstance(payload, bytearray | memoryview):
             raise _refused(message, f"payload of type {type(payload).__name__}; give bytes or text")
         payload = bytes(payload)
-    words: tuple[Word, ...] = ("t", topic, "p", payload)
+    words: tuple[bytes, ...] = (b"t", topic, b"p", payload)
     publisher = iid = None
     if name is not None:
         publisher = _name(message, "publisher", name)
-        words = ("t", topic, "p", payload, "c", publisher)
+        words = (b"t", topic, b"p", payload, b"c", publisher)
     if iid_text is not None:
         if publisher is None:
             raise _refused(message, "an iid, but no publisher; an iid is a publisher's name for a message: say both")
@@ -94,19 +95,32 @@ def prepare(message: Message) -> Prepared:
     return Prepared(topic, publisher, iid, words)
 
 
-def _rarer_words(message: Message) -> Iterator[Word]:
+def pack(words: tuple[bytes, ...]) -> bytes:
+    """Return words as they go over the wire, one behind the other."""
+    return _BULKS[len(words)] % tuple(chain.from_iterable(zip(map(len, words), words, strict=True)))
+
+
+class _Bulks(dict[int, bytes]):
+    def __missing__(self, words: int) -> bytes:
+        return b"$%d\r\n%b\r\n" * words
+
+
+_BULKS = _Bulks((words, b"$%d\r\n%b\r\n" * words) for words in range(16))
+
+
+def _rarer_words(message: Message) -> Iterator[bytes]:
     """Yield what few messages have."""
     if message.expiry_s is not None:
         expiry_ms = round(message.expiry_s * 1_000)
         if expiry_ms < 1:
             raise _refused(message, f"expiry_s {message.expiry_s!r}; give seconds above 0, or None for never")
-        yield from ("e", expiry_ms)
+        yield from (b"e", b"%d" % expiry_ms)
     if message.qos:
         if message.qos not in (1, 2):
             raise _refused(message, f"qos {message.qos!r}; it is 0, 1 or 2")
-        yield from ("q", message.qos)
+        yield from (b"q", b"%d" % message.qos)
     if message.retain:
-        yield from ("r", 1)
+        yield from (b"r", b"1")
     for name, value in message.properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise _refused(message, f"property {name!r}: {value!r}; properties are text")
@@ -114,6 +128,8 @@ def _rarer_words(message: Message) -> Iterator[Word]:
 
 
 def _name(message: Message, what: str, value: str | bytes) -> bytes:
+    if type(value) is str and 1 <= len(value) <= NAME_QUICK and value.isascii():
+        return value.encode()
     try:
         encoded = value.encode() if isinstance(value, str) else value
     except UnicodeEncodeError as error:

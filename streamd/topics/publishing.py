@@ -4,10 +4,11 @@ from typing import Any
 
 from streamd.topics import layout, retention
 from streamd.topics.entry_ids import parse_id
+from streamd.topics.filters import parse_filter
 from streamd.topics.handle import Handle, refresh
-from streamd.topics.messages import Message, Prepared, prepare
+from streamd.topics.messages import Message, Prepared, pack, prepare
 from streamd.topics.once import MESSAGES_MAX, script_command, script_replies
-from streamd.topics.steps import Command, Pipeline, Steps
+from streamd.topics.steps import Append, Command, Pipeline, Steps
 
 BATCH_MAX = 1_000  # messages in one round trip: more make it no quicker, and their replies wait for each other
 GENERATIONS_MAX = 100  # begun while one batch is on its way
@@ -94,20 +95,24 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
     if not messages:
         return []
     keys = layout.stream_keys(handle.name, generation)
-    places = {pair: generation.shard_of(*pair) for pair in {(one.topic, one.publisher) for one in messages}}
-    shards = [places[one.topic, one.publisher] for one in messages]
+    names = [generation.name_of(topic, publisher) for topic, publisher, _, _ in messages]
+    places = {name: generation.shard_named(name) for name in set(names)}
+    shards = [places[name] for name in names]
     if not handle.abilities.idmp and any(one.iid for one in messages):
         return (yield from _append_by_script(keys, shards, messages))
     # Shard by shard, in order within each: a server is quicker with requests that are like those before.
     numbers = sorted(range(len(messages)), key=shards.__getitem__)
-    commands: list[Command] = []
+    heads = [pack((b"XADD", key.encode(), b"NOMKSTREAM")) for key in keys]
+    packed = []
     for number in numbers:
         _, publisher, iid, words = messages[number]
+        head = heads[shards[number]]
         if iid is None or publisher is None:
-            commands.append(("XADD", keys[shards[number]], "NOMKSTREAM", "*", *words))
+            packed.append(b"*%d\r\n%b$1\r\n*\r\n%b" % (4 + len(words), head, pack(words)))
         else:
-            commands.append(("XADD", keys[shards[number]], "NOMKSTREAM", "IDMP", publisher, iid, "*", *words))
-    replies: list[Any] = yield Pipeline(commands)
+            named = pack((b"IDMP", publisher, iid, b"*"))
+            packed.append(b"*%d\r\n%b%b%b" % (7 + len(words), head, named, pack(words)))
+    replies: list[Any] = yield Append(packed)
     found: list[Reply] = [None] * len(messages)
     for number, reply in zip(numbers, replies, strict=True):
         found[number] = None if isinstance(reply, Exception) and _EXHAUSTED in str(reply) else reply
@@ -146,5 +151,6 @@ def _check_topics(handle: Handle, messages: list[Prepared]) -> Steps[None]:
 
 
 def _outside(handle: Handle, topics: set[bytes]) -> bytes | None:
-    filters = handle.meta.current.filters
-    return next((topic for topic in sorted(topics) if not layout.is_within(topic, filters)), None)
+    filters = [parse_filter(text) for text in handle.meta.current.filters]
+    outside = [topic for topic in topics if not any(one.matches(topic) for one in filters)]
+    return min(outside, default=None)

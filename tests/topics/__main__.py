@@ -3,15 +3,18 @@
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from demo.proxy import CuttingProxy
 from streamd.topics import Message, TopicLog
+from tests.differential.redis_process import running_redis
 from tests.integration.process import ServerProcess
 from tests.topics.kills import run_kills
 from tests.topics.replays import by_pair
@@ -36,6 +39,7 @@ def main() -> int:
             print("kills of redis-server: skipped, it is not installed")
             continue
         good &= timed(f"kills of {kind}", lambda kind=kind: kills(kind, arguments.kills))
+        good &= timed(f"killed reader of {kind}", lambda kind=kind: killed_reader(kind))
     good &= timed("random histories", lambda: histories(arguments.histories))
     return 0 if good else 1
 
@@ -132,8 +136,6 @@ def members(port: int) -> str:
             "    done += member.ack(entries)\n"
             "print(done)"
         )
-        import subprocess
-
         pipe = subprocess.PIPE
         workers = [
             subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True) for _ in range(crowd)
@@ -158,6 +160,22 @@ def kills(kind: str, count: int) -> str:
     result = run_kills(kind, directory, count, publishers=8, topics=5, count=40 * count, batch=25)
     assert result.faults == 0, str(result)
     return str(result)
+
+
+def killed_reader(kind: str) -> str:
+    """Run the example whose reader is killed again and again, on a kind of server."""
+    directory = Path(tempfile.mkdtemp(prefix="streamd-topics-"))
+    with ExitStack() as stack:
+        if kind == "redis":
+            port = stack.enter_context(running_redis(directory))
+        else:
+            port = stack.enter_context(ServerProcess(directory)).port
+        url = f"redis://127.0.0.1:{port}"
+        command = [sys.executable, "examples/exactly_once_reader.py", "--url", url, "--kills", "5"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    shutil.rmtree(directory, ignore_errors=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
 
 
 def histories(count: int) -> str:

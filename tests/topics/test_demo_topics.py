@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def test_the_demo_loses_nothing_repeats_nothing_and_keeps_order_though_the_server_is_killed():
-    command = [sys.executable, "-m", "demo.topics", "--no-spark"]
+    command = [sys.executable, "-m", "demo.topics", "--no-spark", "--every", "20"]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -75,13 +75,13 @@ def test_every_short_filter_matches_every_short_topic_as_the_model_does():
         ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(), topics)
 def test_random_filters_match_random_topics_as_the_model_does(pattern, topic):
     assert TopicFilter(pattern).matches(topic) is matches(pattern, topic)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(filters(), topics)
 def test_random_filters_match_random_topics_as_paho_does(pattern, topic):
     client = pytest.importorskip("paho.mqtt.client")

@@ -22,7 +22,7 @@ from tests.topics.replays import drain
 RETENTION_S = 7_200
 LEASE_MS = 5_000
 FILTERS = ["#", "a/+", "+/x", "b/#"]
-EXAMPLES = int(os.environ.get("TOPICS_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("TOPICS_EXAMPLES", "8"))
 
 
 @dataclass

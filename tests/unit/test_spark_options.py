@@ -34,6 +34,8 @@ WRONG = {
     "stream": ("a,,b", "separated by commas"),
     "streamPattern": ("", "not empty"),
     "streamRegex": ("(", "regular expression"),
+    "log": ("{orders}", "name of a topic log"),
+    "topicFilter": ("devices/#/d7", "topic filter such as devices/+/temperature"),
     "patternInterval": ("soon", "30s"),
     "startingOffsets": ("oldest", "earliest | latest | JSON"),
     "startingTimestamp": ('{"a": 1, "b": "yesterday"}', 'JSON such as {"orders": "2026-01-31T12:00:00Z"}'),
@@ -74,6 +76,7 @@ WRONG = {
 SENTINELS = {"url": "redis+sentinel://there/orders"}
 NEEDED = {
     "maxTriggerDelay": {"minEntriesPerTrigger": "1"},
+    "topicFilter": {"log": "telemetry"},
     "sinkBatch": {"sinkId": "me"},
     "sslKeyPassword": {"sslCert": __file__, "sslKey": __file__},
     "sslCert": {"sslKey": __file__},

@@ -23,8 +23,6 @@ container(
         "      Create the empty stream if it does not exist.",
         "    * ENTRIESREAD entries_read",
         "      Set the group's entries_read counter (internal use).",
-        "    * FILTER FIELD <field> MQTT|GLOB|EQ <pattern>",
-        "      Deliver only the entries that a pattern lets through (streamd's own).",
         "CREATECONSUMER <key> <groupname> <consumer>",
         "    Create a new consumer in the specified group.",
         "DELCONSUMER <key> <groupname> <consumer>",

@@ -1,0 +1,67 @@
+"""Which columns a topic log has for a query that reads it, or publishes to it."""
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_source.errors import OptionError
+
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "stream": (StringType,),
+    "id": (StringType,),
+    "ts": (TimestampType,),
+    "seq": (LongType,),
+    "topic": (StringType,),
+    "publisher": (StringType,),
+    "payload": (BinaryType, StringType),
+    "properties": (MapType,),
+}
+PUBLISHED = ("topic", "publisher", "payload", "properties")
+
+
+def topic_schema(text: bool) -> StructType:
+    """Return the schema of a log without a user's."""
+    kinds = {name: kinds[0]() for name, kinds in COLUMNS.items() if name != "properties"}
+    if text:
+        kinds["payload"] = StringType()
+    always = ("stream", "id", "topic", "payload")
+    fields = [StructField(name, kind, name not in always) for name, kind in kinds.items()]
+    return StructType([*fields, StructField("properties", MapType(StringType(), StringType(), False), False)])
+
+
+def check_topic_schema(schema: StructType) -> None:
+    """Raise OptionError for a column that a log does not have."""
+    for column in schema.fields:
+        if column.name not in COLUMNS:
+            raise OptionError(f"column {column.name} is not in a log, which has {', '.join(COLUMNS)}: cast the payload")
+        _check(column)
+
+
+def check_published(schema: StructType) -> None:
+    """Raise OptionError for columns that cannot be published as messages."""
+    names = schema.fieldNames()
+    for name in ("topic", "payload"):
+        if name not in names:
+            raise OptionError(f"column {name} is missing: a message has topic and payload, and may have publisher")
+    for column in schema.fields:
+        if column.name not in PUBLISHED:
+            raise OptionError(f"column {column.name} cannot be published: select {', '.join(PUBLISHED)}")
+        _check(column)
+
+
+def _check(column: StructField) -> None:
+    kind = column.dataType
+    wanted = " or ".join(one().simpleString() for one in COLUMNS[column.name] if one is not MapType)
+    fits = isinstance(kind, COLUMNS[column.name])
+    if column.name == "properties":
+        wanted = "map<string,string>"
+        fits = kind.simpleString() == wanted
+    if not fits:
+        raise OptionError(f"column {column.name} of type {kind.simpleString()} must be {wanted} in a log: cast it")
