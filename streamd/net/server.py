@@ -306,6 +306,8 @@ class Server:
             now_ms = self.engine.state.time.ms
             if now_ms // 1000 != self._checked_s:
                 self._checked_s = now_ms // 1000
+                calls = sum(one.calls for one in self.engine.commands.leaves())
+                self.engine.state.stats.sample(now_ms, calls)
                 for connection in list(self.connections):
                     connection.close_if_left(now_ms)
             if not more:
