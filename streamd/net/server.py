@@ -24,7 +24,11 @@ from streamd.net.threads import JournalThread
 
 
 class AddressError(OSError):
-    """An address that cannot be listened on; the message is one line for the user."""
+    """An address that cannot be listened on; the message is one line for the user. flags: what chooses another."""
+
+    def __init__(self, line: str, flags: str = "--port or --bind") -> None:
+        super().__init__(line)
+        self.flags = flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,8 @@ class Server:
                     if may_fail:
                         continue
                     await self._close_listeners()
-                    raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
+                    line = f"cannot listen on {host} port {port}: {error.strerror or error}"
+                    raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
                 free_port = self._take_listener(made, listener)
         if not self.addresses:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")

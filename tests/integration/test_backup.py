@@ -195,3 +195,16 @@ def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
         assert cli.main(["backup", "--url", server.url, str(tmp_path / "copy")]) == 3
     assert "there is no journal to copy: CONFIG SET appendonly yes begins one" in capsys.readouterr().err
     assert not (tmp_path / "copy").exists()
+
+
+def test_the_server_may_be_named_by_a_variable_and_a_password_is_not_shown(tmp_path: Path, monkeypatch, capsys):
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data"), requirepass="hunter2") as server:
+        monkeypatch.setenv("STREAMD_URL", f"redis://:hunter2@127.0.0.1:{server.port}")
+        assert cli.main(["backup", str(tmp_path / "copy")]) == 0
+        monkeypatch.setenv("STREAMD_URL", f"redis://:wrong1@127.0.0.1:{server.port}")
+        assert cli.main(["backup", str(tmp_path / "other")]) == 3
+    with pytest.raises(SystemExit):
+        cli.main(["backup", "--help"])
+    shown = capsys.readouterr()
+    assert "wrong1" not in shown.out + shown.err
+    assert not (tmp_path / "other").exists()
