@@ -9,6 +9,8 @@ import pytest
 import redis
 
 from streamd import cli
+from streamd.backup.copying import back_up
+from streamd.backup.remote import RemoteJournal, connect
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess, run_cli
 
@@ -122,6 +124,22 @@ def test_a_cut_connection_is_one_line_and_leaves_nothing(tmp_path: Path, filled:
     assert "nothing was left in" in done.stderr
     assert not (tmp_path / "new").exists()
     assert filled.internal_errors == 0
+
+
+def test_what_followed_while_the_base_was_copied_is_in_the_copy(tmp_path: Path, filled: EmbeddedServer):
+    class Meanwhile(RemoteJournal):
+        def read(self, number: int, offset: int, count: int) -> bytes:
+            if number == 0:
+                writer.incr("meanwhile")
+            return super().read(number, offset, count)
+
+    writer = filled.client()
+    with connect(filled.url) as client:
+        back_up(Meanwhile(client), str(tmp_path / "copy"), lambda done, total: None)
+    written = int(writer.get("meanwhile"))
+    assert written > 2
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "copy")) as copy:
+        assert int(copy.client().get("meanwhile")) == written
 
 
 class FullFile:
