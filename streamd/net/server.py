@@ -40,10 +40,14 @@ class Listener:
     is_admin: bool = False
 
 
+# Redis's words for all addresses of this machine.
+_EVERYWHERE: Final = {"*": "0.0.0.0", "::*": "::"}
+
+
 def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
     """Return the addresses of the option bind; a leading `-` marks one that may fail."""
     hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
-    return [("0.0.0.0" if host == "*" else host, config.integer("port"), may_fail) for host, may_fail in hosts]
+    return [(_EVERYWHERE.get(host, host), config.integer("port"), may_fail) for host, may_fail in hosts]
 
 
 def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
