@@ -102,17 +102,22 @@ def try_it(version: str, python: Path, package: Path, place: Path) -> None:
     fresh = place / "venv"
     run("venv", python, "-m", "venv", "--without-pip", fresh)
     pip = [PYTHON, "-m", "pip", "--python", fresh / "bin" / "python", "install", "-q", "--disable-pip-version-check"]
-    run("pip install", *pip, "-c", set_up.CONSTRAINTS.resolve(), f"{package}[client,metrics]")
-    serve_once(fresh / "bin" / "streamd", place)
+    for extras in ("", "[client,metrics]"):
+        run("pip install", *pip, "-c", set_up.CONSTRAINTS.resolve(), f"{package}{extras}")
+        serve_once(fresh / "bin" / "streamd", place / f"with{extras}", has_extras=bool(extras))
 
 
-def serve_once(streamd: Path, place: Path) -> None:
-    """Start the installed server, write and read, ask for its metrics, stop it. Raises: SystemExit."""
+def serve_once(streamd: Path, place: Path, has_extras: bool) -> None:
+    """Start the installed server, write and read, stop it; with the extras also ask for its metrics, and for a backup.
+
+    Raises: SystemExit.
+    """
+    place.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         admin = free.getsockname()[1]
     words = [streamd, "serve", "--port", "0", "--dir", place / "data"]
-    if "--admin-port" in subprocess.run([streamd, "serve", "--help"], capture_output=True, text=True).stdout:
+    if has_extras:
         words += ["--admin-port", str(admin)]
     server = subprocess.Popen([str(word) for word in words], cwd=place, stdout=subprocess.PIPE, text=True)
     try:
@@ -123,11 +128,11 @@ def serve_once(streamd: Path, place: Path) -> None:
         reply = ask(port, request)
         if b":1\r\n+OK" not in reply:
             raise SystemExit(f"dist: the installed server answered {reply!r}")
-        if "--admin-port" in words:
+        if has_extras:
             metrics = ask(admin, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             if b"redis_up 1.0" not in metrics:
                 raise SystemExit(f"dist: the installed server has the metrics {metrics[:300]!r}")
-        run("streamd backup", streamd, "backup", "--url", f"redis://127.0.0.1:{port}", place / "copy")
+            run("streamd backup", streamd, "backup", "--url", f"redis://127.0.0.1:{port}", place / "copy")
     finally:
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=WAIT_S)

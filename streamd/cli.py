@@ -275,7 +275,7 @@ async def _run_server(config: Config, directory: Path) -> int:
         _say("streamd stopped before it was ready")
         return EXIT_OK
     except AddressError as error:
-        raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
+        raise Failure(EXIT_ADDRESS, f"{error}; choose another with {error.flags}")
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
     except DamagedError as error:

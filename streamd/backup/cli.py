@@ -1,6 +1,7 @@
 """`streamd backup` and `streamd restore`."""
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -26,8 +27,9 @@ def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentPar
     )
     backup.add_argument(
         "--url",
-        default=URL,
-        help="the server: redis://[user:password@]host[:port], rediss:// for TLS, unix:// (default: %(default)s)",
+        default=os.environ.get("STREAMD_URL", URL),
+        help="the server: redis://[user:password@]host[:port], rediss:// for TLS, unix:// (default: the variable"
+        f" STREAMD_URL, which keeps a password from other users of the machine, else {URL})",
     )
     backup.add_argument("directory", metavar="DIR", help="a data directory without a journal; made if it is not there")
     backup.set_defaults(action=_back_up)

@@ -40,7 +40,7 @@ def _check(arguments: argparse.Namespace) -> int:
     for name, value in sorted(found.values.items()):
         option = OPTIONS[name]
         note = " (the default)" if value == option.default else ""
-        text = "(not shown)" if name == "requirepass" and value else option.format(value) or '""'
+        text = "(not shown)" if "pass" in name and value else option.format(value) or '""'
         print(f"sets          {name} {text}{note}")
     for note in found.notes():
         print(f"passes over   {note}")

@@ -24,7 +24,11 @@ from streamd.net.threads import JournalThread
 
 
 class AddressError(OSError):
-    """An address that cannot be listened on; the message is one line for the user."""
+    """An address that cannot be listened on; the message is one line for the user. flags: what chooses another."""
+
+    def __init__(self, line: str, flags: str = "--port or --bind") -> None:
+        super().__init__(line)
+        self.flags = flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,14 @@ class Listener:
     is_admin: bool = False
 
 
+# Redis's words for all addresses of this machine.
+_EVERYWHERE: Final = {"*": "0.0.0.0", "::*": "::"}
+
+
 def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
     """Return the addresses of the option bind; a leading `-` marks one that may fail."""
     hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
-    return [("0.0.0.0" if host == "*" else host, config.integer("port"), may_fail) for host, may_fail in hosts]
+    return [(_EVERYWHERE.get(host, host), config.integer("port"), may_fail) for host, may_fail in hosts]
 
 
 def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
@@ -223,7 +231,8 @@ class Server:
                     if may_fail:
                         continue
                     await self._close_listeners()
-                    raise AddressError(f"cannot listen on {host} port {port}: {error.strerror or error}")
+                    line = f"cannot listen on {host} port {port}: {error.strerror or error}"
+                    raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
                 free_port = self._take_listener(made, listener)
         if not self.addresses:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
@@ -306,6 +315,8 @@ class Server:
             now_ms = self.engine.state.time.ms
             if now_ms // 1000 != self._checked_s:
                 self._checked_s = now_ms // 1000
+                calls = sum(one.calls for one in self.engine.commands.leaves())
+                self.engine.state.stats.sample(now_ms, calls, *self.engine.state.traffic_bytes())
                 for connection in list(self.connections):
                     connection.close_if_left(now_ms)
             if not more:

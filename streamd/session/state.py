@@ -104,6 +104,21 @@ class Stats:
         self.errors: dict[str, int] = {}
         self.bytes_in = 0
         self.bytes_out = 0
+        self._sampled = (0, 0, 0, 0)
+        self.per_second = (0.0, 0.0, 0.0)
+
+    def sample(self, now_ms: int, calls: int, bytes_in: int, bytes_out: int) -> None:
+        """Note, about once a second, how far the counters are: `per_second` says how much that was for each second
+        since the last time, of commands, bytes received and bytes sent.
+        """
+        then_ms, *then = self._sampled
+        self._sampled = (now_ms, calls, bytes_in, bytes_out)
+        took_s = (now_ms - then_ms) / 1000
+        if then_ms and took_s > 0:
+            commands, received, sent = (
+                max(0, new - old) / took_s for new, old in zip(self._sampled[1:], then, strict=True)
+            )
+            self.per_second = (commands, received, sent)
 
     def count_error(self, error: CommandError) -> None:
         """Count an error by its code."""

@@ -7,9 +7,10 @@ from tests.session import Session, decode
 
 pytestmark = needs_redis
 
-# Subcommands that answer as unknown ones do: functions and a debugger.
+# Subcommands that answer as unknown ones do: functions, modules and a debugger.
 MISSING = {
     *(b"function|delete", b"function|dump", b"function|load", b"function|restore"),
+    *(b"module|load", b"module|loadex", b"module|unload"),
     b"script|debug",
 }
 # They take WITHSCORE since 7.2.

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from streamd.base.config import Config
 from streamd.engine.survey import WORK_PER_SLICE
 from streamd.net import server as server_module
 from streamd.net.supervision import notify, take_sockets
@@ -136,6 +137,11 @@ def test_the_admin_port_is_off_unless_asked_for_and_on_this_machine_only():
     assert [listener.is_admin for listener in server_module.LISTENERS] == [False, True]
     with EmbeddedServer(admin_port=free_port()) as server:
         assert [host for host, _ in server._server.admin_addresses] == ["127.0.0.1"]
+
+
+def test_redis_words_for_all_addresses_are_both_families():
+    places = server_module._bound_places(Config(bind="* -::*", port=7))
+    assert places == [("0.0.0.0", 7, False), ("::", 7, True)]
 
 
 def test_without_the_library_there_are_no_metrics_but_the_rest(server, monkeypatch):

@@ -9,6 +9,8 @@ import pytest
 import redis
 
 from streamd import cli
+from streamd.backup.copying import back_up
+from streamd.backup.remote import RemoteJournal, connect
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess, run_cli
 
@@ -124,6 +126,22 @@ def test_a_cut_connection_is_one_line_and_leaves_nothing(tmp_path: Path, filled:
     assert filled.internal_errors == 0
 
 
+def test_what_followed_while_the_base_was_copied_is_in_the_copy(tmp_path: Path, filled: EmbeddedServer):
+    class Meanwhile(RemoteJournal):
+        def read(self, number: int, offset: int, count: int) -> bytes:
+            if number == 0:
+                writer.incr("meanwhile")
+            return super().read(number, offset, count)
+
+    writer = filled.client()
+    with connect(filled.url) as client:
+        back_up(Meanwhile(client), str(tmp_path / "copy"), lambda done, total: None)
+    written = int(writer.get("meanwhile"))
+    assert written > 2
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "copy")) as copy:
+        assert int(copy.client().get("meanwhile")) == written
+
+
 class FullFile:
     """A file on a disk that is full after so many bytes."""
 
@@ -195,3 +213,16 @@ def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
         assert cli.main(["backup", "--url", server.url, str(tmp_path / "copy")]) == 3
     assert "there is no journal to copy: CONFIG SET appendonly yes begins one" in capsys.readouterr().err
     assert not (tmp_path / "copy").exists()
+
+
+def test_the_server_may_be_named_by_a_variable_and_a_password_is_not_shown(tmp_path: Path, monkeypatch, capsys):
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data"), requirepass="hunter2") as server:
+        monkeypatch.setenv("STREAMD_URL", f"redis://:hunter2@127.0.0.1:{server.port}")
+        assert cli.main(["backup", str(tmp_path / "copy")]) == 0
+        monkeypatch.setenv("STREAMD_URL", f"redis://:wrong1@127.0.0.1:{server.port}")
+        assert cli.main(["backup", str(tmp_path / "other")]) == 3
+    with pytest.raises(SystemExit):
+        cli.main(["backup", "--help"])
+    shown = capsys.readouterr()
+    assert "wrong1" not in shown.out + shown.err
+    assert not (tmp_path / "other").exists()

@@ -65,6 +65,22 @@ def test_a_busy_port_ends_with_3_and_one_line(tmp_path: Path):
     assert "--port" in line
 
 
+def test_a_busy_admin_port_is_named_as_such(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = run_cli("serve", "--port", "0", "--admin-port", port, "--dir", str(tmp_path))
+    assert done.returncode == 3
+    assert one_line(done.stderr).endswith("choose another with --admin-port or --admin-bind")
+
+
+def test_a_logfile_that_cannot_be_written_ends_with_4_and_one_line(tmp_path: Path):
+    done = run_cli("serve", "--port", "0", "--dir", str(tmp_path), "--logfile", str(tmp_path / "gone" / "x.log"))
+    assert done.returncode == 4
+    assert "give another with --logfile" in one_line(done.stderr)
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

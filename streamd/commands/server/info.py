@@ -132,14 +132,15 @@ def _persistence(context: Context) -> Fields:
 def _stats(context: Context) -> Fields:
     state, stats = context.state, context.state.stats
     bytes_in, bytes_out = state.traffic_bytes()
+    commands, received, sent = stats.per_second
     return [
         ("total_connections_received", stats.connections),
         ("total_commands_processed", sum(one.calls for one in context.services.commands.leaves())),
-        ("instantaneous_ops_per_sec", 0),
+        ("instantaneous_ops_per_sec", round(commands)),
         ("total_net_input_bytes", bytes_in),
         ("total_net_output_bytes", bytes_out),
-        ("instantaneous_input_kbps", "0.00"),
-        ("instantaneous_output_kbps", "0.00"),
+        ("instantaneous_input_kbps", f"{received / 1024:.2f}"),
+        ("instantaneous_output_kbps", f"{sent / 1024:.2f}"),
         ("rejected_connections", stats.rejected_connections),
         *_zeros("sync_full sync_partial_ok sync_partial_err"),
         ("expired_keys", stats.expired_keys),

@@ -1,0 +1,87 @@
+"""`make check-deploy`: has the tools that are installed here look at deploy/: systemd-analyze, promtool, buildah."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "deploy"
+# systemd's own measure, 0 to 10: as it was when the unit was written. 1.2 is what a service on the network can reach.
+EXPOSURE_MAX = "15"
+
+
+def main() -> int:
+    """Return 0 if every tool that is here is content."""
+    os.chdir(ROOT)
+    for tool, check in (("systemd-analyze", check_units), ("promtool", check_rules), ("buildah", check_image)):
+        if shutil.which(tool) is None:
+            print(f"deploy: {tool} is not installed, what it checks is not checked")
+            continue
+        check()
+    return 0
+
+
+def check_units() -> None:
+    """See that systemd understands the units, and that the service is as closed as it was. Raises: SystemExit."""
+    with tempfile.TemporaryDirectory() as place:
+        units = []
+        for unit in (DEPLOY / "systemd").iterdir():
+            units.append(Path(place) / unit.name)
+            # systemd wants the program to be there; whichever one is.
+            units[-1].write_text(unit.read_text().replace("/opt/streamd/bin/streamd", "/bin/true"))
+        run("systemd-analyze", "verify", "--man=no", *units)
+        service = Path(place) / "streamd.service"
+        run("systemd-analyze", "security", "--offline=yes", "--no-pager", f"--threshold={EXPOSURE_MAX}", service)
+    print("deploy: the units are as they should be")
+
+
+def check_rules() -> None:
+    """See that Prometheus takes its configuration, and that alerts fire when they have to. Raises: SystemExit."""
+    run("promtool", "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+    run("promtool", "test", "rules", DEPLOY / "prometheus" / "streamd.tests.yml")
+    print("deploy: the rules are as they should be")
+
+
+def check_image() -> None:
+    """Build the image, and see that it serves as somebody without rights. Raises: SystemExit.
+
+    The variable BASE names the image that it is made from, where the one in the Dockerfile cannot be fetched.
+    """
+    base = os.environ.get("BASE")
+    lines = (DEPLOY / "docker" / "Dockerfile").read_text()
+    for wanted in (r"^USER 6379:6379$", r"^HEALTHCHECK ", r"^VOLUME /data$"):
+        if re.search(wanted, lines, re.MULTILINE) is None:
+            raise SystemExit(f"deploy: the Dockerfile has no {wanted}")
+    if base is None:
+        print("deploy: BASE names no image on this machine: the image is not built")
+        return
+    if not list((ROOT / "dist").glob("*.whl")):
+        raise SystemExit("deploy: make dist comes first")
+    common = ("--storage-driver", os.environ.get("STORAGE_DRIVER", "vfs"))
+    run("buildah", *common, "build", "--isolation", "chroot", "--format", "docker", "--build-arg", f"BASE={base}",
+        "-f", DEPLOY / "docker" / "Dockerfile", "-t", "streamd", ".")  # fmt: skip
+    made = run("buildah", *common, "from", "streamd").strip()
+    try:
+        user = run("buildah", *common, "run", "--isolation", "chroot", made, "--", "id", "-u").strip()
+        version = run("buildah", *common, "run", "--isolation", "chroot", made, "--", "streamd", "--version")
+    finally:
+        run("buildah", *common, "rm", made)
+    if user != "6379" or not version.startswith("streamd "):
+        raise SystemExit(f"deploy: the image runs as {user}, and says {version!r}")
+    print(f"deploy: the image is built, and runs {version.strip()} as user {user}")
+
+
+def run(*words: object) -> str:
+    """Run a program to its end and return what it printed; show it if it fails. Raises: SystemExit."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"deploy: {words[0]} {words[1]} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
