@@ -175,7 +175,7 @@ def killed_reader(kind: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     shutil.rmtree(directory, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
+    return done.stdout.strip().splitlines()[-1]
 
 
 def histories(count: int) -> str:
