@@ -4,8 +4,7 @@ All hashes are written down, 8 bytes each, and then counted one share of them af
 """
 
 import tempfile
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +25,11 @@ class Repeats:
         self.file = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - closed in `repeated`
         self.count = 0
 
-    def add(self, hashes: Sequence[int]) -> None:
+    def add(self, hashes: pa.UInt64Array) -> None:
         """Take the hashes of some rows. Raises: StreamdError when there is no room on disk."""
+        at, end = 8 * hashes.offset, 8 * (hashes.offset + len(hashes))
         try:
-            self.file.write(array("Q", hashes).tobytes())
+            self.file.write(memoryview(hashes.buffers()[1])[at:end])
         except OSError as error:
             raise no_room(error) from None
         self.count += len(hashes)

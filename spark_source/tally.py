@@ -15,7 +15,7 @@ from hashlib import blake2b
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_source.identity import hashes_of
+from spark_source.identity import hash_column
 from spark_source.repeats import Repeats
 
 ALL = 2**64
@@ -51,12 +51,14 @@ class Tally:
             self.lengths_digest.update(lengths.buffers()[1][: 4 * len(lengths)])
             self.bytes_digest.update(_bytes_of(payloads))
             return
-        hashes = hashes_of(digests)
-        self.sum += sum(hashes)
-        if self.kind == "key":
-            self.sample.add(hashes)
-        else:
+        hashes = hash_column(digests)
+        self.sum += pc.sum(hashes).as_py() or 0
+        if self.kind == "content":
             self.repeats.add(hashes)
+            return
+        if self.sample.limit < ALL:
+            hashes = hashes.filter(pc.less(hashes, pa.scalar(self.sample.limit, pa.uint64())))
+        self.sample.add(hashes.to_pylist())
 
     def short(self) -> Short:
         if self.kind == "position":

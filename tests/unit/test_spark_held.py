@@ -12,7 +12,7 @@ import pytest
 
 from spark_source.errors import StreamdError
 from spark_source.held import Held, Part
-from spark_source.identity import digests_of, hashes_of
+from spark_source.identity import DIGEST_BYTES, digests_of, hash_column
 from spark_source.repeats import Repeats
 from spark_source.tally import SAMPLE_MAX, Tally, missing
 
@@ -49,13 +49,13 @@ def test_what_comes_more_than_once_is_found_in_shares(share: int, chunk: int) ->
     for hashes in product([0, 7, 8, 2**64 - 1], repeat=5):
         repeats = Repeats(share)
         for at in range(0, 5, chunk):
-            repeats.add(hashes[at : at + chunk])
+            repeats.add(pa.array(hashes, pa.uint64()).slice(at, chunk))
         assert repeats.repeated() == {number for number, count in Counter(hashes).items() if count > 1}
 
 
 def test_too_many_that_repeat_are_not_kept() -> None:
     repeats = Repeats(most=2)
-    repeats.add([1, 1, 2, 2, 3, 3])
+    repeats.add(pa.array([1, 1, 2, 2, 3, 3], pa.uint64()))
 
     assert repeats.repeated() is None
     assert Repeats().repeated() == set()
@@ -144,5 +144,9 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     assert int(told) < 32 << 10, f"{told} KiB"
 
 
-def test_the_hashes_of_no_digest_are_none() -> None:
-    assert hashes_of(b"") == []
+@pytest.mark.parametrize("count", [0, 1, 3, 1000])
+def test_hashes_are_the_first_eight_bytes_of_each_digest(count: int) -> None:
+    digests = random.Random(count).randbytes(count * DIGEST_BYTES)
+    plain = [int.from_bytes(digests[at : at + 8], "little") for at in range(0, len(digests), DIGEST_BYTES)]
+
+    assert hash_column(digests).to_pylist() == plain

@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import pytest
 
-from spark_source.identity import BatchName, Identity, bucket_count, digests_of, hashes_of, rows_max
+from spark_source.identity import BatchName, Identity, bucket_count, digests_of, hash_column, rows_max
 
 NAME = BatchName("query", "7", 7, True)
 
@@ -39,7 +39,7 @@ def test_content_names_do_not_depend_on_chunks() -> None:
 def test_to_know_which_rows_repeat_changes_no_name(rows: tuple[bytes, ...]) -> None:
     knowing = Identity("content", NAME, 0, "batch", 100)
     digests = digests_of(list(rows))
-    knowing.repeated = {number for number, count in Counter(hashes_of(digests)).items() if count > 1}
+    knowing.repeated = {number for number, count in Counter(hash_column(digests).to_pylist()).items() if count > 1}
 
     assert knowing.name_rows(4, digests) == Identity("content", NAME, 0, "batch", 100).name_rows(4, digests)
 
