@@ -252,3 +252,43 @@ def test_a_page_of_scan_has_every_key_that_is_there_all_the_time_once():
     assert pair.slices > 5
     lasting = sorted(b"key%d" % number for number in range(10, 60))
     assert sorted(key for key in found if key in lasting) == lasting
+
+
+BEFORE = [
+    "PING", "XDEL s 3 4", "XDEL s 15", "XDEL s 16 17", "XTRIM s MAXLEN 30", "XTRIM s MAXLEN 0",
+    "XTRIM s MAXLEN = 27 ACKED",
+    "XSETID s 40-9", "XACK s g 7", "XCLAIM s g b 0 5 6", "XCLAIM s g c 0 16 17", "XNACK s g FAIL 2 9 FORCE",
+    "XADD s 41 f w", "XGROUP SETID s g 12", "XREADGROUP GROUP g c STREAMS s >", "XINFO STREAM s FULL COUNT 0",
+    "COPY s t", "RENAME t s",
+]  # fmt: skip
+
+
+def history_both_ways(monkeypatch, lines: list[str]) -> None:
+    """Compare the history that is read as a long one with that which is read entry by entry, and what they leave."""
+    seen = []
+    for least in (3, 10**9):
+        monkeypatch.setattr("streamd.commands.stream.xreadgroup.SLICED_ITEMS_MIN", least)
+        session = Session()
+        session.do("CONFIG SET stream-node-max-entries 4")
+        for line in lines:
+            session.say(line)
+        session.received()
+        for line in ("XREADGROUP GROUP g c STREAMS s 0", "XREADGROUP GROUP g c COUNT 9 STREAMS s 2"):
+            session.clock.advance(1)
+            session.say(line)
+            session.say("XPENDING s g - + 100")
+        seen.append(session.received())
+    assert seen[0] == seen[1]
+    assert b"ERR" not in seen[0]
+
+
+def test_the_history_shows_what_is_there_whatever_was_deleted_claimed_and_trimmed_before(monkeypatch):
+    for first in BEFORE:
+        for second in BEFORE:
+            history_both_ways(monkeypatch, [*FILL, first, second])
+
+
+def test_entries_that_have_the_ids_of_trimmed_ones_are_not_taken_for_them(monkeypatch):
+    lines = ["XGROUP CREATE s g 0 MKSTREAM", *(f"XADD s {number} f v" for number in range(1, 9))]
+    lines += ["XREADGROUP GROUP g c STREAMS s >", "XACK s g 2 4", "XTRIM s MAXLEN 0", "XSETID s 0"]
+    history_both_ways(monkeypatch, [*lines, *(f"XADD s {one} f w" for one in ("1", "1-1", "3-1", "3-2", "7-1", "8"))])
