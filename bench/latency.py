@@ -185,10 +185,9 @@ def main() -> int:
         kinds = ["streamd"]
     only = arguments.only.lower()
     found: Found = {}
-    every = rows(arguments.size)
     for kind in kinds:
         with Target(kind) as target:
-            _measure_rows(kind, target, every, only, found)
+            _measure_rows(kind, target, rows(arguments.size), only, found)
         options: tuple[str, ...] = ()
         target_of_row: Target | None = None
         for row in background_rows(arguments.size):
@@ -201,7 +200,7 @@ def main() -> int:
             _measure_rows(kind, target_of_row, [row], only, found)
         if target_of_row is not None:
             target_of_row.stop()
-    lines = _table(arguments.size, [*every, *background_rows(arguments.size)], found)
+    lines = _table(arguments.size, [*rows(arguments.size), *background_rows(arguments.size)], found)
     if redis_binary("redis-benchmark"):
         lines += ["", _percentiles(kinds, 5)]
     print("\n".join(lines))
