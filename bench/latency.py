@@ -1,120 +1,43 @@
 """How long others wait while one client does something large: PING's longest time, beside redis-server's."""
 
 import argparse
+import multiprocessing
+import socket
 import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
+from multiprocessing.connection import Connection
+from pathlib import Path
 
-from bench.client import Replies, request
+from bench.client import Replies, ask, request
+from bench.latency_rows import Row, background_rows, rows
+from bench.measure import alternate, redis_benchmark
 from bench.servers import Target, redis_binary
 
 END = b"the end of the reply"
 PIPELINE = 2_000
-PIECE_BYTES = 16 * 1024
+DOCUMENT = Path("docs/speed.md")
+BEGIN_MARK, END_MARK = "<!-- make latency writes from here -->", "<!-- to here -->"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One row: what a client sends, and how long another one may wait, in ms (None: no longer than redis-server).
-
-    prepare: requests that are executed before, each time. times: how often it is measured; what changes the data once.
+class Waited:
+    """What PINGs met: the longest, the most that the server computed during one, their 99th percentile; and how long
+    the work took.
     """
 
-    name: str
-    send: Callable[[], Iterable[bytes]]
-    wanted_ms: float | None = 20
-    prepare: Callable[[], Iterable[bytes]] = tuple
-    times: int = 3
+    longest_ms: float
+    computed_ms: float
+    p99_ms: float
+    took_ms: float
 
 
-def _one(*words: bytes | str | int) -> Callable[[], Iterable[bytes]]:
-    return lambda: [request(*words)]
-
-
-def _many(count: int, *words: str) -> Callable[[], Iterable[bytes]]:
-    """Return what makes `count` requests, `#` in their words being a number."""
-    return lambda: (request(*(word.replace("#", str(number)) for word in words)) for number in range(1, count + 1))
-
-
-def _in_pieces(*words: bytes | str | int) -> Iterator[bytes]:
-    data = request(*words)
-    for at in range(0, len(data), PIECE_BYTES):
-        yield data[at : at + PIECE_BYTES]
-
-
-def rows(size: int) -> list[Row]:
-    """Return all rows; they build on each other in this order. size: entries, keys, fields; groups are a tenth."""
-    tenth = size // 10
-    value = "v" * 20
-    scattered = [f"{number}-1" for number in range(7, size, 10)]
-    missing = [f"missing:{number}" for number in range(size)]
-    thousand = request("EXISTS", *missing[:1_000])
-
-    def fill() -> Iterator[bytes]:
-        yield from _many(size, "XADD", "s", "#-1", "f", value)()
-        yield request("XGROUP", "CREATE", "s", "g", "0")
-
-    def groups() -> Iterator[bytes]:
-        yield request("FLUSHALL")
-        yield request("XADD", "s", "1-1", "f", "v")
-        yield from _many(tenth, "XGROUP", "CREATE", "s", "g#", "0")()
-        yield from _many(tenth, "XGROUP", "CREATECONSUMER", "s", "g1", "c#")()
-
-    def keys() -> Iterator[bytes]:
-        yield request("FLUSHALL")
-        yield from _many(size, "SET", "key:#", value)()
-
-    def fields() -> Iterator[bytes]:
-        yield request("FLUSHALL")
-        yield from _many(size, "HSET", "h", "field:#", value)()
-
-    return [
-        Row("XRANGE s - +", _one("XRANGE", "s", "-", "+"), prepare=_once(fill)),
-        Row("XREVRANGE s + -", _one("XREVRANGE", "s", "+", "-")),
-        Row("XREAD STREAMS s 0", _one("XREAD", "STREAMS", "s", "0")),
-        Row("XREADGROUP of all", _one("XREADGROUP", "GROUP", "g", "c", "COUNT", size, "STREAMS", "s", ">"), None,
-            times=1),
-        Row("XPENDING s g - + of all", _one("XPENDING", "s", "g", "-", "+", size)),
-        Row("XINFO STREAM s FULL COUNT 0", _one("XINFO", "STREAM", "s", "FULL", "COUNT", "0")),
-        Row("XREADGROUP, the history", _one("XREADGROUP", "GROUP", "g", "c", "COUNT", size, "STREAMS", "s", "0")),
-        Row(f"XAUTOCLAIM COUNT {tenth:,}, none idle",
-            _one("XAUTOCLAIM", "s", "g", "d", 3_600_000, "0", "COUNT", tenth), None),
-        Row("COPY, with the pending entries", _one("COPY", "s", "t", "REPLACE"), None, times=1),
-        Row(f"XDEL of {tenth:,} scattered IDs", _one("XDEL", "t", *scattered), None, times=1),
-        Row("XTRIM MAXLEN 0", _one("XTRIM", "t", "MAXLEN", "0"), 100, times=1),
-        Row("DEL s", _one("DEL", "s"), 100, times=1),
-        Row(f"XINFO GROUPS of {tenth:,}", _one("XINFO", "GROUPS", "s"), prepare=_once(groups)),
-        Row(f"XINFO CONSUMERS of {tenth:,}", _one("XINFO", "CONSUMERS", "s", "g1")),
-        Row("KEYS *", _one("KEYS", "*"), prepare=_once(keys)),
-        Row("SCAN 0 COUNT of all, the first", _one("SCAN", 0, "COUNT", size), times=1),
-        Row("SCAN 0 COUNT of all", _one("SCAN", 0, "COUNT", size)),
-        Row("DEL of as many words, in pieces of 16 KiB", partial(_in_pieces, "DEL", *missing), 250),
-        Row("EXISTS of 1,000 words, 300 of them", lambda: [thousand] * 300, 50),
-        Row("FLUSHALL", _one("FLUSHALL"), 100, times=1),
-        Row("HGETALL h", _one("HGETALL", "h"), 60, prepare=_once(fields)),
-        Row("DEL h", _one("DEL", "h"), 100, times=1),
-    ]  # fmt: skip
-
-
-def _once(make: Callable[[], Iterable[bytes]]) -> Callable[[], Iterable[bytes]]:
-    made: list[bool] = []
-
-    def prepare() -> Iterable[bytes]:
-        if made:
-            return ()
-        made.append(True)
-        return make()
-
-    return prepare
-
-
-def measure(target: Target, row: Row) -> tuple[float, float]:
-    """Return the longest PING and how long the whole took, both in ms."""
+def measure(target: Target, row: Row) -> Waited:
+    """Do what a row says, and return what another client's PINGs met meanwhile."""
     sock = target.connect()
     source = iter(row.prepare())
     while batch := list(islice(source, PIPELINE)):
@@ -123,39 +46,72 @@ def measure(target: Target, row: Row) -> tuple[float, float]:
         for _ in batch:
             replies.reply()
     pieces = list(row.send())
-    done = threading.Event()
-
-    def work() -> None:
+    here, there = multiprocessing.Pipe()
+    # (A process of its own: a thread would wait for the one that reads the reply.)
+    pinger = multiprocessing.get_context("fork").Process(target=_ping, args=(target, there))
+    pinger.start()
+    here.recv()
+    started = time.perf_counter()
+    if row.wait is not None:
+        row.wait(target)
+    else:
         reader = threading.Thread(target=_drain, args=(sock,))
         reader.start()
         for piece in pieces:
             sock.sendall(piece)
         sock.sendall(request("ECHO", END))
         reader.join()
-        done.set()
-
-    pinger = target.connect()
-    longest_s = 0.0
-    worker = threading.Thread(target=work)
-    started = time.perf_counter()
-    worker.start()
-    while not done.is_set():
-        sent = time.perf_counter()
-        pinger.sendall(b"PING\r\n")
-        pinger.recv(64)
-        longest_s = max(longest_s, time.perf_counter() - sent)
-    took_s = time.perf_counter() - started
-    worker.join()
-    # What is done behind the reply holds up as well.
-    until = time.perf_counter() + 0.5
-    while time.perf_counter() < until:
-        sent = time.perf_counter()
-        pinger.sendall(b"PING\r\n")
-        pinger.recv(64)
-        longest_s = max(longest_s, time.perf_counter() - sent)
+    took_ms = (time.perf_counter() - started) * 1e3
+    time.sleep(0.5)  # what is done behind the reply holds up as well
+    here.send(None)
+    longest_ms, computed_ms, p99_ms = here.recv()
+    pinger.join()
     sock.close()
-    pinger.close()
-    return longest_s * 1e3, took_s * 1e3
+    return Waited(longest_ms, computed_ms, p99_ms, took_ms)
+
+
+def _ping(target: Target, stop: Connection) -> None:
+    """Send PINGs until told to stop; a server that is started again meanwhile is connected to again."""
+    sock, process = _connect(target)
+    computed_ns = _computed_ns(process)
+    stop.send(None)
+    waits: list[float] = []
+    most_ns = 0
+    while not stop.poll():
+        sent = time.perf_counter()
+        try:
+            sock.sendall(b"PING\r\n")
+            if not sock.recv(64):
+                raise OSError
+        except OSError:
+            try:
+                sock, process = _connect(target)
+            except (OSError, SystemExit):
+                time.sleep(0.005)
+            computed_ns = _computed_ns(process)
+            continue
+        waits.append(time.perf_counter() - sent)
+        now_ns = _computed_ns(process)
+        most_ns, computed_ns = max(most_ns, now_ns - computed_ns), now_ns
+        if len(waits) % 64 == 0:
+            time.sleep(0.001)  # that others find some of the processor
+    waits.sort()
+    stop.send((waits[-1] * 1e3, most_ns / 1e6, waits[len(waits) * 99 // 100] * 1e3))
+
+
+def _computed_ns(process: int) -> int:
+    """Return for how long the thread that executes commands has had a processor."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _connect(target: Target) -> tuple[socket.socket, int]:
+    """Return a connection, and the process that it leads to."""
+    sock = target.connect()
+    text = bytes(ask(sock, "INFO", "server")).decode()  # type: ignore[call-overload]
+    return sock, int(text.split("process_id:", 1)[1].splitlines()[0])
 
 
 def _drain(sock) -> None:  # type: ignore[no-untyped-def]
@@ -167,29 +123,91 @@ def _drain(sock) -> None:  # type: ignore[no-untyped-def]
         last = (last + data)[-64:] if len(data) < 64 else data[-64:]
 
 
-def main() -> int:
-    """Measure, and print a table in Markdown."""
-    parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
-    parser.add_argument("--size", type=int, default=1_000_000, help="entries, keys and fields")
-    parser.add_argument("--only", default="", help="measure the rows whose name contains this text; all are prepared")
-    arguments = parser.parse_args()
-    kinds = ["streamd", "redis-server"] if redis_binary("redis-server") else ["streamd"]
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for kind in kinds:
-        with Target(kind) as target:
-            for row in rows(arguments.size):
-                runs = [measure(target, row) for _ in range(row.times)]
-                result = tuple(statistics.median(column) for column in zip(*runs, strict=True))
-                found.setdefault(row.name, {})[kind] = (result[0], result[1])
-                print(f"{kind}: {row.name}: {result[0]:.0f} ms of {result[1]:.0f}", file=sys.stderr)
-    print("| one client does, with " + f"{arguments.size:,} | others' PING, at most | redis-server | wanted |")
-    print("|---|---|---|---|")
-    for row in rows(arguments.size):
-        if arguments.only.lower() not in row.name.lower():
+Found = dict[str, dict[str, Waited]]
+
+
+def _measure_rows(kind: str, target: Target, some: Sequence[Row], only: str, found: Found) -> None:
+    for row in some:
+        if kind not in row.kinds:
+            continue
+        runs = [measure(target, row) for _ in range(row.times if only in row.name.lower() else 1)]
+        columns = ([getattr(run, name) for run in runs] for name in Waited.__slots__)
+        result = Waited(*map(statistics.median, columns))
+        found.setdefault(row.name, {})[kind] = result
+        print(
+            f"{kind}: {row.name}: {result.longest_ms:.0f} ms, computing {result.computed_ms:.0f}, p99 "
+            f"{result.p99_ms:.1f}, of {result.took_ms:.0f}",
+            file=sys.stderr,
+        )
+
+
+def _table(size: int, every: Sequence[Row], found: Found) -> list[str]:
+    lines = [
+        f"| one client does, with {size:,} entries, keys or fields | others' PING, at most | of that computed "
+        "| redis-server's | of that computed | wanted |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in every:
+        if row.name not in found:
             continue
         ours, theirs = found[row.name]["streamd"], found[row.name].get("redis-server")
         wanted = "–" if row.wanted_ms is None else f"{row.wanted_ms:.0f} ms"
-        print(f"| {row.name} | {ours[0]:.0f} ms | {'–' if theirs is None else f'{theirs[0]:.0f} ms'} | {wanted} |")
+        if row.wanted_ms is None and theirs is not None:
+            wanted = f"{theirs.longest_ms / row.part:.0f} ms"
+        other = "– | –" if theirs is None else f"{theirs.longest_ms:.0f} ms | {theirs.computed_ms:.0f} ms"
+        lines.append(f"| {row.name} | {ours.longest_ms:.0f} ms | {ours.computed_ms:.0f} ms | {other} | {wanted} |")
+    return lines
+
+
+def _percentiles(kinds: Sequence[str], rounds: int) -> str:
+    """Return a sentence on XADD's slowest in a thousand, at 50 clients."""
+    targets = [Target(kind) for kind in kinds]
+    try:
+        words = ["XADD", "s", "MAXLEN", "~", "100000", "*", "f", "v" * 64]
+        result = alternate("XADD", targets, lambda target: redis_benchmark(target, 200_000, 50, 1, words), rounds)
+    finally:
+        for target in targets:
+            target.stop()
+    ours, ratio = result.median("streamd", "p999_ms"), result.ratio("p999_ms")
+    text = f"One in a thousand XADDs of 50 clients takes {ours:.2f} ms or longer"
+    return text + (f", {ratio:.2f} times as long as with redis-server (wanted: 1.5)." if ratio is not None else ".")
+
+
+def main() -> int:
+    """Measure, print a table in Markdown, and write it into the document if all of it was measured."""
+    parser = argparse.ArgumentParser(prog="python -m bench.latency", description=__doc__)
+    parser.add_argument("--size", type=int, default=1_000_000, help="entries, keys and fields")
+    parser.add_argument("--only", default="", help="measure the rows whose name contains this text; all are prepared")
+    parser.add_argument("--kind", default="", help="streamd or redis-server alone")
+    arguments = parser.parse_args()
+    kinds = [kind for kind in ("streamd", "redis-server") if arguments.kind in ("", kind)]
+    if not redis_binary("redis-server"):
+        kinds = ["streamd"]
+    only = arguments.only.lower()
+    found: Found = {}
+    for kind in kinds:
+        with Target(kind) as target:
+            _measure_rows(kind, target, rows(arguments.size), only, found)
+        options: tuple[str, ...] = ()
+        target_of_row: Target | None = None
+        for row in background_rows(arguments.size):
+            if only not in row.name.lower() or kind not in row.kinds:
+                continue
+            if target_of_row is None or row.options != options or not options:
+                if target_of_row is not None:
+                    target_of_row.stop()
+                target_of_row, options = Target(kind, row.options), row.options
+            _measure_rows(kind, target_of_row, [row], only, found)
+        if target_of_row is not None:
+            target_of_row.stop()
+    lines = _table(arguments.size, [*rows(arguments.size), *background_rows(arguments.size)], found)
+    if redis_binary("redis-benchmark"):
+        lines += ["", _percentiles(kinds, 5)]
+    print("\n".join(lines))
+    if len(kinds) == 2 and not only:
+        text = DOCUMENT.read_text()
+        before, behind = text.split(BEGIN_MARK)[0], text.split(END_MARK)[1]
+        DOCUMENT.write_text("\n".join((before + BEGIN_MARK, "", *lines, "", END_MARK)) + behind)
     return 0
 
 

@@ -35,16 +35,20 @@ class Target:
         self._command = command
         self._start()
 
-    def _start(self) -> None:
+    def _start(self, wait: bool = True) -> None:
         started = time.monotonic()
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._wait_for_pong()
+        if wait:
+            self._wait_for_pong()
         self.start_s = time.monotonic() - started
 
-    def restart(self) -> None:
-        """End the server and start it again on its data; `start_s` then is the time to the first PONG."""
+    def restart(self, wait: bool = True) -> None:
+        """End the server and start it again on its data; `start_s` then is the time to the first PONG.
+
+        wait: return when it answers.
+        """
         self._end()
-        self._start()
+        self._start(wait)
 
     def _wait_for_pong(self) -> None:
         deadline = time.monotonic() + START_S

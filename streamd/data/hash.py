@@ -3,7 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING
 
-from streamd.data.scan_order import ScanOrder
+from streamd.data.scan_order import ScanOrder, further_in_order, in_order
 
 if TYPE_CHECKING:
     from streamd.base.due_times import DueTimes
@@ -57,9 +57,21 @@ class Hash(dict[bytes, bytes]):
         """Return the cursor of HSCAN's next page, 0 when there is none, and the `count` fields from `cursor` on."""
         if self.is_listed:
             return 0, list(self)
-        if self._order is None or not self._order.fits:
-            self._order = ScanOrder(self.keys())
+        self._order = in_order(self._order, self.keys())
         return self._order.page(cursor, count)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether `page` has no walk over all fields to make."""
+        return self._order is not None and self._order.fits and self._order.is_built
+
+    def prepare_order(self) -> None:
+        """Do a part of that walk."""
+        self._order = further_in_order(self._order, self.keys())
+
+    def snapshot(self) -> tuple[ScanOrder, dict[bytes, bytes]]:
+        """Return the fields in HSCAN's order, which must be there, and with their values, as they are now."""
+        return in_order(self._order, self.keys()).snapshot(), dict(self)
 
     def some(self, random: Random, count: int) -> list[bytes]:
         """Return so many different random fields, or all. O(count) where that is a small part of them, but for the
@@ -69,8 +81,7 @@ class Hash(dict[bytes, bytes]):
             return list(self)
         if self.is_listed or count * 3 > len(self):
             return random.sample(list(self), count)
-        if self._order is None or not self._order.fits:
-            self._order = ScanOrder(self.keys())
+        self._order = in_order(self._order, self.keys())
         found: dict[bytes, None] = {}
         while len(found) < count:
             found[self._order.some_key(random.random())] = None

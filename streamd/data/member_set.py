@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import Final
 
-from streamd.data.scan_order import ScanOrder
+from streamd.data.scan_order import ScanOrder, further_in_order, in_order
 
 # A set of up to so many members is shown on one page; that many are also put into a list to choose among them.
 _SMALL_MAX: Final = 128
@@ -42,9 +42,21 @@ class MemberSet(set[bytes]):
         return gone
 
     def _in_order(self) -> ScanOrder:
-        if self._order is None or not self._order.fits:
-            self._order = ScanOrder(self)
+        self._order = in_order(self._order, self)
         return self._order
+
+    @property
+    def has_order(self) -> bool:
+        """Whether `page` has no walk over all members to make."""
+        return self._order is not None and self._order.fits and self._order.is_built
+
+    def prepare_order(self) -> None:
+        """Do a part of that walk."""
+        self._order = further_in_order(self._order, self)
+
+    def snapshot(self) -> tuple[ScanOrder, None]:
+        """Return the members in SSCAN's order, which must be there, as they are now."""
+        return self._in_order().snapshot(), None
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the cursor of SSCAN's next page, 0 when there is none, and the `count` members from `cursor` on."""

@@ -124,3 +124,20 @@ class ScanOrder:
             at = (at + 1) % len(self._buckets)
         bucket = self._buckets[at]
         return bucket[int(number * len(self._buckets) * len(bucket)) % len(bucket)]
+
+
+def in_order(order: ScanOrder | None, keys: Collection[bytes]) -> ScanOrder:
+    """Return an order of these keys that can be read: that one if it still fits."""
+    if order is None or not order.fits:
+        return ScanOrder(keys)
+    while not order.is_built:
+        order.place()
+    return order
+
+
+def further_in_order(order: ScanOrder | None, keys: Collection[bytes]) -> ScanOrder:
+    """Return an order of these keys that is being built, with some more in their place."""
+    if order is None or not order.fits:
+        return ScanOrder(keys, at_once=False)
+    order.place()
+    return order

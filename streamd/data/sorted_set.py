@@ -8,7 +8,7 @@ from typing import Final
 
 from sortedcontainers import SortedList
 
-from streamd.data.scan_order import ScanOrder
+from streamd.data.scan_order import ScanOrder, further_in_order, in_order
 
 # Redis keeps a sorted set of up to so many members, none of which is longer, in a list, and shows it on one page.
 LISTED_MEMBERS_MAX: Final = 128
@@ -155,9 +155,21 @@ class SortedSet:
         """Return the cursor of ZSCAN's next page, 0 when there is none, and the `count` members from `cursor` on."""
         if self.is_listed:
             return 0, self.members(0, len(self.scores))
-        if self._scan is None or not self._scan.fits:
-            self._scan = ScanOrder(self.scores.keys())
+        self._scan = in_order(self._scan, self.scores.keys())
         return self._scan.page(cursor, count)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether `page` has no walk over all members to make."""
+        return self._scan is not None and self._scan.fits and self._scan.is_built
+
+    def prepare_order(self) -> None:
+        """Do a part of that walk."""
+        self._scan = further_in_order(self._scan, self.scores.keys())
+
+    def snapshot(self) -> tuple[ScanOrder, dict[bytes, float]]:
+        """Return the members in ZSCAN's order, which must be there, and with their scores, as they are now."""
+        return in_order(self._scan, self.scores.keys()).snapshot(), self.scores.copy()
 
     def copy(self) -> "SortedSet":
         """Return an independent copy."""

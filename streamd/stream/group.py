@@ -1,5 +1,6 @@
 """Consumer groups: how far a group has read, who is in it, and what it has not acknowledged."""
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -15,6 +16,22 @@ CONSUMER_BYTES: Final = 300
 
 # Of the consumers of a group: name, consumer, seen_ms, active_ms and pending.
 Columns = tuple[list[bytes], list[Consumer], list[int], list[int | None], list[int]]
+
+
+def columns_of(
+    groups: Iterable["Group"],
+) -> tuple[list[int], list[int], list[int], list[int | None], list[EntryFilter | None]]:
+    """Return of some groups how many consumers each has, how many pending entries, the last ID delivered, how many
+    entries it has read, and its filter. Hot path where a stream has 100,000 groups.
+    """
+    every = list(groups)
+    return (
+        list(map(len, map(attrgetter("consumers"), every))),
+        list(map(attrgetter("pending._length"), every)),
+        list(map(attrgetter("last_id"), every)),
+        list(map(attrgetter("entries_read"), every)),
+        list(map(attrgetter("wanted"), every)),
+    )
 
 
 class Group:

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from sys import maxsize
 from typing import Final
+from weakref import ref
 
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.pending_chunk import (
@@ -13,11 +14,13 @@ from streamd.stream.pending_chunk import (
     COUNT_MAX,
     Chunk,
     Consumer,
+    Lent,
     PastConsumer,
     PendingColumns,
     PendingEntry,
     again,
 )
+from streamd.stream.pending_slices import PendingInSlices
 
 __all__ = [
     "CHUNK_ENTRIES_MAX",
@@ -40,7 +43,7 @@ _NO_CHUNKS: Final[list[Chunk]] = []
 _NO_NACKED: Final[dict[int, None]] = {}
 
 
-class PendingEntries:
+class PendingEntries(PendingInSlices):
     """The pending entries of one group, in the order of their IDs.
 
     Shape: chunks of at most CHUNK_ENTRIES_MAX entries with disjoint ranges of IDs. A delivered batch becomes a chunk as
@@ -48,7 +51,7 @@ class PendingEntries:
     by one cost a chunk its uniform columns. No object per entry but its ID, which the garbage collector does not track.
 
     nacked: the entries that were released and belong to nobody, in the order of their release.
-    _lent: chunks that a snapshot may have, too: they are copied before they are changed.
+    _lent: chunks that a snapshot may have, too: as long as it is there, they are copied before they are changed.
     """
 
     __slots__ = ("_chunks", "_length", "_lent", "_lows", "_oldest", "nacked")
@@ -57,7 +60,7 @@ class PendingEntries:
         self._lows: list[int] = _NO_LOWS
         self._chunks: list[Chunk] = _NO_CHUNKS
         self._length = 0
-        self._lent: set[Chunk] | None = None
+        self._lent: Lent | None = None
         self.nacked: dict[int, None] = _NO_NACKED
         # A heap of (delivery time, low of chunk), built when somebody first asks for the oldest entries. A chunk's
         # earliest delivery is never before the least time it has here.
@@ -197,6 +200,15 @@ class PendingEntries:
             chunk.take_over(index, index + run, owner, time_ms, counts_up)
             self._note_time(time_ms, chunk)
 
+    def renew(self, owner: Consumer, start: int, time_ms: int) -> None:
+        """Deliver all entries of a consumer from ID `start` on once more; none of their chunks has others' entries."""
+        for chunk in list(self.chunks_of(owner, start)):
+            first = bisect_left(chunk.ids, start)
+            if first < len(chunk.ids):
+                chunk = self._own(chunk)
+                chunk.take_over(first, len(chunk.ids), owner, time_ms, counts_up=True)
+                self._note_time(time_ms, chunk)
+
     def _runs(self, ids: list[int]) -> Iterator[tuple[Chunk, int, int]]:
         """Yield (chunk, index, entries) of those of `ids` (ascending) that are pending; each may be removed at once.
 
@@ -275,6 +287,9 @@ class PendingEntries:
     def _own(self, chunk: Chunk) -> Chunk:
         """Return the chunk to change in place of this one, which a snapshot may have."""
         if not self._lent or chunk not in self._lent:
+            return chunk
+        if not self._lent.still_held():
+            self._lent = None
             return chunk
         self._lent.discard(chunk)
         own = self._chunks[bisect_left(self._lows, chunk.low)] = chunk.copy()
@@ -379,34 +394,6 @@ class PendingEntries:
                 ids += [row[0] for row in chunk.rows(first, len(chunk.ids)) if row[1] is owner]
         return ids if count is None else ids[:count]
 
-    def pieces(
-        self, start: int, end: int, until_ms: int | None, owner: Consumer | None
-    ) -> Iterator[list[PendingEntry]]:
-        """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
-        for chunk in self._chunks[max(0, bisect_right(self._lows, start) - 1) :]:
-            if chunk.low > end:
-                return
-            if isinstance(chunk.owners, list) or owner is None or chunk.owners is owner:
-                yield [
-                    row
-                    for row in chunk.rows(*chunk.between(start, end))
-                    if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)
-                ]
-
-    def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
-        """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""
-        for chunk in self._chunks:
-            owners = chunk.owners
-            for owner in dict.fromkeys(owners) if isinstance(owners, list) else (owners,):
-                if owner is not None:
-                    held.setdefault(owner, []).append(chunk)
-            yield
-
-    def may_exceed(self, entries: int, start: int, end: int) -> bool:
-        """Return whether there may be more than so many entries from ID `start` to `end`; O(log N)."""
-        chunks = bisect_right(self._lows, end) - bisect_right(self._lows, start) + 1
-        return self._length > entries and chunks * CHUNK_ENTRIES_MAX > entries
-
     # -- the oldest deliveries --------------------------------------------------------------------------------------
 
     def _note_time(self, time_ms: int, chunk: Chunk) -> None:
@@ -483,7 +470,10 @@ class PendingEntries:
         other._lows, other._chunks = self._lows[:], self._chunks[:]
         other._length = self._length
         other.nacked = self.nacked.copy() if self.nacked else _NO_NACKED
-        self._lent = set(self._chunks)
+        other._lent = Lent()
+        held = [] if self._lent is None else self._lent.still_held()
+        self._lent = Lent(self._chunks)
+        self._lent.holders = [*held, ref(other._lent)]
         return other
 
     def copy(self, consumers: dict[bytes, Consumer]) -> "PendingEntries":

@@ -18,11 +18,21 @@ class Stream:
     last_id: the greatest entry ID ever given; survives deletion.
     max_deleted_id: the greatest entry ID that XDEL removed, 0 if none.
     entries_added: entries ever added.
+    gaps_to: what groups have pending behind this ID was never deleted, but may have been trimmed at the front.
     groups: name -> Group, None until the first XGROUP CREATE.
     field_index: of the field that searches ask for, None until the first one.
     """
 
-    __slots__ = ("entries_added", "field_index", "groups", "idmp", "last_id", "log", "max_deleted_id")
+    __slots__ = (
+        "entries_added",
+        "field_index",
+        "gaps_to",
+        "groups",
+        "idmp",
+        "last_id",
+        "log",
+        "max_deleted_id",
+    )
 
     def __init__(self, node_max_entries: int, idmp_duration_s: int, idmp_maxsize: int) -> None:
         self.log = Log(node_max_entries)
@@ -32,6 +42,7 @@ class Stream:
         self.last_id = 0
         self.max_deleted_id = 0
         self.entries_added = 0
+        self.gaps_to = 0
 
     def __len__(self) -> int:
         return len(self.log)
@@ -52,23 +63,30 @@ class Stream:
         """Delete an entry; return whether it was there."""
         if not self.log.delete(entry_id):
             return False
-        if entry_id > self.max_deleted_id:
-            self.max_deleted_id = entry_id
+        self._note_deleted(entry_id)
         return True
+
+    def _note_deleted(self, entry_id: int) -> None:
+        self.gaps_to = max(self.gaps_to, entry_id)
+        self.max_deleted_id = max(self.max_deleted_id, entry_id)
 
     def delete_each(self, ids: Sequence[int]) -> list[bool]:
         """Delete entries one after the other; return of each whether it was there."""
         results = self.log.delete_each(ids)
         if True in results:
-            self.max_deleted_id = max(self.max_deleted_id, *compress(ids, results))
+            self._note_deleted(max(compress(ids, results)))
         return results
 
     def delete_many(self, ids: Sequence[int]) -> list[int]:
         """Delete entries; return which of `ids` were there, ascending."""
         deleted = self.log.delete_many(ids)
-        if deleted and deleted[-1] > self.max_deleted_id:
-            self.max_deleted_id = deleted[-1]
+        if deleted:
+            self._note_deleted(deleted[-1])
         return deleted
+
+    def has_all_behind(self, entry_id: int) -> bool:
+        """Return whether all that groups have pending from an ID on is there; False also where that is not known."""
+        return entry_id > self.gaps_to and entry_id >= (self.log.first_id or entry_id + 1)
 
     def has_tombstone_behind(self, entry_id: int) -> bool:
         """Return whether an entry from `entry_id` on may have been deleted out of the middle of what is there."""
@@ -200,4 +218,5 @@ class Stream:
         other.last_id = self.last_id
         other.max_deleted_id = self.max_deleted_id
         other.entries_added = self.entries_added
+        other.gaps_to = self.gaps_to
         return other

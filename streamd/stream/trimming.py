@@ -63,6 +63,8 @@ class Trim:
             if self.references == "delete":
                 delete_references(stream, ids)
             log.delete_many(ids)
+            if ids:
+                stream.gaps_to = max(stream.gaps_to, ids[-1])
         if not removed:
             return []
         words = b"DELREF" if self.references == "delete" else b"ACKED"

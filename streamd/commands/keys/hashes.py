@@ -14,6 +14,7 @@ from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
+from streamd.commands.keys.pages import page_reply
 from streamd.commands.long_replies import array, mapping
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
@@ -214,9 +215,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
                 raise SyntaxError_()
         else:
             raise SyntaxError_()
-    cursor, page = fields.page(cursor, count)
-    found = page if matches is None else filter(matches, page)
-    return [b"%d" % cursor, [word for field in found for word in (field, fields[field])]]
+    return page_reply(context, fields, cursor, count, matches, fields)
 
 
 @command(

@@ -3,6 +3,7 @@
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor, parse_positive, parse_random_count
+from streamd.commands.keys.pages import page_reply
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
@@ -173,5 +174,4 @@ def sscan(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return [b"0", []]
     count, matches = Arguments(args, 3).scan_options()
-    cursor, page = value.page(cursor, count)
-    return [b"%d" % cursor, page if matches is None else list(filter(matches, page))]
+    return page_reply(context, value, cursor, count, matches)

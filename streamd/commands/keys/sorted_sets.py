@@ -5,6 +5,7 @@ from math import isnan
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
+from streamd.commands.keys.pages import page_reply
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
@@ -300,6 +301,4 @@ def zscan(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return [b"0", []]
     count, matches = Arguments(args, 3).scan_options()
-    cursor, page = value.page(cursor, count)
-    found = page if matches is None else filter(matches, page)
-    return [b"%d" % cursor, [word for member in found for word in (member, score_text(value.scores[member]))]]
+    return page_reply(context, value, cursor, count, matches, value.scores, score_text)

@@ -169,6 +169,7 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
 def apply_pending(applying: Applying, words: list[bytes]) -> None:
     """Have a consumer own an entry that was deleted."""
     _, key, group_name, name, entry_id, time_ms, count = words
-    _, group = applying.group(key, group_name)
+    stream, group = applying.group(key, group_name)
     consumer, _ = group.consumer(name, 0)
+    stream.gaps_to = max(stream.gaps_to, parse_id(entry_id))
     group.pending.set(parse_id(entry_id), consumer, int(time_ms), int(count))

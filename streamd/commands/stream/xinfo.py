@@ -1,9 +1,8 @@
 """XINFO: what a stream, its consumer groups and their consumers look like."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, repeat
-from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from streamd.base.errors import SubcommandSyntaxError
 from streamd.base.limits import SLICED_ITEMS_MIN
@@ -14,7 +13,7 @@ from streamd.commands.stream.group_effects import group_of, need_stream
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.group import CONSUMER_BYTES, Columns, Group
+from streamd.stream.group import CONSUMER_BYTES, Columns, Group, columns_of
 from streamd.stream.patterns import EntryFilter
 from streamd.stream.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
 from streamd.stream.reading import pinned_bytes
@@ -22,6 +21,9 @@ from streamd.stream.stream import Stream
 
 # Without COUNT, FULL shows so many entries, pending ones included.
 FULL_COUNT_DEFAULT = 10
+
+# What a group has that has nothing.
+_NOBODY: Final[tuple[PendingEntries, Columns]] = (PendingEntries(), ([], [], [], [], []))
 
 container(
     "XINFO",
@@ -81,7 +83,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
 
 def _decoded(stream: Stream, count: int) -> int:
     """Return how many entries, pending ones and consumers FULL shows at most."""
-    shown = min(count or len(stream), len(stream))
+    shown = min(count or len(stream), len(stream)) + len(stream.groups or ())
     for group in (stream.groups or {}).values():
         pending = len(group.pending)
         shown += len(group.consumers) + min(count or pending, pending)
@@ -92,34 +94,47 @@ def _decoded(stream: Stream, count: int) -> int:
 def _full_in_slices(stream: Stream, count: int) -> Reply:
     """Return what FULL shows, to be made in slices."""
     log, pinned = stream.log, pinned_bytes(stream.log, min(count or len(stream), len(stream)))
-    groups = sorted((stream.groups or {}).items())
-    shown: list[dict[bytes, Reply]] = []
-    for name, group in groups:
-        shown.append(_long_group(stream, name, group, count))
-        pinned += PENDING_BYTES * len(group.pending) + CONSUMER_BYTES * len(group.consumers)
+    groups = stream.groups or {}
+    facts = stream.without_groups()
+    consumers, pending, last_ids, read, wanted = columns_of(groups.values())
+    pinned += PENDING_BYTES * sum(pending) + CONSUMER_BYTES * sum(consumers)
+    # Most of a great many groups have neither consumers nor pending entries: nothing is copied of those.
+    held = [
+        (group.pending.snapshot(), group.columns()) if some or more else None
+        for group, some, more in zip(groups.values(), consumers, pending, strict=True)
+    ]
+    rows = zip(list(groups), last_ids, read, wanted, held, strict=True)
+    shown = ([_long_group(facts, count, *row) for row in some] for some in sorted_in_slices(rows))
     entries = min(count or len(log), len(log))
     content = {
         **_properties(stream),
-        b"entries": LongArray(entries, log.copy().encode_pieces(0, ID_MAX, entries)),
-        b"groups": LongArray(len(shown), [shown]),
+        b"entries": LongArray(entries, facts.log.encode_pieces(0, ID_MAX, entries)),
+        b"groups": LongArray(len(groups), shown),
     }
     return Sliced(content, pinned)
 
 
-def _long_group(stream: Stream, name: bytes, group: Group, count: int) -> dict[bytes, Reply]:
-    pending = group.pending.snapshot()
+def _long_group(
+    stream: Stream,
+    count: int,
+    name: bytes,
+    last_id: int,
+    entries_read: int | None,
+    wanted: EntryFilter | None,
+    held: tuple[PendingEntries, Columns] | None,
+) -> dict[bytes, Reply]:
+    pending, consumers = held or _NOBODY
     size = min(count or len(pending), len(pending))
-    consumers = group.columns()
     return {
         b"name": name,
-        b"last-delivered-id": format_id(group.last_id),
-        b"entries-read": group.entries_read,
-        b"lag": stream.lag(group),
-        **_filter_of(group.wanted),
+        b"last-delivered-id": format_id(last_id),
+        b"entries-read": entries_read,
+        b"lag": stream.lag_of(last_id, entries_read),
+        **_filter_of(wanted),
         b"pel-count": len(pending),
         b"nacked-count": len(pending.nacked),
         b"pending": LongArray(size, _pending_parts(pending.pieces(0, ID_MAX, None, None), size, is_owned=False)),
-        b"consumers": LongArray(len(group.consumers), _long_consumers(pending, consumers, count)),
+        b"consumers": LongArray(len(consumers[0]), _long_consumers(pending, consumers, count)),
     }
 
 
@@ -247,7 +262,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     groups = stream.groups or {}
     if len(groups) > SLICED_ITEMS_MIN:
         facts = stream.without_groups()
-        rows = zip(list(groups), *(list(map(column, groups.values())) for column in _GROUP_COLUMNS), strict=True)
+        rows = zip(list(groups), *columns_of(groups.values()), strict=True)
         parts = ([_group(facts, *row) for row in some] for some in sorted_in_slices(rows))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
@@ -256,15 +271,6 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
         )
         for name, group in sorted(groups.items())
     ]
-
-
-_GROUP_COLUMNS: Final[tuple[Callable[[Group], Any], ...]] = (
-    lambda group: len(group.consumers),
-    lambda group: len(group.pending),
-    attrgetter("last_id"),
-    attrgetter("entries_read"),
-    attrgetter("wanted"),
-)
 
 
 def _group(

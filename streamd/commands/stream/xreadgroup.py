@@ -1,6 +1,6 @@
 """XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICED_ITEMS_MIN
@@ -22,7 +22,7 @@ from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.group import Group
 from streamd.stream.log import Log
 from streamd.stream.patterns import EntryFilter
-from streamd.stream.pending import Consumer, again
+from streamd.stream.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
 from streamd.stream.reading import ReadBudget, pinned_bytes
 from streamd.stream.searching import search
 from streamd.stream.stream import Stream
@@ -205,18 +205,24 @@ def _read_again(
     """Return pending entries of a consumer, which counts as a delivery; one that was deleted comes without fields."""
     now_ms = context.now_ms
     log, pending = stream.log, group.pending
+    if context.state.records is None and not budget.sizes_count:
+        # (The journal is told of each; otherwise not even a list of them is made.)
+        whole = _read_all_again(stream, pending, consumer, after_id, budget, now_ms)
+        if whole is not None:
+            return whole
     ids = pending.ids_of(consumer, after_id + 1, budget.entries_left)
     shown: Reply
     found: list[int] = []
     parts: list[bytes] = []
     is_long = len(ids) > SLICED_ITEMS_MIN and not budget.sizes_count
-    if is_long:
-        found = log.ids(ids[0], ids[-1], len(ids))
-    elif ids and not budget.sizes_count:
+    if ids and not is_long and not budget.sizes_count:
         parts = log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]
-    if is_long and found == ids:
+    if is_long:
         budget.spend(len(ids))
-        shown = LongArray(len(ids), log.copy().encode_pieces(ids[0], ids[-1], len(ids)))
+        shown = LongArray(len(ids), _shown_in_slices(log.copy(), ids))
+        if not stream.has_all_behind(ids[0]):
+            around = set(log.ids(ids[0], ids[-1]))
+            ids = [entry_id for entry_id in ids if entry_id in around]
     elif parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.
         budget.spend(len(ids))
@@ -235,6 +241,43 @@ def _read_again(
     pending.take_over(ids, consumer, now_ms, counts_up=True)
     record_taken(context, key, group_name, group, consumer, ids, now_ms)
     return shown
+
+
+def _read_all_again(
+    stream: Stream, pending: PendingEntries, consumer: Consumer, after_id: int, budget: ReadBudget, now_ms: int
+) -> LongArray | None:
+    """Return what `_read_again` does, at once, if that is long and all of it stands in the log one behind the other."""
+    span = pending.span_of(consumer, after_id + 1) if len(pending) > SLICED_ITEMS_MIN else None
+    if span is None:
+        return None
+    first_id, last_id, entries = span
+    left = budget.entries_left
+    if (
+        entries <= SLICED_ITEMS_MIN
+        or (left is not None and left < entries)
+        or not stream.has_all_behind(first_id)
+        or stream.log.count_range(first_id, last_id) != entries
+    ):
+        return None
+    budget.spend(entries)
+    pending.renew(consumer, after_id + 1, now_ms)
+    return LongArray(entries, stream.log.copy().encode_pieces(first_id, last_id, entries))
+
+
+def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
+    """Yield entries, some at a time; those that are not there without fields."""
+    for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
+        some = ids[at : at + CHUNK_ENTRIES_MAX]
+        found: list[int] = []
+        _, parts = log.encode_parts(some[0], some[-1], len(some), ids=found)
+        if found == some:
+            yield b"".join(parts)
+            continue
+        fields = map(log.get, some)
+        yield [
+            [format_id(entry_id), NULL_ARRAY if one is None else one]
+            for entry_id, one in zip(some, fields, strict=True)
+        ]
 
 
 class _Delivery:

@@ -1,0 +1,68 @@
+"""Pending entries as long replies look at them: a chunk at a time, or none at all."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from streamd.stream.pending_chunk import CHUNK_ENTRIES_MAX, Chunk, Consumer, PendingEntry
+
+
+class PendingInSlices:
+    """What PendingEntries does without making a list of all entries.
+
+    Shape: see PendingEntries.
+    """
+
+    __slots__ = ()
+
+    _chunks: list[Chunk]
+    _lows: list[int]
+    _length: int
+
+    def pieces(
+        self, start: int, end: int, until_ms: int | None, owner: Consumer | None
+    ) -> Iterator[list[PendingEntry]]:
+        """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
+        for chunk in self._chunks[max(0, bisect_right(self._lows, start) - 1) :]:
+            if chunk.low > end:
+                return
+            if isinstance(chunk.owners, list) or owner is None or chunk.owners is owner:
+                yield [
+                    row
+                    for row in chunk.rows(*chunk.between(start, end))
+                    if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)
+                ]
+
+    def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
+        """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""
+        for chunk in self._chunks:
+            owners = chunk.owners
+            for owner in dict.fromkeys(owners) if isinstance(owners, list) else (owners,):
+                if owner is not None:
+                    held.setdefault(owner, []).append(chunk)
+            yield
+
+    def may_exceed(self, entries: int, start: int, end: int) -> bool:
+        """Return whether there may be more than so many entries from ID `start` to `end`; O(log N)."""
+        chunks = bisect_right(self._lows, end) - bisect_right(self._lows, start) + 1
+        return self._length > entries and chunks * CHUNK_ENTRIES_MAX > entries
+
+    def span_of(self, owner: Consumer, start: int) -> tuple[int, int, int] | None:
+        """Return (the first ID, the last one, how many) of the entries of one consumer from ID `start` on; None if it
+        has none, or shares a chunk with others.
+        """
+        first_id, last_id, entries = -1, -1, 0
+        for chunk in self.chunks_of(owner, start):
+            if chunk.owners is not owner:
+                return None
+            first = bisect_left(chunk.ids, start)
+            if first < len(chunk.ids):
+                first_id = chunk.ids[first] if first_id < 0 else first_id
+                last_id = chunk.ids[-1]
+                entries += len(chunk.ids) - first
+        return (first_id, last_id, entries) if entries else None
+
+    def chunks_of(self, owner: Consumer, start: int) -> Iterator[Chunk]:
+        """Yield the chunks in which a consumer may have entries from ID `start` on; they may be changed meanwhile."""
+        lows, held = self._lows, owner.chunks
+        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
+            yield self._chunks[bisect_left(lows, held[place])]
