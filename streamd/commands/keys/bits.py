@@ -54,22 +54,27 @@ def getbit(context: Context, args: list[bytes]) -> Reply:
     return int(bool(byte & (0x80 >> (offset & 7))))
 
 
-def _range(args: list[bytes], at: int, length: int) -> tuple[int, int]:
-    """Return the first bit, and the one behind the last, of `[start [end [BYTE | BIT]]]` at args[at]; equal if none."""
+def _range(args: list[bytes], at: int, length: int, unit_before_end: bool) -> tuple[int, int]:
+    """Return the first bit, and the one behind the last, of `[start [end [BYTE | BIT]]]` at args[at]; equal if none.
+
+    unit_before_end: which of two faults is told.
+    """
     words = args[at:]
     if len(words) > 3:
         raise SyntaxError_()
     start = parse_integer(words[0]) if words else 0
+    unit = words[2].upper() if len(words) == 3 else b"BYTE"
+    is_unit = unit in (b"BIT", b"BYTE")
+    if unit_before_end and not is_unit:
+        raise SyntaxError_()
     end = parse_integer(words[1]) if len(words) > 1 else -1
-    unit = 8
-    if len(words) == 3:
-        if words[2].upper() not in (b"BIT", b"BYTE"):
-            raise SyntaxError_()
-        unit = 1 if words[2].upper() == b"BIT" else 8
-    total = length * 8 // unit
+    if not is_unit:
+        raise SyntaxError_()
+    bits = 1 if unit == b"BIT" else 8
+    total = length * 8 // bits
     start = max(0, start + total) if start < 0 else start
     end = min(max(0, end + total) if end < 0 else end, total - 1)
-    return (start * unit, (end + 1) * unit) if start <= end else (0, 0)
+    return (start * bits, (end + 1) * bits) if start <= end else (0, 0)
 
 
 def _bits(value: bytes, start: int, end: int) -> int:
@@ -89,7 +94,7 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
         return 0
     if len(args) == 3:
         raise SyntaxError_()
-    start, end = _range(args, 2, len(value))
+    start, end = _range(args, 2, len(value), unit_before_end=False)
     if len(args) > 3 and 0 > parse_integer(args[2]) > parse_integer(args[3]):
         return 0  # even where both are in front of the string, which is its first byte else
     return _bits(value, start, end).bit_count()
@@ -110,7 +115,7 @@ def bitpos(context: Context, args: list[bytes]) -> Reply:
     value = context.db.read_as(args[1], STRING)
     if value is None:
         return -bit
-    start, end = _range(args, 3, len(value))
+    start, end = _range(args, 3, len(value), unit_before_end=True)
     if start == end:
         return -1
     width = end - start

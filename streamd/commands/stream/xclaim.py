@@ -129,7 +129,9 @@ def _leading_ids(args: list[bytes]) -> list[int]:
     while end < len(args) and args[end][:1].isdigit():
         end += 1
     try:
-        return parse_ids(args[5:end])
+        # Options begin with a letter; a number may begin with a sign or a blank, and is looked at with the others.
+        if end == len(args) or args[end][:1].isalpha():
+            return parse_ids(args[5:end])
     except InvalidStreamId:
         pass  # one by one is the way to see how many
     ids: list[int] = []
