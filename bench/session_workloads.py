@@ -35,9 +35,7 @@ SESSION_WORKLOADS: tuple[Workload, ...] = (
     Workload("broker: one message at a time", throughput(1_000, 1, 5_000), 0.25),
     # Its figure is one over milliseconds: within twice redis-server's is 0.5.
     Workload("broker: 1 / p99 in ms at 2,000 messages/s", latency(1_000, 2_000, 5), 0.5),
-    Workload(
-        "everysec: broker: messages of 1,000 subscribers", throughput(1_000, 150, 40_000), 0.25, options=EVERYSEC
-    ),
+    Workload("everysec: broker: messages of 1,000 subscribers", throughput(1_000, 150, 40_000), 0.25, options=EVERYSEC),
     Workload("everysec: broker: 1 / p99 in ms at 2,000 messages/s", latency(1_000, 2_000, 5), 0.5, options=EVERYSEC),
     *(Workload(f"{name}, 50 clients", _commands(50, 1, 100_000, *words), 0.9) for name, words in _COMMANDS.items()),
     *(
