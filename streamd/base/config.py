@@ -166,6 +166,18 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("aof-use-rdb-preamble", "boolean", False, "only no: the base is made of commands, too"),
         Option("aof-load-truncated", "boolean", True, "only yes: a torn end is cut off"),
         Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
+        Option(
+            "aclfile", "text", "", "file of users, which ACL LOAD reads and ACL SAVE writes", mutable=False, flag=True
+        ),
+        Option(
+            "acl-pubsub-default",
+            "choice",
+            "resetchannels",
+            "whether new users may name all channels, or none",
+            choices=("allchannels", "resetchannels"),
+            flag=True,
+        ),
+        Option("acllog-max-len", "integer", 128, "entries the log of refusals keeps", 0),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
         Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
@@ -253,11 +265,13 @@ class Config:
     """The options' current values.
 
     `on_change(name, action)` registers what must happen when CONFIG SET changes an option.
+    users: of each user in the configuration the name, and the rules behind it.
     """
 
     def __init__(self, **values: Value) -> None:
         """Take initial values with underscores for dashes, `stream_idmp_duration=5`. Raises: ConfigError."""
         self.values: dict[str, Value] = {name: option.default for name, option in OPTIONS.items()}
+        self.users: list[list[bytes]] = []
         self._actions: dict[str, list[Callable[[], None]]] = {}
         for name, value in values.items():
             option = OPTIONS.get(name.replace("_", "-"))

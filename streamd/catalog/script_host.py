@@ -12,6 +12,7 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context
+from streamd.catalog.refusing import refuse
 from streamd.resp.types import Reply
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
 from streamd.scripts.side_run import PAUSED, SideRun
@@ -70,6 +71,7 @@ class ScriptHost:
         self._side = SideRun()
         self._context = context
         context.in_unit = True
+        self._caller = context
         self._commands: dict[bytes, _Resolved] = {}  # by first words as scripts wrote them; without containers
         self._read_only = False
         self._has_written = False
@@ -106,6 +108,8 @@ class ScriptHost:
     def _run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
         self._context.db = context.db
         self._context.protocol = 2
+        # Commands are looked at by the rules of who runs the script.
+        self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._read_only = read_only
         self._has_written = self._is_killed = False
         self._until_ns = self._stopwatch() + self._threshold_ns
@@ -121,6 +125,9 @@ class ScriptHost:
         if not is_plain:
             _check_plain(command, words)
         state = self._state
+        guard = self._context.guard
+        if guard is not None and not guard.allows(command, words):
+            raise refuse(state, self._caller, guard.decide(command, words), "lua")
         if is_write:
             if self._read_only:
                 raise CommandError("ERR Write commands are not allowed from read-only scripts.")
@@ -161,11 +168,15 @@ class ScriptHost:
         """Note that the script wants the replies of version 2 or 3 from now on."""
         self._context.protocol = protocol
 
-    def knows(self, name: bytes, subcommand: bytes) -> bool:
-        """Return whether there is such a command."""
-        return self._context.services.commands.find(name + b"|" + subcommand if subcommand else name) is not None or (
-            name.lower() in self._context.services.commands
-        )
+    def may_call(self, words: list[bytes]) -> bool | None:
+        """Return whether the caller's user may have a request executed; None if there is no such command."""
+        command = self._context.services.commands.get(words[0].lower())
+        if command is not None and command.subcommands and len(words) > 1:
+            command = command.subcommands.get(words[1].lower())
+        if command is None:
+            return None
+        guard = self._context.guard
+        return guard is None or (command.accepts(len(words)) and guard.allows(command, words))
 
     # -- while a script takes long --------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Command, CommandTable, Context
+from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.types import Reply
 from streamd.session.blocking import Waiter
@@ -74,7 +75,12 @@ class Calls:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on
         waiting.
         """
+        client = waiter.client
         try:
+            if isinstance(client, Context) and client.guard is not None and waiter.request:
+                command = self._commands.find(waiter.command.encode())
+                assert command is not None
+                check_permitted(command, client, waiter.request)  # its rules may have changed meanwhile
             return waiter.attempt()
         except Exception as error:
             return self.failure(self._commands.find(waiter.command.encode()), b"blocked", error)
@@ -91,6 +97,17 @@ class Calls:
         log.exception("a bug in %s", where)
         self._state.stats.internal_errors += 1
         return self.count_error(CommandError("ERR internal error"))
+
+    def reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
+        """Count a request that is not executed, which breaks its client's transaction; return what it is answered."""
+        if command is not None:
+            command.rejected += 1
+        if client.transaction is not None:
+            client.transaction_broken = True
+        if command is not None and command.name == "exec":
+            client.discard_transaction()
+            error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+        return self.count_error(error)
 
     def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
         """Count an exception that a command ended with, and return what its client is answered."""

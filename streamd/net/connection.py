@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
         refusal = None
         if len(state.clients) >= state.config.integer("maxclients"):
             refusal = "ERR max number of clients reached"
-        elif state.config["protected-mode"] and not state.config["requirepass"] and not _is_loopback(peer):
+        elif state.config["protected-mode"] and state.users.default.needs_no_password and not _is_loopback(peer):
             refusal = PROTECTED
         if refusal is not None:
             state.stats.rejected_connections += 1
