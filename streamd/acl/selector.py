@@ -117,7 +117,7 @@ class Selector:
             raise RuleError(Fault.UNKNOWN)
         if "|" in command:
             raise RuleError(Fault.FIRST_WORD_OF_SUBCOMMAND)
-        if not word:
+        if not word or _BLANK.search(rule):
             raise RuleError(Fault.SYNTAX)
         if command in vocabulary.containers:
             if name not in vocabulary:

@@ -8,8 +8,6 @@ from typing import Final
 from streamd.acl.rule_errors import Brackets, Fault, RuleError
 from streamd.acl.selector import Selector
 from streamd.acl.vocabulary import Vocabulary
-from streamd.base.errors import ProtocolError
-from streamd.resp.inline import split_inline
 
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
 _MAY_BE_CUT: Final = (b">", b"<", b"#", b"!")
@@ -115,11 +113,9 @@ class User:
 
     def _selector(self, rules: bytes) -> Selector:
         made = Selector(self._vocabulary, self.starts_with_all_channels)
-        try:
-            words = split_inline(rules)
-        except ProtocolError:
-            raise RuleError(Fault.SYNTAX)
-        for word in words:
+        for word in rules.split():
+            if word.endswith(b")"):
+                raise RuleError(Fault.SYNTAX)  # in a file that would end the selector
             made.apply(word)
         return made
 
