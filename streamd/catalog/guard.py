@@ -1,5 +1,6 @@
 """What the clients of one restricted user may have executed, as quickly as that can be said."""
 
+from operator import itemgetter
 from typing import Final
 
 from streamd.acl.decision import OK, Decision, decide
@@ -16,6 +17,7 @@ KNOWN_KEY_BYTES_MAX: Final = 256
 # A run is looked at so far ahead: if much of it has to be executed one by one, it is looked at again.
 RUN_MAX: Final = 128
 
+_SECOND: Final = itemgetter(1)
 _NOTHING: Final[frozenset[bytes]] = frozenset()
 
 
@@ -51,7 +53,7 @@ class Guard:
     command that is not in it may have any words.
     """
 
-    __slots__ = ("_keys", "_many", "_plain", "_vocabulary", "all_quick", "known", "quick", "user")
+    __slots__ = ("_keys", "_many", "_plain", "_requests", "_vocabulary", "all_quick", "known", "quick", "user")
 
     def __init__(self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable) -> None:
         self.user = user
@@ -60,6 +62,7 @@ class Guard:
         self._plain: set[str] = set()
         self._keys: dict[str, tuple[int, _Keys]] = {}  # of commands with one key: its place, and what is known
         self._many: dict[str, _Keys] = {}  # of commands with several, that do the same to all
+        self._requests: set[tuple[bytes, ...]] = set()
         groups: dict[tuple[tuple[Selector, ...], int], _Keys] = {}
         allowed: set[str] = set()
         for command in commands.leaves():
@@ -98,9 +101,27 @@ class Guard:
                 return True
         else:
             many = self._many.get(name)
-            if many is not None and all(map(many.allows, keys_of(command, request))):
+            if many is not None and self._allows_many(many, command, request):
                 return True
         return self.decide(command, request).reason is OK
+
+    def _allows_many(self, many: _Keys, command: Command, request: list[bytes]) -> bool:
+        """Return whether all keys of a request are allowed; of one whose keys must be searched for, all its words are
+        remembered: who waits in XREADGROUP says the same again and again.
+        """
+        if command.find_keys is None:
+            keys = keys_of(command, request)
+            return many.known.issuperset(keys) or all(map(many.allows, keys))
+        words = tuple(request)
+        if words in self._requests:
+            return True
+        if not all(map(many.allows, command.find_keys(request))):
+            return False
+        if sum(map(len, words)) <= KNOWN_KEY_BYTES_MAX:
+            if len(self._requests) >= KNOWN_KEYS_MAX:
+                self._requests.clear()
+            self._requests.add(words)
+        return True
 
     def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything; every_key: see acl.decision.decide."""
@@ -115,7 +136,7 @@ class Guard:
         if known is None:
             return end
         try:
-            if known.issuperset([request[1] for request in requests[at:end]]):
+            if known.issuperset(map(_SECOND, requests if end - at == len(requests) else requests[at:end])):
                 return end
         except IndexError:
             pass  # another command

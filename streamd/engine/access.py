@@ -28,8 +28,8 @@ _NO_FILE = (
 class Access:
     """Logs clients in, changes users, and has the clients of a changed user follow at once.
 
-    A client whose user may do everything has no guard. The others' guards are made anew when rules change, and are one
-    for all clients of a user.
+    quick: what clients may run without a further look whose user may do everything; they have no guard.
+    The others' guards are made anew when rules change, and are one for all clients of a user.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Access:
         self._users: Users = state.users
         self._commands = commands
         self._all_quick = quick
+        self.quick: QuickTable = {}
         self._disconnect = disconnect
         self._guards: dict[User, Guard] = {}
         self._is_restricted = False
@@ -95,6 +96,10 @@ class Access:
     def fill(self, is_restricted: bool) -> None:
         """Have all requests looked at one by one, or no more. (In place: the tables are in the clients' hands.)"""
         self._is_restricted = is_restricted
+        if is_restricted:
+            self.quick.clear()
+        elif not self.quick:
+            self.quick.update(self._all_quick)
         for guard in self._guards.values():
             self._fill(guard)
 

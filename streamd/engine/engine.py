@@ -62,11 +62,10 @@ class Engine:
         self._resumed: list[Client] = []
         self._running_backlogs = False
         self._untouched: Database | None = None
-        self._all_quick = quick_commands(self.commands)
-        self.access = Access(self.state, self.commands, self._all_quick, self.disconnect)
+        self.access = Access(self.state, self.commands, quick_commands(self.commands), self.disconnect)
         self.access.start()
-        self.quick: QuickTable = {}
-        self.state.on_restricted = self._fill_quick
+        self.quick: QuickTable = self.access.quick
+        self.state.on_restricted = self.access.fill
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
@@ -102,14 +101,6 @@ class Engine:
         if state.monitors.pop(client.id, None) is not None:
             state.restrict()
 
-    def _fill_quick(self, is_restricted: bool) -> None:
-        """Have all commands looked at one by one, or no more. (In place: the table is in every client's hands.)"""
-        self.access.fill(is_restricted)
-        if is_restricted:
-            self.quick.clear()
-        elif not self.quick:
-            self.quick.update(self._all_quick)
-
     # -- a turn ---------------------------------------------------------------------------------------------------
 
     def run(self, client: Context, requests: list[list[bytes]], replies: list[Reply] | None = None) -> None:
@@ -140,7 +131,6 @@ class Engine:
         batch_at, patience = (0, 1) if total >= BATCH_MIN and replies is None else (total, 0)
         quick, stopwatch = client.quick, calls.stopwatch
         guard, known = client.guard, None
-        guarded: Command | None = None
         timed: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
         while at < total:
@@ -149,11 +139,6 @@ class Engine:
             is_quick = command is not None and (
                 len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity
             )
-            if guard is not None and is_quick and command is not None:
-                # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-                if command is not guarded:
-                    guarded, known = command, guard.known.get(command.name)
-                is_quick = known is None or request[1] in known or guard.allows(command, request)
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
@@ -163,7 +148,15 @@ class Engine:
                     began_ns = then_ns
                 if command is not None:
                     client.last_command = command.name
+                    known = None if guard is None else guard.known.get(command.name)
                 timed = command
+            if known is not None and is_quick and request[1] not in known:
+                # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
+                assert guard is not None
+                assert command is not None
+                if not guard.allows(command, request):
+                    is_quick, mode = False, client.reply_mode
+                    command, reply = self._admit(client, request)
             if command is not None:
                 if at >= batch_at and command.batch is not None and is_quick:
                     end = min(total, at + TURN_REQUESTS_MAX)
@@ -193,7 +186,7 @@ class Engine:
             at += 1
             if not is_quick:
                 reply = self._finish_careful(client, command, request, reply, mode)
-                quick, guard, guarded = client.quick, client.guard, None
+                quick, guard = client.quick, client.guard
             if replies is not None:
                 if reply is not NO_REPLY:
                     replies.append(reply)
