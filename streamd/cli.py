@@ -7,10 +7,12 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.acl.users import UserFileError
+from streamd.base.config import OPTIONS, SECRET_OPTIONS, Config, ConfigError
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.durability import check
 from streamd.durability.persistence import Persistence
@@ -126,6 +128,14 @@ def _parser() -> _Parser:
                 metavar=option.kind.upper() if not option.choices else "|".join(option.choices),
                 help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
             )
+    serve.add_argument(
+        "--user",
+        metavar="'NAME RULE ...'",
+        action="append",
+        default=[],
+        help="a user, with rules as ACL SETUSER takes them; others can read them, so give hashes and no passwords, or"
+        " an --aclfile; may be repeated",
+    )
     serve.set_defaults(action=_serve)
     checking = commands.add_parser(
         "check",
@@ -160,7 +170,13 @@ def _config(arguments: argparse.Namespace) -> Config:
             try:
                 config.values[option.name] = option.parse(given)
             except ConfigError as error:
-                raise Failure(EXIT_USAGE, f"--{option.name} {given}: {error}")
+                said = "(its value)" if option.name in SECRET_OPTIONS else given
+                raise Failure(EXIT_USAGE, f"--{option.name} {said}: {error}")
+    config.users = [line.encode("utf-8", "surrogateescape").split() for line in arguments.user]
+    if not all(config.users):
+        raise Failure(
+            EXIT_USAGE, "--user needs a name and rules, in one pair of quotes: --user 'ann on +@read ~orders:*'"
+        )
     return config
 
 
@@ -241,7 +257,10 @@ def _trial_loader() -> Loader:
 
 
 async def _run_server(config: Config, directory: Path) -> int:
-    server = Server(config)
+    try:
+        server = Server(config)
+    except UserFileError as error:
+        raise Failure(EXIT_USAGE, f"users: {error}")
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     assert starting is not None
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -253,6 +272,8 @@ async def _run_server(config: Config, directory: Path) -> int:
         return EXIT_OK
     except AddressError as error:
         raise Failure(EXIT_ADDRESS, f"{error}; choose another with --port or --bind")
+    except ConfigError as error:
+        raise Failure(EXIT_USAGE, str(error))
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
     except DamagedError as error:
@@ -263,6 +284,7 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload_tls, server))
     _say(_banner(server, directory))
     try:
         await server.stopped.wait()
@@ -273,6 +295,13 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
     _say("streamd stopped")
     return EXIT_OK
+
+
+def _reload_tls(server: Server) -> None:
+    try:
+        server.reload_tls()
+    except ConfigError as error:
+        server.log.warning("TLS goes on as before: %s", error)
 
 
 class _ProgressLine:
@@ -291,8 +320,17 @@ class _ProgressLine:
 
 
 def _banner(server: Server, directory: Path) -> str:
-    host, port = server.addresses[0]
-    shown = "  ".join(f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in server.addresses)
+    tls_port = server.config.integer("tls-port")
+    places = [
+        (f"[{name}]:{number}" if ":" in name else f"{name}:{number}") + (" (TLS)" if number == tls_port else "")
+        for name, number in server.addresses
+    ]
+    shown = "  ".join([*places, *server.paths])
+    if server.addresses:
+        host, port = server.addresses[0]
+        first, connect = f"{host}:{port}", f"redis-cli -h {host} -p {port}{' --tls' if port == tls_port else ''}"
+    else:
+        first, connect = server.paths[0], f"redis-cli -s {server.paths[0]}"
     persistence = "off: data is in memory and ends with this process"
     if server.persistence is not None:
         journal = server.persistence.journal
@@ -302,7 +340,7 @@ def _banner(server: Server, directory: Path) -> str:
         f"  listening on      {shown}\n"
         f"  data directory    {directory}\n"
         f"  persistence       {persistence}\n"
-        f"  connect with      redis-cli -h {host} -p {port}\n"
+        f"  connect with      {connect}\n"
         f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
-        f"Ready to accept connections on {host}:{port}"
+        f"Ready to accept connections on {first}"
     )

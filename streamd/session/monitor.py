@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from streamd.base.config import SECRET_OPTIONS
+
 _SHORT: Final = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _ESCAPED: Final = [
     (_SHORT.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}")).encode() for byte in range(256)
@@ -10,8 +12,8 @@ _ESCAPED: Final = [
 
 
 _REDACTED: Final = b"(redacted)"
+_SECRET_WORDS: Final = frozenset(name.encode() for name in SECRET_OPTIONS)
 _SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"CONFIG"})
-_SECRET_OPTIONS: Final = frozenset({b"requirepass", b"tls-key-file-pass"})
 
 
 def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes]) -> bytes:
@@ -42,5 +44,5 @@ def _secret_places(name: bytes, request: list[bytes]) -> Iterable[int]:
     elif request[1:2] and request[1].upper() == (b"SETUSER" if name == b"ACL" else b"SET"):
         if name == b"ACL":
             return range(2, len(request))
-        return [at for at in range(3, len(request), 2) if request[at - 1].lower() in _SECRET_OPTIONS]
+        return [at for at in range(3, len(request), 2) if request[at - 1].lower() in _SECRET_WORDS]
     return ()
