@@ -21,6 +21,7 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.recovery import DamagedError
 from streamd.net import tls, unix_socket
 from streamd.net.connection import Connection
+from streamd.net.gate import Gate
 from streamd.net.threads import JournalThread
 
 
@@ -226,11 +227,17 @@ class Server:
             return await self._loop.create_unix_server(serve, sock=sock, backlog=backlog)
         if context is None:
             return await self._loop.create_server(serve, host, port, backlog=backlog)
+        infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await self._open_encrypted(listener, socket.create_server((host, port), family=infos[0][0]), context)
+
+    async def _open_encrypted(self, listener: Listener, sock: socket.socket, context: ssl.SSLContext) -> asyncio.Server:
+        """Accept connections at a socket, and encrypt them. Raises: OSError."""
+        sock.setblocking(False)
+        needs_certificate = self.config.text("tls-auth-clients") == "yes"
         return await self._loop.create_server(
-            serve,
-            host,
-            port,
-            backlog=backlog,
+            lambda: Gate(partial(listener.serve, self), needs_certificate, self.log),
+            sock=sock,
+            backlog=self.config.integer("tcp-backlog"),
             ssl=context,
             ssl_handshake_timeout=tls.HANDSHAKE_S,
             ssl_shutdown_timeout=tls.SHUTDOWN_S,
@@ -256,16 +263,7 @@ class Server:
         before, self._encrypted = self._encrypted, []
         for listener, old in before:
             for sock in old.sockets:
-                copy = socket.socket(fileno=os.dup(sock.fileno()))
-                copy.setblocking(False)
-                made = await self._loop.create_server(
-                    partial(listener.serve, self),
-                    sock=copy,
-                    backlog=self.config.integer("tcp-backlog"),
-                    ssl=context,
-                    ssl_handshake_timeout=tls.HANDSHAKE_S,
-                    ssl_shutdown_timeout=tls.SHUTDOWN_S,
-                )
+                made = await self._open_encrypted(listener, socket.socket(fileno=os.dup(sock.fileno())), context)
                 self._encrypted.append((listener, made))
                 self._listeners.append(made)
             self._listeners.remove(old)

@@ -6,8 +6,6 @@ from typing import Final
 
 from streamd.base.config import Config, ConfigError
 
-_VERIFY: Final = {"yes": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "no": ssl.CERT_NONE}
-
 # The options that a context is made of.
 TLS_OPTIONS: Final = (
     "tls-cert-file",
@@ -25,7 +23,10 @@ SHUTDOWN_S: Final = 2.0
 
 
 def make_context(config: Config) -> ssl.SSLContext:
-    """Return what connections are encrypted with. Raises: ConfigError, which names the option and what is wrong."""
+    """Return what connections are encrypted with; see gate for `tls-auth-clients yes`.
+
+    Raises: ConfigError, which names the option and what is wrong.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = config.text("tls-protocols").split() or ["TLSv1.2", "TLSv1.3"]
     context.minimum_version = getattr(ssl.TLSVersion, min(versions).replace(".", "_"))
@@ -48,7 +49,7 @@ def make_context(config: Config) -> ssl.SSLContext:
             context.load_verify_locations(_file(config, "tls-ca-cert-file") if ca else None, directory or None)
         except (ssl.SSLError, OSError) as error:
             raise ConfigError(f"tls-ca-cert-file {ca}: {_reason(error)}")
-    context.verify_mode = _VERIFY[verify]
+        context.verify_mode = ssl.CERT_OPTIONAL  # who must have one and has none comes to the gate, and no further
     return context
 
 
