@@ -73,12 +73,12 @@ def _wants_certificate(options: ConnectionOptions) -> bool:
     """Return whether the first node refuses who shows no certificate."""
     try:
         with _handshake(options) as connection:
-            connection.recv(1)  # from TLS 1.3 on it is refused after the handshake only
+            # From TLS 1.3 on it is refused after the handshake only; by streamd in words.
+            return _NO_CERTIFICATE.encode() in connection.recv(1024)
     except ssl.SSLError as error:
         return any(word in str(error) for word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE"))
     except OSError:
         return False
-    return False
 
 
 def _handshake(options: ConnectionOptions) -> ssl.SSLSocket:

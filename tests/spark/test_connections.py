@@ -55,7 +55,8 @@ def test_the_rights_that_the_document_lists_are_enough_on_streamd(tmp_path: Path
     text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     rights = text.partition("needs\n\n```\n")[2].partition("```")[0].split()
     assert "~orders" in rights
-    with streamd_server(tmp_path, "--user", f"spark on >hunter2 {' '.join(rights)}", "--user", "default off") as port:
+    rules = f"on >hunter2 {' '.join(rights)} +xcfgset +xsplit"
+    with streamd_server(tmp_path, "--user", f"spark {rules}", "--user", "default off") as port:
         who = {"port": port, "username": "spark", "password": "hunter2"}
         assert round_trip("orders", **who) == EXPECTED
 
