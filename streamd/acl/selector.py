@@ -24,7 +24,18 @@ class Selector:
     stand behind them (`+select|0`), by the name of the command. keys: pattern -> READ | WRITE. channels: patterns.
     """
 
-    __slots__ = ("_matchers", "_vocabulary", "all_channels", "all_keys", "channels", "commands", "first_words", "keys")
+    __slots__ = (
+        "_first_rule",
+        "_matchers",
+        "_rules",
+        "_vocabulary",
+        "all_channels",
+        "all_keys",
+        "channels",
+        "commands",
+        "first_words",
+        "keys",
+    )
 
     def __init__(self, vocabulary: Vocabulary, all_channels: bool = False) -> None:
         self._vocabulary = vocabulary
@@ -34,12 +45,16 @@ class Selector:
         self.keys: dict[bytes, int] = {}
         self.all_channels = all_channels
         self.channels: dict[bytes, None] = {}
+        # The rules for commands: all or none, then what is named -> + or -, in the order that they hold in.
+        self._first_rule = b"-@all"
+        self._rules: dict[bytes, bytes] = {}
         self._matchers: dict[int, tuple[tuple[bytes, ...], list[Matcher]]] = {}
 
     def copy(self) -> "Selector":
         """Return another selector with the same rules."""
         made = Selector(self._vocabulary, self.all_channels)
         made.commands = self.commands
+        made._first_rule, made._rules = self._first_rule, dict(self._rules)
         made.first_words = {name: list(words) for name, words in self.first_words.items()}
         made.all_keys = self.all_keys
         made.keys = dict(self.keys)
@@ -59,23 +74,33 @@ class Selector:
             self.all_channels = word != b"resetchannels"
             self.channels = {}
         elif word in (b"allcommands", b"+@all", b"nocommands", b"-@all"):
-            self.commands = self._vocabulary.everything if word in (b"allcommands", b"+@all") else 0
+            allow = word in (b"allcommands", b"+@all")
+            self.commands = self._vocabulary.everything if allow else 0
             self.first_words = {}
+            self._first_rule, self._rules = b"+@all" if allow else b"-@all", {}
         elif rule[:1] in (b"~", b"%"):
             self._add_keys(rule)
         elif rule[:1] == b"&":
             self._add_channels(rule[1:])
-        elif word[:2] in (b"+@", b"-@"):
+        elif word[:1] in (b"+", b"-"):
+            self._apply_to_commands(word, rule)
+        else:
+            raise RuleError(Fault.SYNTAX)
+
+    def _apply_to_commands(self, word: bytes, rule: bytes) -> None:
+        if word[1:2] == b"@":
             self._change_category(word[2:].decode("latin-1"), word[:1] == b"+")
         elif word[:1] == b"+" and b"|" in word:
             self._allow_with_word(word[1:].decode("latin-1"), rule)
-        elif word[:1] in (b"+", b"-"):
+        else:
             name = word[1:].decode("latin-1")
             if name not in self._vocabulary:
                 raise RuleError(Fault.UNKNOWN)
             self._change(self._vocabulary.changed_by(name), [name], word[:1] == b"+")
-        else:
-            raise RuleError(Fault.SYNTAX)
+        named = word[1:]
+        for other in [one for one in self._rules if one == named or one.startswith(named + b"|")]:
+            del self._rules[other]
+        self._rules[named] = word[:1]
 
     def _add_keys(self, rule: bytes) -> None:
         if self.all_keys:
@@ -178,41 +203,8 @@ class Selector:
         return b" ".join(part for part in (self.keys_text(), *channels, self.commands_text()) if part)
 
     def commands_text(self) -> bytes:
-        """Return the rules for commands: all or none, then categories as far as they fit, then single commands.
-
-        Of the categories the one is next that has most in common with what is left, and nearly nothing besides.
-        """
-        vocabulary = self._vocabulary
-        takes_away = bool(self.commands & vocabulary.future)
-        made = vocabulary.everything if takes_away else 0
-        words = [b"+@all" if takes_away else b"-@all"]
-        # What is still to be taken away, or to be added.
-        left = ~self.commands & vocabulary.everything if takes_away else self.commands
-        categories = dict(vocabulary.members)
-        while True:
-            fits = [
-                (commands.bit_count() - same, -same, category)
-                for category, commands in categories.items()
-                if 2 * (same := (commands & left).bit_count()) > commands.bit_count()
-            ]
-            if not fits:
-                break
-            category = min(fits, key=lambda fit: fit[:2])[2]
-            del categories[category]
-            changed = vocabulary.changed_by_category[category]
-            left &= ~changed
-            made = made & ~changed if takes_away else made | changed
-            words.append(b"%b@%b" % (b"-" if takes_away else b"+", category.encode()))
-        for name in vocabulary.names:
-            bit = vocabulary.bit(name)
-            is_allowed = bool(self.commands & bit)
-            if is_allowed != bool(made & bit):
-                changed = vocabulary.changed_by(name)
-                made = made | changed if is_allowed else made & ~changed
-                words.append((b"+" if is_allowed else b"-") + name.encode())
-            if not is_allowed:
-                words += [b"+%b|%b" % (name.encode(), word) for word in self.first_words.get(name, ())]
-        return b" ".join(words)
+        """Return the rules for commands, as they were given, without those that later ones made void."""
+        return b" ".join([self._first_rule, *(sign + name for name, sign in self._rules.items())])
 
 
 def _letters(word: bytes) -> list[bytes]:
