@@ -9,10 +9,13 @@ PROBE_S = 2.0
 FINAL = ("CERTIFICATE", "WRONG_VERSION_NUMBER", "PEM lib", "KEY_VALUES_MISMATCH", "BAD_DECRYPT", "HANDSHAKE_FAILURE")
 """What OpenSSL says of trouble that does not go away by waiting."""
 
+# What streamd says to a client that shows none.
+_NO_CERTIFICATE = "a client certificate is required"
+
 
 def is_final(text: str) -> bool:
     """Return whether an error's text tells of TLS that will not come about by trying again."""
-    return "SSL" in text and any(word in text for word in FINAL)
+    return ("SSL" in text and any(word in text for word in FINAL)) or _NO_CERTIFICATE in text
 
 
 def trouble(text: str, options: ConnectionOptions) -> str | None:
@@ -32,7 +35,8 @@ def trouble(text: str, options: ConnectionOptions) -> str | None:
             return f"sslCert and sslKey cannot be used ({text}): give a pair in PEM form, or correct sslKeyPassword"
         if "WRONG_VERSION_NUMBER" in text or _speaks_plain(options):
             return f"there is no TLS at {where}: use redis:// there (without ssl options), or give its port for TLS"
-        if "CERTIFICATE_REQUIRED" in text or (options.ssl_cert is None and _wants_certificate(options)):
+        is_told = "CERTIFICATE_REQUIRED" in text or _NO_CERTIFICATE in text
+        if is_told or (options.ssl_cert is None and _wants_certificate(options)):
             return f"{where} wants a client certificate: give sslCert and sslKey"
     elif _speaks_tls(options):
         return f"{where} speaks only TLS: use rediss:// or set ssl=true"
@@ -69,12 +73,12 @@ def _wants_certificate(options: ConnectionOptions) -> bool:
     """Return whether the first node refuses who shows no certificate."""
     try:
         with _handshake(options) as connection:
-            connection.recv(1)  # from TLS 1.3 on it is refused after the handshake only
+            # From TLS 1.3 on it is refused after the handshake only; by streamd in words.
+            return _NO_CERTIFICATE.encode() in connection.recv(1024)
     except ssl.SSLError as error:
         return any(word in str(error) for word in ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE"))
     except OSError:
         return False
-    return False
 
 
 def _handshake(options: ConnectionOptions) -> ssl.SSLSocket:

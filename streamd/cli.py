@@ -6,9 +6,11 @@ import gc
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from streamd.acl.users import UserFileError
 from streamd.backup.cli import add_commands as add_backup
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
@@ -132,6 +134,14 @@ def _parser() -> _Parser:
                 metavar=option.kind.upper() if not option.choices else "|".join(option.choices),
                 help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
             )
+    serve.add_argument(
+        "--user",
+        metavar="'NAME RULE ...'",
+        action="append",
+        default=[],
+        help="a user, with rules as ACL SETUSER takes them; others can read them, so give hashes and no passwords, or"
+        " an --aclfile; may be repeated",
+    )
     serve.set_defaults(action=_serve)
     checking = commands.add_parser(
         "check",
@@ -169,6 +179,7 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
             more = f" ({len(found.faults) - 1} more: streamd config check {arguments.file})" if found.faults[1:] else ""
             raise Failure(EXIT_USAGE, f"{found.faults[0]}{more}")
         config.values.update(found.values)
+        config.users = found.users
         notes += [f"{arguments.file} passed over: {note}" for note in found.notes()]
         config.path = os.path.abspath(arguments.file)
         config.on_rewrite = lambda: rewrite_file(config.path, config, config.changed)
@@ -178,6 +189,12 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
         notes += Layers(flags, os.environ).apply(config)
     except ConfigError as error:
         raise Failure(EXIT_USAGE, str(error))
+    given_users = [line.encode("utf-8", "surrogateescape").split() for line in arguments.user]
+    if not all(given_users):
+        raise Failure(
+            EXIT_USAGE, "--user needs a name and rules, in one pair of quotes: --user 'ann on +@read ~orders:*'"
+        )
+    config.users += given_users
     return config, notes
 
 
@@ -263,7 +280,10 @@ def _trial_loader() -> Loader:
 
 
 async def _run_server(config: Config, directory: Path) -> int:
-    server = Server(config)
+    try:
+        server = Server(config)
+    except UserFileError as error:
+        raise Failure(EXIT_USAGE, f"users: {error}")
     server.inherited = take_sockets(os.environ)
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     assert starting is not None
@@ -276,6 +296,8 @@ async def _run_server(config: Config, directory: Path) -> int:
         return EXIT_OK
     except AddressError as error:
         raise Failure(EXIT_ADDRESS, f"{error}; choose another with {error.flags}")
+    except ConfigError as error:
+        raise Failure(EXIT_USAGE, str(error))
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
     except DamagedError as error:
@@ -286,6 +308,7 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload_tls, server))
     _say(_banner(server, directory))
     notify(os.environ, READY=1, MAINPID=os.getpid(), STATUS=f"serving on {_shown(server)}")
     if config["log-format"] == "json":
@@ -300,6 +323,13 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_JOURNAL, server.journal_failure)
     _say("streamd stopped")
     return EXIT_OK
+
+
+def _reload_tls(server: Server) -> None:
+    try:
+        server.reload_tls()
+    except ConfigError as error:
+        log.warning("tls-unchanged", "TLS goes on as before: %s", error)
 
 
 class _ProgressLine:
@@ -321,7 +351,12 @@ class _ProgressLine:
 
 
 def _banner(server: Server, directory: Path) -> str:
-    host, port = server.addresses[0]
+    if server.addresses:
+        host, port = server.addresses[0]
+        encrypts = port == server.config.integer("tls-port")
+        first, connect = f"{host}:{port}", f"redis-cli -h {host} -p {port}{' --tls' if encrypts else ''}"
+    else:
+        first, connect = server.paths[0], f"redis-cli -s {server.paths[0]}"
     persistence = "off: data is in memory and ends with this process"
     if server.persistence is not None:
         journal = server.persistence.journal
@@ -334,14 +369,20 @@ def _banner(server: Server, directory: Path) -> str:
         f"{admin}"
         f"  data directory    {directory}\n"
         f"  persistence       {persistence}\n"
-        f"  connect with      redis-cli -h {host} -p {port}\n"
+        f"  connect with      {connect}\n"
         f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
-        f"Ready to accept connections on {host}:{port}"
+        f"Ready to accept connections on {first}"
     )
 
 
 def _shown(server: Server) -> str:
-    return "  ".join(_places(server.addresses))
+    tls_port = server.config.integer("tls-port")
+    ports = [number for _, number in server.addresses]
+    places = [
+        f"{place} (TLS)" if number == tls_port else place
+        for place, number in zip(_places(server.addresses), ports, strict=True)
+    ]
+    return "  ".join([*places, *server.paths])
 
 
 def _places(addresses: list[tuple[str, int]]) -> list[str]:

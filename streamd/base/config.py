@@ -20,7 +20,8 @@ class Option:
     """One option: its Redis name, what values it takes and who may set it when.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
-    events (classes of keyspace events), name (of a file, without a path).
+    events (classes of keyspace events), name (of a file, without a path), octal (permissions), protocols (versions of
+    TLS).
     """
 
     name: str
@@ -43,6 +44,12 @@ class Option:
             if text.lower() not in self.choices:
                 raise ConfigError(f"argument(s) must be one of the following: {', '.join(self.choices)}")
             return text.lower()
+        if self.kind == "protocols":
+            return _parse_protocols(text)
+        if self.kind == "octal":
+            if not text or text.strip("01234567") or int(text, 8) > self.maximum:
+                raise ConfigError(f"argument must be an octal number of at most {self.maximum:o}")
+            return int(text, 8)
         if self.kind in ("integer", "memory"):
             number = _parse_memory(text) if self.kind == "memory" else _parse_integer(text)
             if not self.minimum <= number <= self.maximum:
@@ -58,7 +65,7 @@ class Option:
         """Return `value` as CONFIG GET shows it."""
         if self.kind == "boolean":
             return "yes" if value else "no"
-        return str(value)
+        return f"{value:o}" if self.kind == "octal" else str(value)
 
 
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,18}|0")
@@ -80,6 +87,15 @@ def _parse_name(text: str) -> str:
     if any(letter.isspace() or not letter.isprintable() or letter in "\"'" for letter in text):
         raise ConfigError("argument can't hold blanks, quotes or control characters")
     return text
+
+
+def _parse_protocols(text: str) -> str:
+    """Return the versions of TLS that are spoken; empty: all that are not broken."""
+    known = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
+    words = text.split()
+    if any(word.lower() not in known for word in words):
+        raise ConfigError("argument must be of TLSv1.2 and TLSv1.3: older versions are not spoken")
+    return " ".join(known[word.lower()] for word in words)
 
 
 # The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
@@ -125,7 +141,40 @@ OPTIONS: Final[dict[str, Option]] = {
     option.name: option
     for option in (
         Option(
-            "port", "integer", 6379, "TCP port; 0 takes a free one and prints it", 0, 65535, mutable=False, flag=True
+            "port",
+            "integer",
+            6379,
+            "TCP port; 0 takes a free one and prints it, and none where there is a tls-port or a unixsocket",
+            0,
+            65535,
+            mutable=False,
+            flag=True,
+        ),
+        Option("tls-port", "integer", 0, "TCP port for TLS; 0 none", 0, 65535, mutable=False, flag=True),
+        Option("tls-cert-file", "text", "", "the server's certificate, with those behind it, in PEM form", flag=True),
+        Option("tls-key-file", "text", "", "the key of the certificate, in PEM form", flag=True),
+        Option("tls-key-file-pass", "text", "", "what the key is locked with"),
+        Option("tls-ca-cert-file", "text", "", "who vouches for the certificates of clients", flag=True),
+        Option("tls-ca-cert-dir", "text", "", "the same, as a directory"),
+        Option(
+            "tls-auth-clients",
+            "choice",
+            "yes",
+            "whether clients must show a certificate, or may",
+            choices=("yes", "no", "optional"),
+            flag=True,
+        ),
+        Option("tls-protocols", "protocols", "", "versions of TLS that are spoken; none: 1.2 and 1.3", flag=True),
+        Option("unixsocket", "text", "", "path of a Unix socket to listen on; none if empty", mutable=False, flag=True),
+        Option(
+            "unixsocketperm",
+            "octal",
+            0o600,
+            "permissions of the Unix socket",
+            0,
+            0o777,
+            mutable=False,
+            flag=True,
         ),
         Option(
             "bind",
@@ -180,6 +229,18 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("aof-use-rdb-preamble", "boolean", False, "only no: the base is made of commands, too"),
         Option("aof-load-truncated", "boolean", True, "only yes: a torn end is cut off"),
         Option("requirepass", "text", "", "password that clients must give with AUTH", flag=True),
+        Option(
+            "aclfile", "text", "", "file of users, which ACL LOAD reads and ACL SAVE writes", mutable=False, flag=True
+        ),
+        Option(
+            "acl-pubsub-default",
+            "choice",
+            "resetchannels",
+            "whether new users may name all channels, or none",
+            choices=("allchannels", "resetchannels"),
+            flag=True,
+        ),
+        Option("acllog-max-len", "integer", 128, "entries the log of refusals keeps", 0),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
         Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
@@ -285,6 +346,9 @@ OPTIONS: Final[dict[str, Option]] = {
     )
 }
 
+# What nobody is shown but who asks for it by CONFIG GET.
+SECRET_OPTIONS: Final = frozenset({"requirepass", "tls-key-file-pass"})
+
 # Other names of options, as Redis has them.
 ALIASES: Final = {
     "lua-time-limit": "busy-reply-threshold",
@@ -305,11 +369,13 @@ class Config:
 
     `on_change(name, action)` registers what must happen when CONFIG SET changes an option. path: the file that was read
     at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite: writes these to the file.
+    users: of each user in the configuration the name, and the rules behind it.
     """
 
     def __init__(self, **values: Value) -> None:
         """Take initial values with underscores for dashes, `stream_idmp_duration=5`. Raises: ConfigError."""
         self.values: dict[str, Value] = {name: option.default for name, option in OPTIONS.items()}
+        self.users: list[list[bytes]] = []
         self._actions: dict[str, list[Callable[[], None]]] = {}
         self.path = ""
         self.changed: dict[str, None] = {}

@@ -116,6 +116,40 @@ class WrongPassword(CommandError):
         super().__init__("WRONGPASS invalid username-password pair or user is disabled.")
 
 
+class NoPermission(CommandError):
+    """A request that the rules of its user do not allow.
+
+    reason: command, key or channel. context: where it came from, toplevel, multi (it was queued), exec (it was allowed
+    when it was queued) or lua.
+    """
+
+    def __init__(self, reason: str, name: str, context: str) -> None:
+        if context == "lua":
+            text = f"ERR The user executing the script {_OF_SCRIPTS[reason]}"
+        elif context == "exec":
+            text = (
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This "
+                f"command is no longer allowed for the following reason: {_OF_QUEUED[reason]}"
+            )
+        elif reason == "command":
+            text = f"NOPERM this user has no permissions to run the '{name}' command"
+        else:
+            text = f"NOPERM this user has no permissions to access one of the {reason}s used as arguments"
+        super().__init__(text)
+
+
+_OF_SCRIPTS = {
+    "command": "can't run this command or subcommand",
+    "key": "can't access at least one of the keys mentioned in the command arguments",
+    "channel": "can't publish to the channel mentioned in the command",
+}
+_OF_QUEUED = {
+    "command": "no permission to execute the command",
+    "key": "no permission to touch the specified keys",
+    "channel": "no permission to access one of the channels used as arguments",
+}
+
+
 class SameObject(CommandError):
     def __init__(self) -> None:
         super().__init__("ERR source and destination objects are the same")

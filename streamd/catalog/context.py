@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from streamd.acl.decision import Decision
+from streamd.acl.user import User
 from streamd.base.process import ProcessFacts
 from streamd.data.types import STREAM
 from streamd.resp.types import Reply
@@ -30,6 +32,53 @@ class ScriptServices(Protocol):
         """End the script that runs, at its next slice. Raises: CommandError."""
 
 
+class Permissions(Protocol):
+    """What is known of the rules of one user; see streamd.catalog.guard.
+
+    quick, known: as there.
+    """
+
+    quick: "QuickTable"
+    known: "dict[str, set[bytes] | frozenset[bytes]]"
+
+    def allows(self, command: "Command", request: list[bytes]) -> bool:
+        """Return whether the user may have a request executed, which has as many words as it must."""
+
+    def decide(self, command: "Command", request: list[bytes], every_key: int = 0) -> Decision:
+        """Return what is refused, if anything, besides of READ | WRITE for all keys."""
+
+    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int, end: int) -> int:
+        """Return before which request a run must end that begins at requests[at], which is allowed."""
+
+
+class AccessServices(Protocol):
+    """What commands ask of who looks after users; see streamd.engine.access."""
+
+    def log_in(self, context: "Context", word: bytes, name: bytes, password: bytes) -> None:
+        """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
+
+    def begin(self, client: "Context") -> None:
+        """Let a client be who new clients are."""
+
+    def set_user(self, context: "Context", name: bytes, rules: Sequence[bytes]) -> None:
+        """Change a user by rules, or add one. Raises: CommandError, and then nothing is changed."""
+
+    def remove_user(self, context: "Context", name: bytes) -> bool:
+        """Remove a user and close its clients; return whether there was one."""
+
+    def load(self, context: "Context") -> None:
+        """Take all users from the file. Raises: CommandError, and then nothing is changed."""
+
+    def save(self) -> None:
+        """Write all users to the file. Raises: CommandError."""
+
+    def guard_of(self, user: User) -> "Permissions":
+        """Return the rules of any user."""
+
+    def random_bits(self, bits: int) -> int:
+        """Return a number that nobody can guess."""
+
+
 class Services(Protocol):
     """What commands need of the engine above them.
 
@@ -42,6 +91,10 @@ class Services(Protocol):
     @property
     def scripts(self) -> ScriptServices:
         """Who runs scripts."""
+
+    @property
+    def access(self) -> AccessServices:
+        """Who looks after users."""
 
     def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
         """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
@@ -71,9 +124,11 @@ class Context(Client):
     quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
     ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
     MULTI, without its password, subscribed, without replies or with NO-TOUCH has one that is always empty.
+    guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
+    Clients of such a user have a table of their own, without what they may not do.
     """
 
-    __slots__ = ("quick", "services", "state")
+    __slots__ = ("guard", "quick", "services", "state")
 
     def __init__(
         self,
@@ -84,10 +139,11 @@ class Context(Client):
         local_address: str = "",
         created_ms: int = 0,
     ) -> None:
-        super().__init__(id, state.keyspace[0], address, local_address, created_ms)
+        super().__init__(id, state.keyspace[0], state.users.default, address, local_address, created_ms)
         self.state = state
         self.services = services
         self.quick: QuickTable = services.quick
+        self.guard: Permissions | None = None
 
     @property
     def client(self) -> Client:
@@ -113,7 +169,8 @@ class Context(Client):
             and not self.no_touch
             and not self.subscription_count()
         )
-        self.quick = self.services.quick if is_ordinary else _NOTHING_QUICK
+        table = self.services.quick if self.guard is None else self.guard.quick
+        self.quick = table if is_ordinary else _NOTHING_QUICK
 
     def wants_reply(self) -> bool:
         """Return whether the reply that is ready is to be sent, going by CLIENT REPLY; a SKIP is used up."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
+from streamd.catalog.refusing import refuse
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
@@ -75,6 +76,7 @@ class ScriptHost:
         self._side = SideRun()
         self._context = context
         context.in_unit = True
+        self._caller = context
         self._commands: dict[bytes, _Resolved] = {}  # by first words as scripts wrote them; without containers
         self._read_only = False
         self._may_exceed_memory = False
@@ -125,6 +127,8 @@ class ScriptHost:
         self._context.db = context.db
         self._context.protocol = 2
         self._may_exceed_memory = "allow-oom" in script.shebang.flags
+        # Commands are looked at by the rules of who runs the script.
+        self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
         self._counted = ""
         self._until_ns = self._watch.stopwatch() + self._threshold_ns
@@ -144,7 +148,8 @@ class ScriptHost:
 
         def call(words: list[bytes]) -> Reply:
             command, handler, least, most, is_write, is_plain = find_known(words[0]) or find(words)
-            if not least <= len(words) <= most or not is_plain or (is_write and not self._has_written):
+            is_new_write = is_write and not self._has_written
+            if not least <= len(words) <= most or not is_plain or is_new_write or context.guard is not None:
                 self._check(command, words, is_write)
             if state.monitors and "admin" not in command.flags:
                 self._show(words)
@@ -170,6 +175,9 @@ class ScriptHost:
                 raise CommandError("ERR Wrong number of args calling Redis command from script")
             if not self._state.scripts_may_all:
                 _check_plain(command, words)
+            guard = self._context.guard
+            if guard is not None and not guard.allows(command, words):
+                raise refuse(self._state, self._caller, guard.decide(command, words), "lua")
             if is_write and not self._has_written:
                 if self._read_only:
                     raise CommandError("ERR Write commands are not allowed from read-only scripts.")
@@ -211,11 +219,15 @@ class ScriptHost:
         """Note that the script wants the replies of version 2 or 3 from now on."""
         self._context.protocol = protocol
 
-    def knows(self, name: bytes, subcommand: bytes) -> bool:
-        """Return whether there is such a command."""
-        return self._context.services.commands.find(name + b"|" + subcommand if subcommand else name) is not None or (
-            name.lower() in self._context.services.commands
-        )
+    def may_call(self, words: list[bytes]) -> bool | None:
+        """Return whether the caller's user may have a request executed; None if there is no such command."""
+        command = self._context.services.commands.get(words[0].lower())
+        if command is not None and command.subcommands and len(words) > 1:
+            command = command.subcommands.get(words[1].lower())
+        if command is None:
+            return None
+        guard = self._context.guard
+        return guard is None or (command.accepts(len(words)) and guard.allows(command, words))
 
     # -- while a script takes long --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from streamd.base.config import ALIASES, OPTIONS, Config, ConfigError, Option, Value
+from streamd.base.config import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option, Value
 from streamd.configuration.foreign import KEPT, danger, is_foreign, reason_to_pass
 from streamd.configuration.reading import ConfigFileError, Setting, read_settings
 
@@ -18,9 +18,12 @@ _OTHERS: Final = re.compile(r"URL|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST
 
 @dataclass(slots=True)
 class FromFile:
-    """What a file says. values: by option. passed_over: names that do not apply, with why. faults: what is wrong."""
+    """What a file says. values: by option. users: of each line `user` its words. passed_over: names that do not apply,
+    with why. faults: what is wrong.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
+    users: list[list[bytes]] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     faults: list[ConfigFileError] = field(default_factory=list)
     settings: int = 0
@@ -69,6 +72,11 @@ def read_file(path: str) -> FromFile:
 def _take(setting: Setting, found: FromFile) -> None:
     name, words = ALIASES.get(setting.name, setting.name), setting.words
     option = OPTIONS.get(name)
+    if name == "user":
+        if not words:
+            raise setting.fault("user needs a name and rules: user ann on +@read ~orders:*")
+        found.users.append([word.encode("utf-8", "surrogateescape") for word in words])
+        return
     if option is None:
         if not is_foreign(name):
             raise setting.fault(f"there is no option '{setting.name}'{nearest(name)}")
@@ -89,7 +97,8 @@ def _take(setting: Setting, found: FromFile) -> None:
     try:
         found.values[name] = option.parse(text)
     except ConfigError as error:
-        raise setting.fault(f"{name} {text}: {error}; {wanted(option)}")
+        said = "(its value)" if name in SECRET_OPTIONS else text
+        raise setting.fault(f"{name} {said}: {error}; {wanted(option)}")
 
 
 @dataclass(slots=True)
@@ -137,4 +146,5 @@ def _set(config: Config, source: str, name: str, text: str) -> None:
     try:
         config.values[name] = option.parse(text)
     except ConfigError as error:
-        raise ConfigError(f"{source}{text}: {error}; {wanted(option)}")
+        said = "(its value)" if name in SECRET_OPTIONS else text
+        raise ConfigError(f"{source}{said}: {error}; {wanted(option)}")

@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, echoed
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
+from streamd.catalog.refusing import refuse
 from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.resp.types import NO_REPLY
 from streamd.scripts.shebang import read_shebang
@@ -35,12 +36,15 @@ def is_http(request: list[bytes]) -> bool:
     return request[0].lower() in _HTTP
 
 
-def check_allowed(command: Command, client: Context, words: int) -> None:
-    """Check whether a client may say this command now, in so many words. Raises: CommandError."""
-    if not command.accepts(words):
+def check_allowed(command: Command, client: Context, request: list[bytes]) -> None:
+    """Check whether a client may have a request executed now. Raises: CommandError."""
+    if not command.accepts(len(request)):
         raise WrongArity(command.name)
     if not client.authenticated and command.name not in BEFORE_AUTH:
         raise CommandError("NOAUTH Authentication required.")
+    if client.transaction is not None and "no_multi" in command.flags:
+        raise CommandError("ERR Command not allowed inside a transaction")
+    check_permitted(command, client, request)
     if client.protocol == 2 and client.subscription_count() and command.name not in WHILE_SUBSCRIBED:
         raise CommandError(
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
@@ -50,8 +54,13 @@ def check_allowed(command: Command, client: Context, words: int) -> None:
     if client.transaction is not None and (state.is_full or state.write_error is not None):
         flags = _flags_in_transaction(command, client)
     state.check_restrictions(flags)
-    if client.transaction is not None and "no_multi" in command.flags:
-        raise CommandError("ERR Command not allowed inside a transaction")
+
+
+def check_permitted(command: Command, client: Context, request: list[bytes]) -> None:
+    """Check whether the rules of a client's user allow a request. Raises: NoPermission."""
+    if client.guard is not None and not client.guard.allows(command, request):
+        place = "exec" if client.in_unit else "toplevel" if client.transaction is None else "multi"
+        raise refuse(client.state, client, client.guard.decide(command, request), place)
 
 
 def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:

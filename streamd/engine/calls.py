@@ -6,6 +6,7 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError
 from streamd.base.log import log
 from streamd.catalog import Command, CommandTable, Context
+from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
@@ -72,7 +73,12 @@ class Calls:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on
         waiting.
         """
+        client = waiter.client
         try:
+            if isinstance(client, Context) and client.guard is not None and waiter.request:
+                command = self._commands.find(waiter.command.encode())
+                assert command is not None
+                check_permitted(command, client, waiter.request)  # its rules may have changed meanwhile
             return waiter.attempt()
         except Exception as error:
             return self.failure(self._commands.find(waiter.command.encode()), b"blocked", error)

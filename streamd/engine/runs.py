@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final
 
-from streamd.catalog import Context
+from streamd.catalog import Command, Context
+from streamd.catalog.context import Permissions
 from streamd.engine.calls import Calls
 from streamd.resp.replies import deal_replies
 from streamd.session.client import Client
@@ -47,7 +48,6 @@ class Gathering:
         hands over to the journal what a batch of some clients' requests has changed.
         """
         self._state = collector.state
-        self._quick = collector.quick
         self._calls = calls
         self._run = run
         self._end_units = end_units
@@ -110,16 +110,22 @@ class Gathering:
 
     def _run_batch(self, clients: list[Context], parts: list[list[list[bytes]]]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
-        state, collector, calls, quick = self._state, self._collector, self._calls, self._quick
+        state, collector, calls = self._state, self._collector, self._calls
         db = collector.db = clients[0].db
-        for client in clients:
-            if client.db is not db or client.quick is not quick:
+        name = parts[0][0][0]
+        quick = clients[0].quick
+        command = quick.get(name)
+        if command is None:
+            return 0
+        for client, part in zip(clients, parts, strict=True):
+            if client.db is not db or (client.quick is not quick and client.quick.get(name) is not command):
+                return 0
+            if client.guard is not None and not _is_allowed(client.guard, command, part):
                 return 0
             if client.waiter is not None or client.backlog or client.close_soon:
                 return 0  # by an earlier part of its own, or of one that killed it
         requests = [*chain.from_iterable(parts)]
-        command = quick.get(requests[0][0])
-        if command is None or not command.accepts(len(requests[0])):
+        if not command.accepts(len(requests[0])):
             return 0
 
         def owner_of(number: int) -> Client:
@@ -148,3 +154,14 @@ class Gathering:
         if state.records is not None:
             self._end_units(clients)
         return taken
+
+
+def _is_allowed(guard: Permissions, command: Command, part: list[list[bytes]]) -> bool:
+    """Return whether a client may have all executed that it sent."""
+    known = guard.known.get(command.name)
+    if known is None:
+        return True
+    first = part[0]
+    if not command.accepts(len(first)) or not guard.allows(command, first):
+        return False
+    return len(part) == 1 or guard.end_of_run(command, part, 0, len(part)) == len(part)

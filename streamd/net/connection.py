@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         refusal = None
         if len(state.clients) >= state.config.integer("maxclients"):
             refusal = "ERR max number of clients reached"
-        elif state.config["protected-mode"] and not state.config["requirepass"] and not _is_loopback(peer):
+        elif state.config["protected-mode"] and state.users.default.needs_no_password and not _is_loopback(peer):
             refusal = PROTECTED
         if refusal is not None:
             state.stats.rejected_connections += 1
@@ -86,7 +86,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(f"-{refusal}\r\n".encode())
             self._transport.close()
             return
-        client = engine.connect(_address(peer), _address(transport.get_extra_info("sockname")))
+        here = transport.get_extra_info("sockname")
+        client = engine.connect(_address(peer) or _address(here), _address(here))
         client.flush = self.flush
         client.kill = self.kill
         client.resume = self.resume
@@ -139,6 +140,10 @@ class Connection(asyncio.Protocol):
             return False
         self._ended = True
         self._close_at_the_end()
+        if self._transport.get_extra_info("sslcontext") is not None:
+            # TLS ends both ways at once: what is ready leaves now.
+            self._server.engine.end_turn()
+            return False
         self._server.end_turn()
         return True
 
@@ -315,7 +320,7 @@ class Connection(asyncio.Protocol):
 def _address(name: object) -> str:
     if isinstance(name, tuple) and len(name) >= 2:
         return f"[{name[0]}]:{name[1]}" if ":" in str(name[0]) else f"{name[0]}:{name[1]}"
-    return str(name or "")
+    return f"{name}:0" if name else ""
 
 
 def _has_hung_up(transport: asyncio.Transport) -> bool:

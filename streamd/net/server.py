@@ -1,7 +1,9 @@
 """The server: sockets, timers and signals around one engine."""
 
 import asyncio
+import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,8 +19,10 @@ from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.recovery import DamagedError
+from streamd.net import tls, unix_socket
 from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
+from streamd.net.gate import Gate
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
 from streamd.net.threads import JournalThread
 
@@ -33,21 +37,42 @@ class AddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A way into the server: where it listens, `(host, port, whether it may fail)`, and what serves a connection."""
+    """A way into the server: where it listens, `(host, port, whether it may fail)`, what serves a connection, and
+    whether that is encrypted. A Unix socket is a path with the port UNIX.
+    """
 
     places: Callable[[Config], list[tuple[str, int, bool]]]
     serve: "Callable[[Server], asyncio.Protocol]"
     is_admin: bool = False
+    is_encrypted: bool = False
 
 
+# In place of a port, with a path for a host.
+UNIX: Final = -1
 # Redis's words for all addresses of this machine.
 _EVERYWHERE: Final = {"*": "0.0.0.0", "::*": "::"}
 
 
-def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
+def _bound_to(config: Config, port: int) -> list[tuple[str, int, bool]]:
     """Return the addresses of the option bind; a leading `-` marks one that may fail."""
     hosts = [(word.removeprefix("-"), word.startswith("-")) for word in config.text("bind").split()]
-    return [(_EVERYWHERE.get(host, host), config.integer("port"), may_fail) for host, may_fail in hosts]
+    return [(_EVERYWHERE.get(host, host), port, may_fail) for host, may_fail in hosts]
+
+
+def _bound_places(config: Config) -> list[tuple[str, int, bool]]:
+    port = config.integer("port")
+    has_others = config.integer("tls-port") or config.text("unixsocket")
+    return _bound_to(config, port) if port or not has_others else []
+
+
+def _encrypted_places(config: Config) -> list[tuple[str, int, bool]]:
+    port = config.integer("tls-port")
+    return _bound_to(config, port) if port else []
+
+
+def _unix_places(config: Config) -> list[tuple[str, int, bool]]:
+    path = config.text("unixsocket")
+    return [(path, UNIX, False)] if path else []
 
 
 def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
@@ -60,13 +85,19 @@ def _connection(server: "Server") -> Connection:
 
 
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)
-LISTENERS: Final = (Listener(_bound_places, _connection), Listener(_admin_places, AdminConnection, is_admin=True))
+LISTENERS: Final = (
+    Listener(_bound_places, _connection),
+    Listener(_encrypted_places, _connection, is_encrypted=True),
+    Listener(_unix_places, _connection),
+    Listener(_admin_places, AdminConnection, is_admin=True),
+)
 
 
 class Server:
     """Listens, and runs the engine's turns and timers on the running loop.
 
-    start() -> serving at `addresses`; stop() -> every accepted request answered, every socket closed.
+    addresses: those of TCP; paths: of Unix sockets.
+    start() -> serving at these; stop() -> every accepted request answered, every socket closed.
     `stopped` is done when a client's SHUTDOWN, or stop(), has ended the server. journal_failure: why the journal
     could not be written, which has ended it. inherited: listening sockets that are served in place of the
     addresses of the configuration. admin_addresses: of the admin port.
@@ -83,7 +114,10 @@ class Server:
         self.admin_addresses: list[tuple[str, int]] = []
         self.admin_connections: set[AdminConnection] = set()
         self.inherited: list[socket.socket] = []
+        self.paths: list[str] = []
         self._listeners: list[asyncio.Server] = []
+        self._encrypted: list[tuple[Listener, asyncio.Server]] = []
+        self._reloading: set[asyncio.Task[None]] = set()
         self._turn_ending = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -100,8 +134,8 @@ class Server:
     async def start(self, on_progress: Callable[[Persistence], None] | None = None) -> None:
         """Listen on the configured addresses, and load the journal if there is one.
 
-        on_progress: called after each slice of loading. Raises: AddressError; LockedError, DamagedError, LoadError,
-        OSError of the journal.
+        on_progress: called after each slice of loading. Raises: AddressError; ConfigError of TLS; LockedError,
+        DamagedError, LoadError, OSError of the journal.
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
@@ -112,7 +146,7 @@ class Server:
             self._open_journal()
         try:
             await self._listen()
-            self.engine.state.port = self.addresses[0][1]
+            self.engine.state.port = self.addresses[0][1] if self.addresses else 0
             if self.persistence is not None:
                 await self._load_journal(self.persistence, on_progress or (lambda persistence: None))
         except BaseException:
@@ -120,6 +154,8 @@ class Server:
             self._close_journal()
             raise
         self.config.on_change("appendonly", self._appendonly_changed)
+        for option in tls.TLS_OPTIONS:
+            self.config.on_change(option, self._tls_changed)
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
         self._is_ready = True
@@ -219,22 +255,22 @@ class Server:
                         await self._loop.create_server(partial(listener.serve, self), sock=sock), listener
                     )
                 continue
-            for host, port, may_fail in listener.places(self.config):
+            places = listener.places(self.config)
+            context = tls.make_context(self.config) if listener.is_encrypted and places else None
+            for host, port, may_fail in places:
                 try:
-                    made = await self._loop.create_server(
-                        partial(listener.serve, self),
-                        host,
-                        port or free_port,
-                        backlog=self.config.integer("tcp-backlog"),
-                    )
+                    made = await self._open(listener, host, port or free_port, context)
                 except (OSError, socket.gaierror) as error:
                     if may_fail:
                         continue
                     await self._close_listeners()
-                    line = f"cannot listen on {host} port {port}: {error.strerror or error}"
+                    where = host if port == UNIX else f"{host} port {port}"
+                    line = f"cannot listen on {where}: {error.strerror or error}"
                     raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
+                if context is not None:
+                    self._encrypted.append((listener, made))
                 free_port = self._take_listener(made, listener)
-        if not self.addresses:
+        if not self.addresses and not self.paths:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
 
     def _take_listener(self, made: asyncio.Server, listener: Listener) -> int:
@@ -243,12 +279,64 @@ class Server:
         port = 0
         for sock in made.sockets:
             name = sock.getsockname()
-            host = str(name)
-            if sock.family != socket.AF_UNIX:
-                _keep_alive(sock, self.config.integer("tcp-keepalive"))
-                host, port = name[:2]
+            if sock.family == socket.AF_UNIX:
+                self.paths.append(str(name))
+                continue
+            _keep_alive(sock, self.config.integer("tcp-keepalive"))
+            host, port = name[:2]
             (self.admin_addresses if listener.is_admin else self.addresses).append((host, port))
         return port
+
+    async def _open(self, listener: Listener, host: str, port: int, context: ssl.SSLContext | None) -> asyncio.Server:
+        """Listen at one place. Raises: OSError."""
+        serve, backlog = partial(listener.serve, self), self.config.integer("tcp-backlog")
+        if port == UNIX:
+            sock = unix_socket.bind(host, self.config.integer("unixsocketperm"))
+            return await self._loop.create_unix_server(serve, sock=sock, backlog=backlog)
+        if context is None:
+            return await self._loop.create_server(serve, host, port, backlog=backlog)
+        infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await self._open_encrypted(listener, socket.create_server((host, port), family=infos[0][0]), context)
+
+    async def _open_encrypted(self, listener: Listener, sock: socket.socket, context: ssl.SSLContext) -> asyncio.Server:
+        """Accept connections at a socket, and encrypt them. Raises: OSError."""
+        sock.setblocking(False)
+        needs_certificate = self.config.text("tls-auth-clients") == "yes"
+        return await self._loop.create_server(
+            lambda: Gate(partial(listener.serve, self), needs_certificate),
+            sock=sock,
+            backlog=self.config.integer("tcp-backlog"),
+            ssl=context,
+            ssl_handshake_timeout=tls.HANDSHAKE_S,
+            ssl_shutdown_timeout=tls.SHUTDOWN_S,
+        )
+
+    def _tls_changed(self) -> None:
+        """Encrypt new connections as the options say now. Raises: ConfigError with Redis's text."""
+        try:
+            self.reload_tls()
+        except ConfigError as error:
+            log.warning("tls-unchanged", "TLS goes on as before: %s", error)
+            raise ConfigError("Unable to update TLS configuration. Check server logs.")
+
+    def reload_tls(self) -> None:
+        """Read certificates and keys again, for connections that come from now on. Raises: ConfigError."""
+        if self._encrypted:
+            task = self._loop.create_task(self._listen_anew(tls.make_context(self.config)))
+            self._reloading.add(task)
+            task.add_done_callback(self._reloading.discard)
+
+    async def _listen_anew(self, context: ssl.SSLContext) -> None:
+        """Have the sockets that are there accept connections with another context; none that comes is lost."""
+        before, self._encrypted = self._encrypted, []
+        for listener, old in before:
+            for sock in old.sockets:
+                made = await self._open_encrypted(listener, socket.socket(fileno=os.dup(sock.fileno())), context)
+                self._encrypted.append((listener, made))
+                self._listeners.append(made)
+            self._listeners.remove(old)
+            old.close()
+        log.info("tls-reloaded", "TLS: certificates read again")
 
     # -- turns and timers -----------------------------------------------------------------------------------------
 
@@ -394,6 +482,8 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
+        for path in self.paths:
+            unix_socket.remove(path)
 
 
 def _keep_alive(listener: socket.socket, seconds: int) -> None:

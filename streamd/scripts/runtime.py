@@ -49,8 +49,8 @@ class Caller(Protocol):
     def set_protocol(self, protocol: int) -> None:
         """Note that the script wants the replies of version 2 or 3 from now on."""
 
-    def knows(self, name: bytes, subcommand: bytes) -> bool:
-        """Return whether there is such a command."""
+    def may_call(self, words: list[bytes]) -> bool | None:
+        """Return whether a command may be executed; None if there is no such command."""
 
 
 class NoLua(Exception):
@@ -133,7 +133,7 @@ class Runtime:
             _write_log,
             self._sha1,
             self._set_protocol,
-            self._knows,
+            self._may_call,
         )
         sandbox[b"close"]()
 
@@ -314,10 +314,18 @@ class Runtime:
         if self._caller is not None:
             self._caller.set_protocol(self._protocol)
 
-    def _knows(self, name: object, subcommand: object) -> bool:
-        if self._caller is None or not isinstance(name, bytes):
+    def _may_call(self, *words: Any) -> bool | None:
+        """Return whether the script may have a command executed, whose first words may have gone before; None if there
+        is none.
+        """
+        words = (*self._words, *words)
+        self._words.clear()
+        try:
+            assert self._caller is not None
+            return self._caller.may_call([*words])
+        except BaseException:
+            log.exception("bug", "a bug in what a script may call")
             return False
-        return self._caller.knows(name, subcommand if isinstance(subcommand, bytes) else b"")
 
 
 # What JSON escapes besides the slash, which in base64 is there on its own.

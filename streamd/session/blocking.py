@@ -39,6 +39,7 @@ class Waiter(Generic[Who]):
 
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
     command: the name of what the client waits in; failures are counted there.
+    request: what the client said, once that is known.
     on_timeout: the reply when `deadline_ms` passes (None: it never does).
     retry_ms: when to attempt again though no key became ready; None for never.
     line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
@@ -57,6 +58,7 @@ class Waiter(Generic[Who]):
         "line",
         "number",
         "on_timeout",
+        "request",
         "retry_ms",
     )
 
@@ -81,6 +83,7 @@ class Waiter(Generic[Who]):
         self.attempt = attempt
         self.on_timeout = on_timeout
         self.retry_ms: int | None = None
+        self.request: list[bytes] = []
         self.line = line
         self.filtering = filtering
 

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from streamd.acl.user import User
 from streamd.base.errors import CommandError
 from streamd.data.keyspace import Database, Watcher
 from streamd.resp.encoder import encode, encode_pieces
@@ -49,6 +50,7 @@ class Client(Watcher):
     db: the database it has selected.
     in_unit: what it does is part of EXEC (or a script): nothing may block.
     out: encoded replies that the end of the turn sends.
+    user: who it has logged in as.
     transaction: the requests queued since MULTI, or None outside of a transaction.
     reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
@@ -92,14 +94,18 @@ class Client(Watcher):
         "transaction",
         "transaction_broken",
         "unfinished",
+        "user",
         "waiter",
         "watched",
     )
 
-    def __init__(self, id: int, db: Database, address: str = "", local_address: str = "", created_ms: int = 0) -> None:
+    def __init__(
+        self, id: int, db: Database, user: User, address: str = "", local_address: str = "", created_ms: int = 0
+    ) -> None:
         super().__init__()
         self.id = id
         self.db = db
+        self.user = user
         self.in_unit = False
         self.address = address
         self.local_address = local_address
@@ -204,7 +210,7 @@ class Client(Watcher):
             ("tot-mem", unsent),
             ("events", "r"),
             ("cmd", self.last_command),
-            ("user", "default"),
+            ("user", self.user.name.decode("utf-8", "surrogateescape")),
             ("redir", -1),
             ("resp", self.protocol),
             ("lib-name", self.lib_name.decode()),
@@ -213,7 +219,7 @@ class Client(Watcher):
             ("tot-net-in", self.bytes_in),
             ("tot-net-out", self.bytes_out),
         ]
-        return " ".join(f"{name}={value}" for name, value in fields).encode()
+        return " ".join(f"{name}={value}" for name, value in fields).encode("utf-8", "surrogateescape")
 
     def subscription_count(self) -> int:
         """Return how many channels and patterns the client is subscribed to."""

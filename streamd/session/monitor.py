@@ -1,11 +1,19 @@
 """How a request is shown: as a line of MONITOR, without what is secret."""
 
+from collections.abc import Iterable
 from typing import Final
+
+from streamd.base.config import SECRET_OPTIONS
 
 _SHORT: Final = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _ESCAPED: Final = [
     (_SHORT.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}")).encode() for byte in range(256)
 ]
+
+
+_REDACTED: Final = b"(redacted)"
+_SECRET_WORDS: Final = frozenset(name.encode() for name in SECRET_OPTIONS)
+_SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"CONFIG"})
 
 
 def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes]) -> bytes:
@@ -16,15 +24,25 @@ def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes])
 
 
 def redacted(request: list[bytes]) -> list[bytes]:
-    """Return a request as it may be shown: without names and passwords of AUTH, also within HELLO."""
+    """Return a request as it may be shown: without the words that are, or may be, names and passwords of users."""
     name = request[0].upper()
-    if name == b"AUTH":
-        return [request[0], *([b"(redacted)"] * (len(request) - 1))]
-    if name != b"HELLO":
+    if name not in _SECRETIVE:
         return request
     shown = list(request)
-    for at in range(2, len(shown)):
-        if shown[at].upper() == b"AUTH":
-            shown[at + 1 : at + 3] = [b"(redacted)"] * len(shown[at + 1 : at + 3])
-            break
+    for at in _secret_places(name, request):
+        shown[at] = _REDACTED
     return shown
+
+
+def _secret_places(name: bytes, request: list[bytes]) -> Iterable[int]:
+    if name == b"AUTH":
+        return range(1, len(request))
+    if name == b"HELLO":
+        for at in range(2, len(request)):
+            if request[at].upper() == b"AUTH":
+                return range(at + 1, min(at + 3, len(request)))
+    elif request[1:2] and request[1].upper() == (b"SETUSER" if name == b"ACL" else b"SET"):
+        if name == b"ACL":
+            return range(2, len(request))
+        return [at for at in range(3, len(request), 2) if request[at - 1].lower() in _SECRET_WORDS]
+    return ()

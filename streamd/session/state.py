@@ -4,6 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from streamd.acl.log import RefusalLog
+from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
 from streamd.base.errors import Busy, CommandError
@@ -133,6 +135,7 @@ class State:
         batch are a unit each.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
+    users: who may log in; refusals: the log of what was not allowed.
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
     persistence: returns the journal's fields of INFO, where they differ from those without a journal.
@@ -147,7 +150,7 @@ class State:
     notify_flags: classes of keyspace events that are published; empty means none.
     """
 
-    def __init__(self, clock: Clock, config: Config) -> None:
+    def __init__(self, clock: Clock, config: Config, users: Users) -> None:
         self.clock = clock
         self.config = config
         self.time = TurnTime(clock.now_ms())
@@ -165,6 +168,8 @@ class State:
         self.monitors: dict[int, Client] = {}
         self.slowlog = SlowLog()
         self.latency = Latency()
+        self.users = users
+        self.refusals = RefusalLog()
         self.pause_until_ms = 0
         self.pause_writes_only = False
         self.paused: list[Client] = []

@@ -32,7 +32,8 @@ class ServerProcess:
                 break
         else:
             raise AssertionError(f"the server ended at its start: {self.process.communicate()[1]}")
-        self.port = int(self.banner[-1].rpartition(":")[2])
+        number = self.banner[-1].rpartition(":")[2]
+        self.port = int(number) if number.isdigit() else 0  # a server on a Unix socket alone has none
 
     def stop(self) -> tuple[int, str, str]:
         """Ask the server to stop; return exit code, further output and errors."""

@@ -180,14 +180,12 @@ def test_the_requests_of_redisinsight_are_answered(engine, protocol):
 
 def test_the_rates_of_info_are_those_of_the_last_second(engine):
     stats = engine.state.stats
-    stats.sample(1_000, 10)
-    stats.bytes_in += 4096
-    stats.bytes_out += 1024
-    stats.sample(3_000, 210)
+    stats.sample(1_000, 10, 500, 100)
+    stats.sample(3_000, 210, 500 + 4096, 100 + 1024)
     text = engine.do("INFO stats")
     assert b"instantaneous_ops_per_sec:100\r\n" in text
     assert b"instantaneous_input_kbps:2.00\r\n" in text
     assert b"instantaneous_output_kbps:0.50\r\n" in text
     engine.do("CONFIG RESETSTAT")
-    stats.sample(4_000, 0)
+    stats.sample(4_000, 0, 0, 0)
     assert b"instantaneous_ops_per_sec:0\r\n" in engine.do("INFO stats")

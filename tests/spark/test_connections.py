@@ -22,7 +22,7 @@ from spark_source.stream_reader import StreamdStreamReader
 from spark_source.window import check_durability, choose_mode
 from tests.spark.deployments import move_slot_of, redis_cluster
 from tests.spark.schemas import schema
-from tests.spark.servers import free_port, redis_server
+from tests.spark.servers import free_port, redis_server, streamd_server
 
 pytestmark = pytest.mark.redis
 
@@ -49,6 +49,19 @@ def round_trip(stream: str = "s", **given: object) -> list[str]:
 
 
 EXPECTED = [row["n"] for row in ROWS]
+
+
+def test_the_rights_that_the_document_lists_are_enough_on_streamd(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    rights = text.partition("needs\n\n```\n")[2].partition("```")[0].split()
+    assert "~orders" in rights
+    rules = f"on >hunter2 {' '.join(rights)} +xcfgset +xsplit"
+    with streamd_server(tmp_path, "--user", f"spark {rules}", "--user", "default off") as port:
+        who = {"port": port, "username": "spark", "password": "hunter2"}
+        assert round_trip("orders", **who) == EXPECTED
+
+        with pytest.raises(StreamdError, match="extend the user's rights"):
+            round_trip("others", **who)
 
 
 def test_a_user_with_few_rights_and_a_password_from_a_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""TLS to Debian's redis-server: who vouches for whom, and what is said when nobody does."""
+"""TLS to streamd and to Debian's redis-server: who vouches for whom, and what is said when nobody does."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from spark_source.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
 from spark_source.options import parse_options
 from tests.spark.deployments import Certificates, make_certificates
-from tests.spark.servers import client, free_port, redis_server
+from tests.spark.servers import client, free_port, redis_server, streamd_server
 from tests.spark.test_connections import EXPECTED, round_trip
 
 pytestmark = pytest.mark.redis
@@ -22,12 +22,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(scope="module")
-def port(made: Certificates) -> Iterator[int]:
+@pytest.fixture(scope="module", params=["streamd", "redis"])
+def port(request: pytest.FixtureRequest, made: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a server that wants to see a client's certificate."""
     port = free_port()
-    with redis_server(*made.options(port)):
-        yield port
+    options = made.options(port)
+    if request.param == "redis":
+        with redis_server(*options):
+            yield port
+    else:
+        with streamd_server(tmp_path_factory.mktemp("encrypted"), *options):
+            yield port
 
 
 def mine(made: Certificates) -> dict[str, object]:

@@ -29,7 +29,7 @@ class FakeTransport:
     def get_extra_info(self, name: str) -> object:
         if name == "socket":
             return self.socket
-        return self.peer if name == "peername" else ("127.0.0.1", 6379)
+        return {"peername": self.peer, "sockname": ("127.0.0.1", 6379)}.get(name)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.high = high

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from streamd.acl.selector import READ
 from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
@@ -34,7 +35,16 @@ class _Asked:
         return self.by is None or b"*" in self.by
 
 
-def _parse(args: list[bytes], stores: bool) -> _Asked:
+def _check_every_key(context: Context, args: list[bytes], option: str) -> None:
+    """Check whether the client may read all keys: patterns may name any. Raises: CommandError."""
+    guard = context.guard
+    if guard is not None:
+        command = context.services.commands[args[0].lower()]
+        if guard.decide(command, args, every_key=READ).reason != "ok":
+            raise CommandError(f"ERR {option} option of SORT denied due to insufficient ACL permissions.")
+
+
+def _parse(context: Context, args: list[bytes], stores: bool) -> _Asked:
     asked = _Asked()
     words = Arguments(args, 2)
     while words.left():
@@ -50,7 +60,10 @@ def _parse(args: list[bytes], stores: bool) -> _Asked:
             asked.target = words.word()
         elif words.flag(b"BY", followed_by=1):
             asked.by = words.word()
+            if asked.sorts:
+                _check_every_key(context, args, "BY")
         elif words.flag(b"GET", followed_by=1):
+            _check_every_key(context, args, "GET")
             asked.gets.append(words.word())
         else:
             raise SyntaxError_()
@@ -125,7 +138,7 @@ def _sort(context: Context, elements: list[bytes], asked: _Asked) -> list[bytes]
 
 
 def _run(context: Context, args: list[bytes], stores: bool) -> Reply:
-    asked = _parse(args, stores)
+    asked = _parse(context, args, stores)
     elements = _elements(context, args[1], asked)
     if asked.sorts:
         elements = _sort(context, elements, asked)
@@ -160,8 +173,13 @@ def _store(context: Context, key: bytes, words: list[bytes]) -> int:
 
 def _keys(request: list[bytes]) -> list[bytes]:
     """Return the key that is sorted, and the one behind the last STORE."""
-    targets = [request[at + 1] for at in range(2, len(request) - 1) if request[at].upper() == b"STORE"]
-    return [request[1], *targets[-1:]]
+    found, at = [request[1]], 2
+    while at < len(request) - 1:
+        option = request[at].upper()
+        if option == b"STORE":
+            found[1:] = [request[at + 1]]
+        at += {b"STORE": 2, b"BY": 2, b"GET": 2, b"LIMIT": 3}.get(option, 1)
+    return found
 
 
 _SYNTAX = "key [BY pattern] [LIMIT offset count] [GET pattern [pattern ...]] [ASC | DESC] [ALPHA]"

@@ -184,8 +184,10 @@ def client_kill(context: Context, args: list[bytes]) -> Reply:
         elif name == b"LADDR":
             clients = [client for client in clients if client.local_address == text]
         elif name == b"USER":
-            if value != b"default":
+            user = context.state.users.get(value)
+            if user is None:
                 raise CommandError(f"ERR No such user '{text}'")
+            clients = [client for client in clients if client.user is user]
         elif name == b"MAXAGE":
             oldest_ms = context.now_ms - parse_integer(value) * 1000
             clients = [client for client in clients if client.created_ms <= oldest_ms]

@@ -1,8 +1,6 @@
 """Commands about the connection itself."""
 
-from hmac import compare_digest
-
-from streamd.base.errors import CommandError, SyntaxError_, WrongArity, WrongPassword, echoed
+from streamd.base.errors import CommandError, SyntaxError_, WrongArity, echoed
 from streamd.base.version import REDIS_VERSION
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_database, parse_integer, parse_timeout_ms
@@ -56,7 +54,7 @@ def hello(context: Context, args: list[bytes]) -> Reply:
         else:
             raise CommandError(f"ERR Syntax error in HELLO option '{echoed(words.word())}'")
     if password is not None:
-        _log_in(context, *password)
+        context.services.access.log_in(context, args[0], *password)
     if not client.authenticated:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
@@ -83,14 +81,6 @@ def _client_name(word: bytes) -> bytes:
     return word
 
 
-def _log_in(context: Context, username: bytes, password: bytes) -> None:
-    required = context.state.config.text("requirepass").encode("utf-8", "surrogateescape")
-    if username != b"default" or (required and not compare_digest(password, required)):
-        raise WrongPassword()
-    context.client.authenticated = True
-    context.update_quick()
-
-
 @command(
     "AUTH", arity=-2, flags="noscript loading stale fast no_auth allow_busy", since="1.0.0", complexity="O(1)",
     group="connection", syntax="[username] password",
@@ -99,12 +89,13 @@ def auth(context: Context, args: list[bytes]) -> Reply:
     """Log the connection in."""
     if len(args) > 3:
         raise SyntaxError_()
-    if len(args) == 2 and not context.state.config.text("requirepass"):
+    if len(args) == 2 and context.state.users.default.needs_no_password:
         raise CommandError(
             "ERR AUTH <password> called without any password configured for the default user. "
             "Are you sure your configuration is correct?"
         )
-    _log_in(context, b"default" if len(args) == 2 else args[1], args[-1])
+    name = b"default" if len(args) == 2 else args[1]
+    context.services.access.log_in(context, args[0], name, args[-1])
     return "OK"
 
 
@@ -147,8 +138,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     client.no_touch = client.no_evict = False
     client.protocol = 2
     client.name = b""
-    client.authenticated = not state.config.text("requirepass")
-    context.update_quick()
+    context.services.access.begin(context)
     context.db = state.keyspace[0]
     return "RESET"
 

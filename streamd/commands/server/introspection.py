@@ -3,7 +3,8 @@
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.glob import compile_glob
 from streamd.catalog import Command, Context, command, container
-from streamd.catalog.describe import access_of_keys, categories, describe, document
+from streamd.catalog.describe import categories, describe, document
+from streamd.catalog.named import accesses_of, keys_of
 from streamd.resp.types import Reply, SetReply
 
 _FLAGS = "loading stale"
@@ -106,14 +107,11 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
         found = found.subcommands.get(request[1].lower())
     if found is None:
         raise CommandError("ERR Invalid command specified")
-    first, last, step = found.keys
-    if not first and found.find_keys is None:
+    if not found.keys[0] and found.find_keys is None:
         raise CommandError("ERR The command has no key arguments")
     if not found.accepts(len(request)):
         raise CommandError("ERR Invalid number of arguments specified for command")
-    if found.find_keys is not None:
-        return found, found.find_keys(request)
-    return found, request[first : (last if last > 0 else len(request) + last) + 1 : step]
+    return found, keys_of(found, request)
 
 
 @command(
@@ -137,12 +135,5 @@ def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     found, keys = _keys_of(context, args)
     if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
-    access = access_of_keys(found)
-    options = {word.upper() for word in args[4:]}
-    if found.name == "set":  # whether the old value is read depends on GET
-        access = [["RW", "access", "update"] if b"GET" in options else ["OW", "update"]]
-    elif found.name == "bitfield":  # whether it writes depends on what is in it
-        access = [["RW", "access", "update"] if options & {b"SET", b"INCRBY"} else ["RO", "access"]]
-    elif found.name == "sort":  # the keys that BY and GET name stand nowhere
-        access = [access[0], access[-1]]
+    access = accesses_of(found, args[2:])
     return [[key, SetReply(list(access[min(index, len(access) - 1)]))] for index, key in enumerate(keys)]

@@ -411,7 +411,15 @@ def _of_one_second(words: list[bytes], text: bytes) -> list[int] | None:
 
 
 def stream_keys(words: list[bytes]) -> list[bytes]:
-    """Return the keys of an XREAD or XREADGROUP: the first half of what stands behind STREAMS."""
+    """Return the keys of an XREAD or XREADGROUP: the first half of what stands behind STREAMS.
+
+    They are those that the command would read, whatever its groups and consumers are called: who may name which keys
+    is decided by this.
+    """
+    try:
+        return parse_read_options(words, words[0].upper() == b"XREADGROUP").keys
+    except CommandError:
+        pass  # it reads none; COMMAND GETKEYS shows what it can
     for at, word in enumerate(words):
         if word.upper() == b"STREAMS":
             behind = words[at + 1 :]

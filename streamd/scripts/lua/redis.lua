@@ -12,7 +12,7 @@
 --                             fit. A token is a value; or nil, then a kind, a count and so many further ones.
 --   NIL; NO_MEMORY
 
-local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, known = ...
+local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, may_call = ...
 
 local STATUS, ERROR, FLAT, NESTED = 1, 2, 3, 4
 local ARRAY, MAP, SET, DOUBLE, BIG_NUMBER, VERBATIM, NIL, BOOLEAN = 5, 6, 7, 8, 9, 10, 11, 12
@@ -238,15 +238,17 @@ end
 function redis.acl_check_cmd(...)
   local n = select('#', ...)
   if n == 0 then fail_as_table('Please specify at least one argument for this redis lib call') end
+  local words = { ... }
   for i = 1, n do
-    if not is_word[type((select(i, ...)))] then
+    if not is_word[type(words[i])] then
       fail_as_table('redis.acl_check_cmd() command arguments must be strings or integers')
     end
+    words[i] = word(words[i])
   end
-  if not known((...), (select(2, ...)) or '') then
-    fail_as_table('Invalid command passed to redis.acl_check_cmd()')
-  end
-  return true
+  for first = 1, n - CHUNK, CHUNK do pull(unpack(words, first, first + CHUNK - 1)) end
+  local allowed = may_call(unpack(words, n - (n - 1) % CHUNK, n))
+  if allowed == nil then fail_as_table('Invalid command passed to redis.acl_check_cmd()') end
+  return allowed
 end
 
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3

@@ -1,0 +1,167 @@
+"""All users: changed one by one, or as a whole by the lines of a file."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from streamd.acl.rule_errors import Brackets, Fault, RuleError
+from streamd.acl.user import User, merged_rules
+from streamd.acl.vocabulary import Vocabulary
+from streamd.base.errors import CommandError, echoed
+
+
+class UserFileError(Exception):
+    """Users that cannot be loaded; the message names places and faults, and no passwords."""
+
+
+class Users:
+    """Name -> user; there is always one named `default`, who new clients are.
+
+    all_channels: whether new users may name all channels, as the option acl-pubsub-default says.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, all_channels: bool = False) -> None:
+        self.vocabulary = vocabulary
+        self.all_channels = all_channels
+        self.default = self._new_default()
+        self._users = {self.default.name: self.default}
+
+    def _new(self, name: bytes) -> User:
+        return User(name, self.vocabulary, self.all_channels)
+
+    def _new_default(self) -> User:
+        user = self._new(b"default")
+        for rule in (b"+@all", b"~*", b"&*", b"on", b"nopass"):
+            user.apply(rule)
+        return user
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(self._users.values())
+
+    def get(self, name: bytes) -> User | None:
+        """Return the user of this name, or None."""
+        return self._users.get(name)
+
+    def names(self) -> list[bytes]:
+        """Return all names, in order."""
+        return sorted(self._users)
+
+    def lines(self) -> list[bytes]:
+        """Return all users as lines of a file, in the order of their names."""
+        return [b"user %b %b" % (name, self._users[name].text()) for name in self.names()]
+
+    def changed(self, name: bytes, rules: Sequence[bytes]) -> User:
+        """Return what a user, or a new one, becomes by rules; nothing is changed yet. Raises: CommandError."""
+        try:
+            merged = merged_rules(list(rules))
+        except Brackets as error:
+            raise CommandError(f"ERR Unmatched parenthesis in acl selector starting at '{_decoded(error.word)}'.")
+        user = self._users.get(name)
+        made = user.copy() if user is not None else self._new(name)
+        made.starts_with_all_channels = self.all_channels
+        for rule in merged:
+            try:
+                made.apply(rule)
+            except RuleError as error:
+                raise CommandError(f"ERR Error in ACL SETUSER modifier '{_decoded(rule)}': {error}")
+        return made
+
+    def put(self, made: User) -> User:
+        """Let a user become what `changed` returned, or add it; return the user."""
+        user = self._users.setdefault(made.name, made)
+        if user is not made:
+            user.become(made)
+        return user
+
+    def remove(self, name: bytes) -> User | None:
+        """Remove a user and return it; None if there is none. (The user `default` stays: that is for the caller.)"""
+        return self._users.pop(name, None)
+
+    def set_default_password(self, password: bytes) -> None:
+        """Give the user `default` this only password; an empty one: none is needed."""
+        self.default.apply(b"resetpass")
+        self.default.apply(b">" + password if password else b"nopass")
+
+    # -- as a whole ---------------------------------------------------------------------------------------------------
+
+    def read(self, lines: Iterable[bytes], place: str) -> dict[bytes, User]:
+        """Return the users that lines of a file make, `default` among them. Raises: UserFileError.
+
+        place: the name of the file, for the message.
+        """
+        found: dict[bytes, User] = {}
+        errors: list[str] = []
+        for number, line in enumerate(lines, 1):
+            words = [word for word in line.strip(b" \t\r\n").split(b" ") if word]
+            if words:
+                errors += self._read_line(words, f"{place}:{number}", number, found)
+        if errors:
+            raise UserFileError(" ".join(errors))
+        found.setdefault(b"default", self._new_default())
+        return found
+
+    def _read_line(self, words: list[bytes], place: str, number: int, found: dict[bytes, User]) -> list[str]:
+        """Add the user of one line to `found`; return what is wrong with it."""
+        if words[0] != b"user" or len(words) < 2:
+            return [f"{place} should start with user keyword followed by the username."]
+        name = words[1]
+        if not is_name(name):
+            return [f"'{place}: username '{_decoded(name)}' contains invalid characters."]
+        if name in found:
+            return [f"WARNING: Duplicate user '{_decoded(name)}' found on line {number}."]
+        found[name] = user = self._new(name)
+        try:
+            rules = merged_rules([word.strip(b"\t\r\n") for word in words[2:]])
+        except Brackets:
+            return [f"{place}: Unmatched parenthesis in selector definition."]
+        errors, is_first = [], True
+        for rule in rules:
+            try:
+                user.apply(rule)
+            except RuleError as error:
+                if error.fault is Fault.UNKNOWN:  # the name of a command is no secret
+                    errors.append(f"{place}: Error in applying operation '{_decoded(rule)}': {error}.")
+                elif is_first:
+                    errors.append(f"{place}: {error}.")
+                    is_first = False
+        return errors
+
+    def replace(self, found: dict[bytes, User]) -> list[User]:
+        """Let these be all users, and those of the same name become them; return those that are gone."""
+        before = self._users
+        self._users = {name: before.get(name, user) for name, user in found.items()}
+        for name, user in self._users.items():
+            user.become(found[name])
+        return [user for name, user in before.items() if name not in found]
+
+    def add_configured(self, definitions: Iterable[Sequence[bytes]]) -> None:
+        """Add the users of the configuration, each a name and rules. Raises: UserFileError."""
+        names: set[bytes] = set()
+        for name, *rules in definitions:
+            who = f"the user named '{_decoded(name)}'"
+            if not is_name(name):
+                raise UserFileError(f"Spaces not allowed in ACL usernames: '{_decoded(name)}'")
+            if name in names:
+                raise UserFileError(f"Duplicate user found: {who}. A user can only be defined once in config files")
+            names.add(name)
+            user = self._new(name)
+            if name == b"default":
+                user.apply(b"reset")
+            try:
+                merged = merged_rules(rules)
+            except Brackets:
+                raise UserFileError(f"Unmatched parenthesis in acl selector of {who}")
+            for rule in merged:
+                try:
+                    user.apply(rule)
+                except RuleError as error:
+                    named = f" '{_decoded(rule)}'" if error.fault is Fault.UNKNOWN else ""
+                    raise UserFileError(f"Error loading ACL rule{named} for {who}: {error}")
+            self.put(user)
+
+
+def is_name(name: bytes) -> bool:
+    """Return whether users may be called so."""
+    return not any(byte in b" \t\n\r\v\f\0" for byte in name)
+
+
+def _decoded(word: bytes) -> str:
+    return echoed(word, len(word))

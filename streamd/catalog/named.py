@@ -1,0 +1,80 @@
+"""What a request names: its keys and what is done to them, its channels."""
+
+from typing import Final
+
+from streamd.acl.decision import Named
+from streamd.acl.selector import READ, WRITE
+from streamd.acl.vocabulary import Vocabulary
+from streamd.catalog.context import Command, CommandTable
+from streamd.catalog.describe import access_of_keys, categories
+
+_BITS: Final = {"access": READ, "insert": WRITE, "update": WRITE, "delete": WRITE}
+
+# Commands whose words are channels, and whether these are patterns.
+CHANNELS: Final = {"subscribe": False, "ssubscribe": False, "psubscribe": True, "publish": False, "spublish": False}
+
+
+def vocabulary_of(commands: CommandTable) -> Vocabulary:
+    """Return what rules can name."""
+    named = [one for parent in commands.values() for one in (parent, *parent.subcommands.values())]
+    return Vocabulary({one.name: categories(one) for one in named})
+
+
+def keys_of(command: Command, request: list[bytes]) -> list[bytes]:
+    """Return the keys of a request that has as many words as it must."""
+    if command.find_keys is not None:
+        return command.find_keys(request)
+    first, last, step = command.keys
+    if not first:
+        return []
+    return request[first : (last if last > 0 else len(request) + last) + 1 : step]
+
+
+def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
+    """Return what a request does to each of its keys, in the words of COMMAND GETKEYSANDFLAGS: what stands last does
+    so for all further keys.
+    """
+    access = access_of_keys(command)
+    words = [word.upper() for word in request]
+    if command.name == "set":  # whether the old value is read depends on GET
+        return [["RW", "access", "update"] if b"GET" in words[3:] else ["OW", "update"]]
+    if command.name == "sort":
+        return [access[0], access[-1]]  # between them stand the patterns of BY and GET, which name no keys themselves
+    if command.name == "bitfield" and not {b"SET", b"INCRBY"} & {*words[2:]}:
+        return [["RO", "access"]]
+    return access
+
+
+def bits_of(command: Command) -> list[int]:
+    """Return the most that a command does to each of its keys, READ | WRITE."""
+    return [_bits(words) for words in access_of_keys(command)]
+
+
+def _bits(words: list[str]) -> int:
+    return sum({_BITS[word] for word in words if word in _BITS})
+
+
+def keys_and_bits(command: Command, request: list[bytes]) -> list[tuple[bytes, int]]:
+    """Return the keys of a request, each with READ | WRITE for what is done to it."""
+    bits = [_bits(words) for words in accesses_of(command, request)]
+    return [(key, bits[min(at, len(bits) - 1)]) for at, key in enumerate(keys_of(command, request))]
+
+
+def channels_of(command: Command, request: list[bytes]) -> list[tuple[bytes, bool]]:
+    """Return the channels of a request, each with whether it is a pattern."""
+    is_pattern = CHANNELS.get(command.name)
+    if is_pattern is None:
+        return []
+    return [(name, is_pattern) for name in (request[1:2] if command.name.endswith("publish") else request[1:])]
+
+
+def named_by(vocabulary: Vocabulary, command: Command, request: list[bytes]) -> Named:
+    """Return what a request names, for acl.decision."""
+    return Named(
+        command.name,
+        vocabulary.bit(command.name),
+        "no_auth" in command.flags,
+        request,
+        lambda: keys_and_bits(command, request),
+        lambda: channels_of(command, request),
+    )

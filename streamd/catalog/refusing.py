@@ -1,0 +1,20 @@
+"""A refusal: noted in the log, and said to the client."""
+
+from streamd.acl.decision import Decision
+from streamd.base.errors import NoPermission
+from streamd.session.client import Client
+from streamd.session.state import State
+
+
+def refuse(state: State, client: Client, decision: Decision, context: str) -> NoPermission:
+    """Note that a request was refused, and return the error that says so; context: as in NoPermission."""
+    note_refusal(state, client, decision.reason, decision.object, client.user.name, context)
+    return NoPermission(decision.reason, decision.object.decode("utf-8", "surrogateescape"), context)
+
+
+def note_refusal(state: State, client: Client, reason: str, named: bytes, username: bytes, context: str) -> None:
+    """Note in the log of refusals what a client was not allowed, or that it could not log in."""
+    now_ms = state.clock.now_ms()
+    context = "multi" if context == "exec" else context
+    length_max = state.config.integer("acllog-max-len")
+    state.refusals.add(reason, context, named, username, client.describe(now_ms), now_ms, length_max)
