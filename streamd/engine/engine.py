@@ -18,6 +18,7 @@ from streamd.data.keyspace import Database
 from streamd.engine.access import Access
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
+from streamd.engine.chores import CHORES
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
 from streamd.engine.slices import Slices
@@ -70,8 +71,6 @@ class Engine:
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
-        free = self.state.keyspace.trash.free
-        self._chores = (self._look_at_memory, self._sweep, self._expire, free, self._keep_journal)
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -452,9 +451,12 @@ class Engine:
             return self.clock.monotonic_us() >= deadline_us
 
         more = False
-        for chore in self._chores:
+        for chore in (self._look_at_limits, *CHORES):
             try:
-                more = chore(stop) or more
+                more = chore(self.state, stop) or more
+                self._end_unit()
+                if self.state.blocked.ready:
+                    self._serve_ready()
             except Exception:
                 self.calls.bug("the cron")
         if self._resumed:
@@ -462,29 +464,11 @@ class Engine:
         self.end_turn()
         return more
 
-    def _look_at_memory(self, stop: Callable[[], bool]) -> bool:
-        if 0 < self.state.pause_until_ms <= self.state.time.ms:
+    def _look_at_limits(self, state: State, stop: Callable[[], bool]) -> bool:
+        if 0 < state.pause_until_ms <= state.time.ms:
             self.end_pause()
         self.memory_limit.check()
         return False
-
-    def _sweep(self, stop: Callable[[], bool]) -> bool:
-        return self.state.sweeper.run(self.state.time.ms, stop)
-
-    def _expire(self, stop: Callable[[], bool]) -> bool:
-        if not self.state.active_expire or self.state.is_loading:
-            return False
-        more = False
-        for db in self.state.keyspace:
-            if (db.deadlines or db.field_times) and db.expire_due(stop):
-                more = True
-        self._end_unit()
-        if self.state.blocked.ready:
-            self._serve_ready()
-        return more
-
-    def _keep_journal(self, stop: Callable[[], bool]) -> bool:
-        return self.state.journal is not None and self.state.journal.tick()
 
     # -- services for commands ------------------------------------------------------------------------------------
 

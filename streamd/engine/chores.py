@@ -1,0 +1,36 @@
+"""What is done ten times a second, whoever asks for what; each for a slice at most, and returns whether it has more."""
+
+from collections.abc import Callable
+
+from streamd.session.state import State
+
+Chore = Callable[[State, Callable[[], bool]], bool]
+
+
+def sweep(state: State, stop: Callable[[], bool]) -> bool:
+    """Free idempotent IDs whose time has passed."""
+    return state.sweeper.run(state.time.ms, stop)
+
+
+def expire(state: State, stop: Callable[[], bool]) -> bool:
+    """Remove keys, and fields of hashes, whose time has passed."""
+    if not state.active_expire or state.is_loading:
+        return False
+    more = False
+    for db in state.keyspace:
+        if (db.deadlines or db.field_times) and db.expire_due(stop):
+            more = True
+    return more
+
+
+def free(state: State, stop: Callable[[], bool]) -> bool:
+    """Free what was removed and is large."""
+    return state.keyspace.trash.free(stop)
+
+
+def keep_journal(state: State, stop: Callable[[], bool]) -> bool:
+    """Have the journal do what time demands, and a slice of a rewrite."""
+    return state.journal is not None and state.journal.tick()
+
+
+CHORES: tuple[Chore, ...] = (sweep, expire, free, keep_journal)
