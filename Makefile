@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark crash differential chaos lint map clean set-up
+.PHONY: help demo demo-topics topics-long test compiled test-compiled test-spark40 notebook serve bench bench-long bench-spark crash differential chaos lint map clean set-up
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -19,6 +19,8 @@ help:
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
+	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes"
+	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
@@ -54,6 +56,12 @@ topics-long: set-up
 chaos: set-up
 	@$(RUN) -m tests.spark.chaos $(ARGS)
 
+compiled: set-up
+	@$(RUN) scripts/compiled.py
+
+test-compiled: set-up
+	@$(RUN) scripts/compiled.py test $(ARGS)
+
 test-spark40: set-up
 	@$(RUN) scripts/spark40.py $(ARGS)
 
@@ -78,5 +86,5 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-compiled .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

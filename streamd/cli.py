@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.base.form import form
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.durability import check
 from streamd.durability.persistence import Persistence
@@ -108,7 +109,8 @@ def _parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"streamd {VERSION} (Redis {REDIS_VERSION} commands)")
+    version = f"streamd {VERSION} (Redis {REDIS_VERSION} commands), {form()}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     serve = commands.add_parser(
         "serve",
