@@ -7,7 +7,7 @@ ARGS ?=
 N ?= 500
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -25,6 +25,9 @@ help:
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
+	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again"
+	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes"
+	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
@@ -79,6 +82,11 @@ chaos-spark40: set-up
 
 spark-long: set-up
 	@$(RUN) -m pytest -m long tests/spark $(ARGS)
+compiled: set-up
+	@$(RUN) scripts/compiled.py
+
+test-compiled: set-up
+	@$(RUN) scripts/compiled.py test $(ARGS)
 
 test-spark40: set-up
 	@$(RUN) scripts/spark40.py $(ARGS)
@@ -116,4 +124,5 @@ set-up:
 clean:
 	rm -rf .venv .venv-spark40 .venv-dist .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	rm -rf .venv .venv-spark40 .venv-programs .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-compiled .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
 from bench.measure import Result, alternate
-from bench.servers import Target, redis_binary
+from bench.servers import COMPILED, Target, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
 from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
@@ -75,7 +75,8 @@ def _run_group(
 ) -> list[dict[str, object]]:
     rows = []
     with ExitStack() as stack:
-        targets = [stack.enter_context(Target(kind, options)) for kind in kinds]
+        forms = [*kinds, "compiled"] if COMPILED.is_file() else kinds
+        targets = [stack.enter_context(Target(kind, options)) for kind in forms]
         for workload in workloads:
             rounds = arguments.rounds or (3 if arguments.suite == "short" else workload.rounds)
             result = alternate(workload.name, targets, workload.work, rounds)
@@ -98,11 +99,19 @@ def _row(result: Result, workload: Workload) -> dict[str, object]:
         "redis_p999_ms": result.median("redis-server", "p999_ms"),
         "load": os.getloadavg()[0],
     }
+    if "compiled" in result.samples:
+        row["compiled_ratio"] = result.ratio("rate", "compiled")
+        row["compiled_cpu_us"] = result.median("compiled", "cpu_us")
+        row["compiled_cpu_ratio"] = result.ratio("cpu_us", "compiled", "streamd")
     print(
         f"{workload.name:48}{ratio_text(ratio):>8}{workload.least:8.2f}{row['streamd_per_s']:12,.0f}{row['redis_per_s']:12,.0f}"
         f"{row['streamd_cpu_us']:8.2f}{row['redis_cpu_us']:8.2f}{row['streamd_p999_ms']:8.2f}{row['redis_p999_ms']:8.2f}",
         flush=True,
     )
+    if "compiled" in result.samples:
+        per_s, cpu_us = result.median("compiled", "rate"), result.median("compiled", "cpu_us")
+        ratio = result.ratio("rate", "compiled")
+        print(f"{'  compiled':48}{ratio_text(ratio):>8}{'':8}{per_s:12,.0f}{'':12}{cpu_us:8.2f}", flush=True)
     return row
 
 
@@ -144,6 +153,18 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_table_row(row) for row in rows if row.get("flat", True)]
+    compiled = [row for row in rows if row.get("compiled_cpu_ratio")]
+    if compiled:
+        lines += [
+            "",
+            "| workload, compiled | ratio to redis-server | CPU us each | of the pure form's |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| {row['name']} | {ratio_text(row['compiled_ratio'])} | {row['compiled_cpu_us']:.2f} "  # type: ignore[arg-type]
+            f"| {row['compiled_cpu_ratio']:.2f} |"
+            for row in compiled
+        ]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
     print(f"\nwritten: {RESULTS / (name + '.md')}")
 

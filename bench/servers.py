@@ -13,12 +13,15 @@ from pathlib import Path
 from types import TracebackType
 
 START_S = 30.0
+# The Python of the environment that `make compiled` makes.
+COMPILED = Path(__file__).resolve().parent.parent / ".venv-compiled" / "bin" / "python"
 
 
 class Target:
     """One server process.
 
-    kind: "streamd" or "redis-server". options: extra flags, the same names for both.
+    kind: "streamd", "compiled" (what `make compiled` built) or "redis-server". options: extra flags, the same names for
+    all.
     """
 
     def __init__(self, kind: str, options: Sequence[str] = ()) -> None:
@@ -28,8 +31,9 @@ class Target:
         common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._directory.name]
         if "--appendonly" not in options:
             common += ["--appendonly", "no"]
-        if kind == "streamd":
-            command = [sys.executable, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
+        if kind in ("streamd", "compiled"):
+            python = [sys.executable] if kind == "streamd" else [str(COMPILED), "-P"]
+            command = [*python, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
         else:
             command = [str(redis_binary("redis-server")), *common, "--save", "", *options]
         self._command = command

@@ -23,6 +23,7 @@ from streamd.base.failure import (
     EXIT_USAGE,
     Failure,
 )
+from streamd.base.form import form
 from streamd.base.log import log, start_logging
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.configuration.cli import add_commands as add_config
@@ -114,7 +115,8 @@ def _parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"streamd {VERSION} (Redis {REDIS_VERSION} commands)")
+    version = f"streamd {VERSION} (Redis {REDIS_VERSION} commands), {form()}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     serve = commands.add_parser(
         "serve",

@@ -45,7 +45,7 @@ class Applying:
         if value is not None:
             raise CannotApply("its key holds another type")
         stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
-        stream.idmp.sweeper = self._state.sweeper
+        stream.idmp.leave_to(self._state.sweeper)
         self.db.put(key, stream)
         return stream
 

@@ -196,7 +196,7 @@ class Context(Client):
             config["stream-idmp-duration"],  # type: ignore[arg-type]
             config["stream-idmp-maxsize"],  # type: ignore[arg-type]
         )
-        stream.idmp.sweeper = self.state.sweeper
+        stream.idmp.leave_to(self.state.sweeper)
         self.db.put(key, stream)
         return stream
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from streamd.base.errors import CommandError, WrongArity
+from streamd.base.form import summary_of
 from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler
 from streamd.resp.types import Reply
 
@@ -26,14 +27,17 @@ def command(
     acl: str | None = None,
     tips: str = "",
     batch: Batch | None = None,
+    summary: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
 
-    The summary is the first line of the handler's docstring. A container must be declared before its subcommands.
+    The summary is the first line of the handler's docstring, unless given: a function inside of a function has no
+    docstring when it is compiled. A container must be declared before its subcommands.
     """
 
     def declare(handler: Handler) -> Handler:
-        assert handler.__doc__, f"{name} has no docstring"
+        said = summary or summary_of(handler)
+        assert said, f"{name} has no docstring"
         made = Command(
             name=name.lower().replace(" ", "|"),
             handler=handler,
@@ -44,7 +48,7 @@ def command(
             complexity=complexity,
             group=group,
             syntax=syntax,
-            summary=handler.__doc__.strip().splitlines()[0],
+            summary=said,
             find_keys=find_keys,
             access=access,
             acl=acl,
@@ -73,8 +77,7 @@ def answer(name: str, reply: Reply, summary: str, **declaration: Any) -> None:
             raise CommandError(str(reply))
         return reply
 
-    handler.__doc__ = summary
-    declare = command(name, complexity="O(1)", **declaration)
+    declare = command(name, complexity="O(1)", summary=summary, **declaration)
     declare(handler)
 
 
@@ -93,12 +96,10 @@ def container(
     """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: what it does without subcommand."""
 
     def no_subcommand(context: Context, args: list[bytes]) -> Reply:
-        """A container for the commands of its family."""
         if run is not None:
             return run(context, args)
         raise WrongArity(name.lower())
 
-    no_subcommand.__doc__ = f"A container for {name} commands."
     declare = command(
         name,
         arity=arity,
@@ -108,6 +109,7 @@ def container(
         flags=flags,
         acl=acl,
         tips=tips,
+        summary=f"A container for {name} commands.",
     )
     declare(no_subcommand)
 
@@ -115,10 +117,16 @@ def container(
     lines = [title, *help_lines, "HELP", "    Prints this help."]
 
     def show_help(context: Context, args: list[bytes]) -> Reply:
-        """Return helpful text about the subcommands."""
         return list(lines)
 
     declare = command(
-        f"{name} HELP", arity=2, flags="loading stale", since=since, complexity="O(1)", group=group, acl=acl or None
+        f"{name} HELP",
+        arity=2,
+        flags="loading stale",
+        since=since,
+        complexity="O(1)",
+        group=group,
+        acl=acl or None,
+        summary="Return helpful text about the subcommands.",
     )
     declare(show_help)

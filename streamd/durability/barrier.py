@@ -81,7 +81,7 @@ class Barrier:
         ):
             if not (always and self._sync_now()):
                 self._start_sync()
-            if self.is_dead:
+            if self._has_died():
                 return
         if self._held or (
             (always or self._pending is not None)
@@ -157,7 +157,7 @@ class Barrier:
             self._refuse_writes()
         if self._now_ms() - self._looked_ms >= SYNC_EVERY_MS:
             self._look()
-            if self.is_dead:
+            if self._has_died():
                 return
         if self._pending is None and journal.synced_writes < journal.writes:
             policy = self._state.config.values["appendfsync"]
@@ -252,7 +252,7 @@ class Barrier:
                 return
             self._release()
             self.on_synced()
-            if self._pending is None and (self._next_job is not None or self._held or self._sync_wanted):
+            if not self.is_busy and (self._next_job is not None or self._held or self._sync_wanted):
                 self._start_sync()
 
         pending = self._syncs.submit(job, ended, is_timed)
@@ -260,6 +260,10 @@ class Barrier:
             self._pending = pending
 
     # -- failures -------------------------------------------------------------------------------------------------
+
+    def _has_died(self) -> bool:
+        """Return `is_dead` as it is now: what a type checker knew of it before a call goes for compiled code."""
+        return self.is_dead
 
     def _die(self, reason: str) -> None:
         """Acknowledge nothing any more."""

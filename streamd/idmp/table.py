@@ -8,6 +8,7 @@ from sys import getsizeof
 from typing import Final, Protocol
 from weakref import ref
 
+from streamd.base.referable import referable
 from streamd.idmp import packed
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
@@ -40,6 +41,7 @@ def _never() -> bool:
     return False
 
 
+@referable
 class IdmpTable:
     """The window of one stream.
 
@@ -89,13 +91,8 @@ class IdmpTable:
         """The number of producers in memory."""
         return len(self._packed) + len(self._indexed)
 
-    @property
-    def sweeper(self) -> Sweeping | None:
-        """Who frees what has expired."""
-        return self._sweeper
-
-    @sweeper.setter
-    def sweeper(self, sweeper: Sweeping | None) -> None:
+    def leave_to(self, sweeper: Sweeping | None) -> None:
+        """Have a sweeper free what has expired."""
         self._sweeper = sweeper
         if self._schedule is not None and sweeper is not None:
             sweeper.enroll(self, self._schedule.seconds[0] * 1000)
@@ -301,7 +298,7 @@ class IdmpTable:
             twin._packed = {pid: window.copy() for pid, window in self._packed.items()}
             twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
             twin._schedule = self._schedule.copy()
-        twin.sweeper = self._sweeper
+        twin.leave_to(self._sweeper)
         return twin
 
     def snapshot(self) -> IdmpTable:

@@ -96,9 +96,7 @@ class Connection(asyncio.Protocol):
             bulk_bytes_max=state.config.integer("proto-max-bulk-len"),
             request_bytes_max=state.config.integer("client-query-buffer-limit"),
         )
-        self._decoder: Decoder | FastDecoder = (
-            FastDecoder(self._limits) if client.authenticated else Decoder(BEFORE_AUTH)
-        )
+        self._decoder: Decoder = FastDecoder(self._limits) if client.authenticated else Decoder(BEFORE_AUTH)
         self._server.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -124,7 +122,7 @@ class Connection(asyncio.Protocol):
         else:
             decoder.feed(data)
             self._take()
-        if client.backlog and client.waiter is None:
+        if client.backlog and not _waits(client):
             self._pause_reading()  # the loop would go on reading before it lets others have their turn
         elif len(data) > INPUT_TURN_BYTES:
             self._pause_reading()
@@ -170,19 +168,9 @@ class Connection(asyncio.Protocol):
         """Execute what has been received whole."""
         client = self.client
         assert client is not None
-        decoder = self._decoder
-        engine = self._server.engine
-        if not client.authenticated:
-            # One request at a time: the first that authenticates lifts the limits for the next.
-            while not client.authenticated and not client.close_soon:
-                request = decoder.next()
-                if request is None:
-                    break
-                engine.run(client, [request])
-            if client.authenticated and decoder.error is None:
-                decoder = self._decoder = FastDecoder(self._limits, decoder.rest())
-            elif not client.authenticated and decoder.error is None:
-                return
+        if not client.authenticated and not self._take_before_auth(client):
+            return
+        engine, decoder = self._server.engine, self._decoder
         if client.authenticated and not client.close_soon:
             requests = decoder.take()
             if requests:
@@ -193,6 +181,20 @@ class Connection(asyncio.Protocol):
             client.close_soon = True
             engine.state.wants_flush(client)
 
+    def _take_before_auth(self, client: Context) -> bool:
+        """Execute one request at a time until one authenticates, which lifts the limits for the next; return whether
+        there is more to do.
+        """
+        decoder = self._decoder
+        while not client.authenticated and not client.close_soon:
+            request = decoder.next()
+            if request is None:
+                break
+            self._server.engine.run(client, [request])
+        if client.authenticated and decoder.error is None:
+            self._decoder = FastDecoder(self._limits, decoder.rest())
+        return client.authenticated or decoder.error is not None
+
     def resume(self) -> None:
         """Go on with what the client sent while it was blocked or did not read."""
         client = self.client
@@ -202,9 +204,9 @@ class Connection(asyncio.Protocol):
         if client.backlog:
             self._server.engine.make_slices(client)
         decoder = self._decoder
-        if client.waiter is None and not client.backlog and (decoder.buffered_bytes or decoder.error is not None):
+        if _goes_on(client) and (decoder.buffered_bytes or decoder.error is not None):
             self._take()
-        if client.waiter is None and not client.backlog and self._paused_reading and not self._is_choked():
+        if _goes_on(client) and self._paused_reading and not self._is_choked():
             self._paused_reading = False
             self._transport.resume_reading()
         self._close_at_the_end()
@@ -331,6 +333,16 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLRDHUP)
     return bool(poll.poll(0))
+
+
+def _waits(client: Context) -> bool:
+    """Return whether a client waits now: what a type checker knew of it before a call goes for compiled code."""
+    return client.waiter is not None
+
+
+def _goes_on(client: Context) -> bool:
+    """Return whether a client neither waits nor has requests that wait for their turn."""
+    return client.waiter is None and not client.backlog
 
 
 def _is_loopback(peer: object) -> bool:

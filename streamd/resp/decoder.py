@@ -325,7 +325,7 @@ class Decoder:
                 break
             length = _length_of(data[at : word - 1])
             if length is None:
-                digits = data[at + 1 : word - 2]
+                digits = data[at + 1 : max(at + 1, word - 2)]  # compiled, an end before the start is an error
                 if data[at] != DOLLAR or digits[:1] == b"0" or not digits.isdigit():
                     break
                 length = int(digits)

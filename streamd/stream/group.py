@@ -74,8 +74,7 @@ class Group:
 
         `pending.of_consumer` takes the consumers of the snapshot, and all rows say those of this group.
         """
-        other = Group.__new__(Group)
-        other.last_id, other.entries_read, other.wanted = self.last_id, self.entries_read, self.wanted
+        other = Group(self.last_id, self.entries_read, self.wanted)
         other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
         other.pending = self.pending.snapshot() if len(self.pending) else _NO_PENDING
         return other

@@ -490,10 +490,11 @@ class Log:
 
     def copy(self) -> "Log":
         """Return a log with the same entries that can be changed apart from this one."""
-        other = object.__new__(Log)
-        for name in self.__slots__:
-            setattr(other, name, getattr(self, name))
-        other._ids, other._texts = list(self._ids), list(self._texts)
+        other = Log(self._node_max)
+        other._width, other._room = self._width, self._room
+        other._gone, other._gone_id, other._emptied = self._gone, self._gone_id, self._emptied
+        other._ids = list(self._ids)
+        other._texts = list(self._texts)
         other._widths = None if self._widths is None else list(self._widths)
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other

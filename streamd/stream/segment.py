@@ -126,12 +126,15 @@ class Segment:
     ) -> None:
         """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says.
 
-        `like` is a segment, if any, whose field names and lengths are shared when they are the same.
+        `like` is a segment, if any, whose field names and lengths are shared when they are the same. Without `ids` all
+        is left to `copy`.
         """
         self.count = self.live_count = self.used = len(ids)
         self.live = self.encoded = self.noted_by = None
         self.noted = b""
         self.touched = 0
+        if not ids:
+            return
         self._seal_ids(ids)
         self._seal_texts(texts, width, widths, like)
 
@@ -307,12 +310,13 @@ class Segment:
 
     def copy(self) -> "Segment":
         """Return the same node for another log; what is never changed is shared."""
-        other = object.__new__(Segment)
-        for name in self.__slots__:
-            setattr(other, name, getattr(self, name))
-        other.encoded = None
-        if self.live is not None:
-            other.live = bytearray(self.live)
+        other = Segment((), [], 0, None)
+        other.count, other.live_count, other.used = self.count, self.live_count, self.used
+        other.first_id, other.last_id = self.first_id, self.last_id
+        other.stamps, other.seqs, other.fields = self.stamps, self.seqs, self.fields
+        other.lengths, other.texts, other.raw_bytes = self.lengths, self.texts, self.raw_bytes
+        other.touched = self.touched
+        other.live = None if self.live is None else bytearray(self.live)
         return other
 
     # Of all that reads: `low` is less than `high`, and deleted entries are read as others are.

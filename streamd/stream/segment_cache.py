@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from weakref import ref
 
 from streamd.base.limits import SEGMENT_CACHE_BYTES_MAX
+from streamd.base.referable import referable
 
 try:
     from lz4.block import compress
@@ -17,6 +18,7 @@ _COMPRESSED_BYTES_MAX = 32 * 1024
 _ENCODED_BYTES = 700
 
 
+@referable
 class Encoded:
     """The RESP of all entries of a segment, for as long as the cache lets it be kept.
 

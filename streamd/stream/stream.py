@@ -210,7 +210,7 @@ class Stream:
         return self._with(None, self.idmp)
 
     def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":
-        other = Stream.__new__(Stream)
+        other = Stream(self.log.node_max_entries, self.idmp.duration_s, self.idmp.maxsize)
         other.log = self.log.copy()
         other.field_index = self.field_index
         other.groups = groups

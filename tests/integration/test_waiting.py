@@ -2,9 +2,12 @@
 
 import socket
 
+import pytest
+
 from streamd.testing import EmbeddedServer
 
 
+@pytest.mark.interpreted(reason="it takes the place of a method, which a compiled object does not let it")
 def test_what_came_while_a_client_waited_for_a_sync_is_executed_when_that_has_ended(tmp_path):
     with EmbeddedServer(appendonly=True, dir=str(tmp_path), appendfsync="everysec") as server:
         server._server.engine.cron = lambda: False  # type: ignore[method-assign]

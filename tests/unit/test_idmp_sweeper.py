@@ -185,7 +185,7 @@ def test_a_copy_is_swept_like_its_original(sweeper):
 def test_a_table_that_gets_its_sweeper_late_is_swept(sweeper):
     subject = IdmpTable(1, 100)
     subject.record(b"p", b"a", START_MS << 64)
-    subject.sweeper = sweeper
+    subject.leave_to(sweeper)
     sweeper.run(START_MS + 1000, never)
     assert subject.iids_tracked == 0
 
@@ -193,7 +193,7 @@ def test_a_table_that_gets_its_sweeper_late_is_swept(sweeper):
 def test_a_table_moves_from_one_sweeper_to_another():
     first, second = Sweeper(), Sweeper()
     subject = one_iid_at(first, START_MS)
-    subject.sweeper = second
+    subject.leave_to(second)
     second.run(START_MS + 1000, never)
     assert subject.iids_tracked == 0
     assert not first.run(START_MS + 1000, never)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from streamd.base.form import form
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.catalog import Context, command
 from streamd.resp.types import Reply, Verbatim
@@ -23,6 +24,7 @@ def _server(context: Context) -> Fields:
         ("redis_version", REDIS_VERSION),
         ("server_name", "streamd"),
         ("streamd_version", VERSION),
+        ("streamd_form", form()),
         ("redis_git_sha1", "00000000"),
         ("redis_git_dirty", 0),
         ("redis_build_id", "0" * 16),

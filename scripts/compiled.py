@@ -1,0 +1,87 @@
+"""`make compiled`: builds streamd with its hot rooms compiled, and installs that into .venv-compiled.
+
+python scripts/compiled.py [test [pytest's words]]: with `test` it then runs the tests that go over the wire on it.
+"""
+
+import hashlib
+import os
+import runpy
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+VENV = Path(".venv-compiled")
+PYTHON = VENV / "bin" / "python"
+READY = VENV / ".ready"
+BUILD = Path("build")
+WHEELS = BUILD / "compiled"
+# The directory of the tests is this one, but for `streamd`: that would be found before the one that is installed.
+TREE = VENV / "tree"
+BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", "Makefile", "pyproject.toml")
+OVER_THE_WIRE = ["tests/protocol", "tests/integration", "tests/differential", "tests/crash"]
+
+
+def main(words: list[str]) -> int:
+    """Return 0, or the exit code of the tests."""
+    wanted = digest()
+    if not (READY.is_file() and READY.read_text() == wanted):
+        reason = runpy.run_path("setup.py")["why_not"]()
+        if reason:
+            print(f"compiled: {reason}", file=sys.stderr)
+            return 1
+        READY.unlink(missing_ok=True)
+        install(build())
+        READY.write_text(wanted)
+    if words[:1] != ["test"]:
+        print(f"compiled: {VENV}/bin/streamd")
+        return 0
+    pytest = [str(PYTHON.absolute()), "-m", "pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted"]
+    environment = {**os.environ, "PYTHONSAFEPATH": "1", "STREAMD_TEST_FORM": "compiled"}
+    return subprocess.run(pytest + (words[1:] or OVER_THE_WIRE), cwd=TREE, env=environment, check=False).returncode
+
+
+def digest() -> str:
+    """Return what says whether a build is the newest one: a hash of its sources, of this Python and of this place."""
+    files = [*sorted(Path("streamd").rglob("*.py")), Path("setup.py"), Path("pyproject.toml"), Path(__file__)]
+    whole = hashlib.sha256(f"{sys.version} {Path.cwd()}".encode())
+    for file in files:
+        whole.update(f"{file}\n".encode() + file.read_bytes())
+    return whole.hexdigest()
+
+
+def build() -> Path:
+    """Build a wheel and return it; what has not changed since the last time is not compiled again.
+
+    Raises: SystemExit, when pip fails; its message stands above.
+    """
+    print("compiled: building (two minutes of two cores, the second time less)", flush=True)
+    for library in BUILD.glob("lib.*"):
+        for file in [file for file in library.rglob("*") if file.is_file()]:
+            if not (Path(file.relative_to(library)).with_name(f"{file.name.partition('.')[0]}.py")).is_file():
+                file.unlink()  # of a module that is no more
+    for old in WHEELS.glob("*.whl"):
+        old.unlink()
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(WHEELS), "."]
+    if subprocess.run(pip, env={**os.environ, "STREAMD_COMPILE": "1"}, check=False).returncode != 0:
+        raise SystemExit(1)
+    (wheel,) = WHEELS.glob("*.whl")
+    return wheel
+
+
+def install(wheel: Path) -> None:
+    """Make the virtual environment: it has streamd of its own, and all else from .venv. Raises: SystemExit."""
+    venv.create(VENV, clear=True, symlinks=True, with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    if subprocess.run(pip, check=False).returncode != 0:
+        raise SystemExit(1)
+    TREE.mkdir()
+    for name in BESIDE:
+        (TREE / name).symlink_to(Path(name).absolute())
+    (place,) = VENV.glob("lib/python*/site-packages")
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    (place / "beside.pth").write_text("\n".join([str(TREE.absolute()), *libraries]) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

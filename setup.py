@@ -1,0 +1,134 @@
+"""Builds streamd: as it is written, or with STREAMD_COMPILE=1 in the environment its hot rooms compiled by mypyc.
+
+Without mypyc or a C compiler it is built as it is written, and one line says so.
+"""
+
+import ast
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from distutils.ccompiler import new_compiler
+from distutils.errors import CompileError, DistutilsError
+from distutils.sysconfig import customize_compiler, get_python_inc
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+# What is compiled: a library for each room, with these files of it (all, where none is named).
+ROOMS: dict[str, tuple[str, ...]] = {
+    "base": ("clock", "form", "glob"),
+    "resp": (),
+    "idmp": (),
+    "stream": (),
+    "data": (),
+    "session": (),
+    "journal": ("journal", "record", "writer"),
+    "catalog": ("applying", "arguments", "context", "counted_keys", "declare"),
+    "commands/stream": (),
+    "commands/keys": ("strings",),
+    "durability": ("barrier",),
+    "engine": (),
+    "net": ("connection",),
+}
+# What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; a frozen
+# dataclass that is pickled.
+INTERPRETED = {
+    "streamd/data/member_set.py",
+    "streamd/idmp/sweeper.py",
+    "streamd/data/types.py",
+    "streamd/session/slowlog.py",
+}
+
+MYPY = "mypy[mypyc]>=2.4,<3"
+
+
+def files_of(room: str) -> list[str]:
+    """Return the files of a room that are compiled."""
+    names = ROOMS[room] or sorted(file.stem for file in Path("streamd", room).glob("*.py") if file.stem != "__init__")
+    files = [f"streamd/{room}/{name}.py" for name in names]
+    return [file for file in files if file not in INTERPRETED]
+
+
+def why_not() -> str:
+    """Return why nothing can be compiled here, and what to do about it; empty if it can."""
+    if importlib.util.find_spec("mypyc") is None:
+        return f"mypyc is not installed (pip install '{MYPY}')"
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory, "trial.c")
+        source.write_text("#include <Python.h>\n")
+        try:
+            compiler.compile([str(source)], output_dir=directory, include_dirs=[get_python_inc()])
+        except (CompileError, DistutilsError, OSError):
+            return "no C compiler finds Python.h here (Debian and Ubuntu: packages gcc and python3-dev)"
+    return ""
+
+
+def extensions() -> list[Extension]:
+    """Return what is to be compiled."""
+    from mypyc.build import mypycify
+
+    groups = [(files_of(room), "streamd_" + room.replace("/", "_")) for room in ROOMS]
+    files = [file for room, _ in groups for file in room]
+    # A cache of its own, new each time: with some modules from a cache mypyc does not find what others refer to.
+    with tempfile.TemporaryDirectory() as cache:
+        words = ["--no-warn-unused-ignores", "--cache-dir", cache, *files]
+        # -O3 takes longer to build and gains nothing.
+        return mypycify(words, opt_level="2", debug_level="0", separate=groups)
+
+
+def summaries(files: list[str]) -> dict[str, str]:
+    """Return `module.function` -> the first line of its docstring, which compiled code does not have."""
+    found = {}
+    for file in files:
+        module = file.removesuffix(".py").replace("/", ".")
+        for node in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                text = ast.get_docstring(node)
+                if text:
+                    found[f"{module}.{node.name}"] = text.partition("\n")[0]
+    return found
+
+
+class BuildWithSummaries(build_py):
+    """Puts the summaries of compiled commands beside `streamd/base/form.py`, who reads them."""
+
+    def run(self) -> None:
+        super().run()
+        files = [file for room in ROOMS for file in files_of(room)]
+        place = Path(self.build_lib, "streamd", "base", "summaries.json")
+        place.write_text(json.dumps(summaries(files), indent=0), encoding="utf-8")
+
+
+class BuildOnAllCores(build_ext):
+    """Compiles several libraries at a time."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+
+def main() -> None:
+    """Build, as setuptools' backend asks for."""
+    wanted = os.environ.get("STREAMD_COMPILE", "0") not in ("", "0")
+    made: list[Extension] = []
+    if wanted and not {"egg_info", "dist_info", "sdist"} & set(sys.argv):  # these only ask for names
+        reason = why_not()
+        if reason:
+            print(f"streamd: built as pure Python, not compiled: {reason}", file=sys.stderr)
+        else:
+            made = extensions()
+    setup(
+        ext_modules=made,
+        cmdclass={"build_ext": BuildOnAllCores, "build_py": BuildWithSummaries} if made else {},
+        setup_requires=[MYPY] if wanted else [],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Which form of the source runs: as it is written, or compiled; and what compiling takes away from it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Final
+
+# Written by the build of the compiled form, whose functions have no docstrings: the first line of each.
+_SUMMARIES_FILE: Final = Path(__file__).with_name("summaries.json")
+
+
+def is_compiled() -> bool:
+    """Return whether the hot rooms run compiled: all of them do, this module with them, or none does."""
+    return not isinstance(is_compiled, FunctionType)
+
+
+def form() -> str:
+    """Return `compiled` or `pure`, as users read it."""
+    return "compiled" if is_compiled() else "pure"
+
+
+def summary_of(function: Callable[..., Any]) -> str:
+    """Return the first line of a function's docstring, in either form; empty if it has none."""
+    text = function.__doc__ or _SUMMARIES.get(f"{function.__module__}.{function.__name__}", "")
+    return text.strip().partition("\n")[0]
+
+
+_SUMMARIES: Final[dict[str, str]] = json.loads(_SUMMARIES_FILE.read_text("utf-8")) if is_compiled() else {}
