@@ -319,7 +319,7 @@ class Persistence:
         self._saved_dirty = self._saved_dirty_next
         self.barrier.note_rewritten()
         log.info("journal-rewritten", "the journal is rewritten: %d bytes", self.journal.base_bytes)
-        # Nobody waits for it: to free 60 MB of a disk takes 12 ms. What fails is left for a start.
+        # Nobody waits for it: to free a disk takes milliseconds. What fails is left for a start.
         self._submit_beside(remove, lambda error: None)
 
     def _fail(self, error: OSError) -> None:

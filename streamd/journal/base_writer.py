@@ -1,7 +1,7 @@
 """The base that a rewrite makes: commands become runs, and a thread writes them.
 
-Of the 0.3 to 0.6 us that an entry of 64 bytes takes, 0.15 are encoding. The rest is the system's, copying and starting
-the disk, without the interpreter's lock: clients are served meanwhile, twice as many as without the thread.
+Most of the time that an entry takes is the system's, copying and starting the disk, without the interpreter's lock:
+clients are served meanwhile.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ _RUN_BYTES: Final = 256 * 1024
 # What one job writes: a millisecond or less; as much again is gathered meanwhile.
 _JOB_BYTES: Final = 1024 * 1024
 # After so many bytes of a base, as in Redis, the system is told to begin with writing them to the disk: the sync at the
-# end, which with `appendfsync always` all replies wait for, takes 2 ms then instead of 25 for 60 MB.
+# end, which with `appendfsync always` all replies wait for, has little left to do then.
 _PUSH_BYTES: Final = 4 * 1024 * 1024
 
 

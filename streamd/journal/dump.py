@@ -64,7 +64,7 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 
 
 def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
-    """Return XADDs; 0.2 us for each where all have as many fields."""
+    """Return XADDs; as columns, where all have as many fields."""
     entry_ids, rows = zip(*batch, strict=True)
     ids = format_ids(entry_ids)
     if len({*map(len, rows)}) == 1:

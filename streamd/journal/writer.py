@@ -53,7 +53,7 @@ class Writer:
         if units:
             only = units[0][0] if len(units) == 1 and len(units[0]) == 1 and not self._unwritten else None
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
-                # What a client without a pipeline leaves: 0.4 us less than by the way of many.
+                # What a client without a pipeline leaves, without what many need.
                 units.clear()
                 self._noted = self.synced
                 self._unwritten = encode_run((encode_command(only[1]),), self.synced, False, self.salt)

@@ -48,12 +48,11 @@ class Handed:
 class JournalThread:
     """Runs jobs one after the other. after_job: called on the loop when a job's `done` was called.
 
-    A queue and a lock of C code, and no executor: to hand over a job takes 20 us of CPU this way and 28 with futures
-    and their conditions.
+    A queue and a lock of C code, and no executor: futures and their conditions cost more to hand over a job.
 
-    Beside a busy loop the thread waits for the interpreter's lock before and after each job, and a sync of 150 us lasts
-    twice as long. So those that nothing can be answered before are done on the loop, while they are quick: then
-    `always` is 1.1 to 1.4 times as fast. On a disk that takes longer the next turn runs meanwhile.
+    Beside a busy loop the thread waits for the interpreter's lock before and after each job, so that a quick sync lasts
+    twice as long. So those that nothing can be answered before are done on the loop, while they are quick. On a disk
+    that takes longer the next turn runs meanwhile.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ try:
 except ImportError:  # pragma: no cover - not on CPython, where lz4 is a dependency
     compress = None
 
-# To read an entry means to decompress all: 5 us.
+# To read an entry means to decompress all.
 _COMPRESSED_BYTES_MAX = 32 * 1024
 # What one Encoded takes beside its data: itself, where its entries end, and its place in the ring.
 _ENCODED_BYTES = 700
@@ -40,9 +40,8 @@ class Encoded:
 class SegmentCache:
     """Which segments hold their RESP, at most `bytes_max` bytes of it.
 
-    What is read whole is kept as it is sent: 100 entries cost 0.3 us then. What is read in part is kept compressed,
-    when it shrinks to three quarters: 100 entries cost 2 us then, where to encode 50 of them takes 8, and several times
-    as many fit in.
+    What is read whole is kept as it is sent. What is read in part is kept compressed, when it shrinks to three
+    quarters: to read from it is quicker than to encode, and several times as many fit in.
 
     Shape: a ring in the order of encoding (a clock: what was read since the hand passed it, gets another round). The
     ring keeps nothing alive: the RESP of a trimmed or deleted stream is gone with it, and counted until the hand comes

@@ -203,7 +203,7 @@ class SegmentList:
     def copy(self) -> "SegmentList":
         """Return a list of the same segments; each list copies a segment before it changes it.
 
-        A million entries take 0.1 ms, where copying their segments takes 20: the journal copies while it serves.
+        The segments are shared: the journal copies while it serves.
         """
         other = SegmentList()
         other.segments = self.segments[self.head :]
