@@ -31,7 +31,8 @@ class Gathering:
     """What the clients of a turn sent, in the order in which it came.
 
     The turn of all clients ends at once, and no reply leaves before. So until then requests can wait for each other: of
-    50 clients that append to one stream each takes a quarter less CPU. Nobody sees a difference: whatever else happens in the engine, these requests are executed before.
+    50 clients that append to one stream each takes a quarter less CPU. Nobody sees a difference: whatever else happens
+    in the engine, these requests are executed before.
 
     size: how many requests wait. is_shared: the turn that runs may be one of several clients, going by those before.
     """

@@ -2,8 +2,9 @@
 
 An entry is `*2 $ID *2n $field $value ...`. Its bytes are gathered column by column: one list holds a piece of text of
 each entry, say the last three digits of its ID, and the pieces of all columns are woven into one list and joined. So
-nothing is formatted per entry where a table or a constant will do, which takes a quarter of the time. In here the CRLF stands in front of each line, so
-that the end of one constant meets the start of the next; `join` puts that right at both ends.
+nothing is formatted per entry where a table or a constant will do, which takes a quarter of the time. In here the CRLF
+stands in front of each line, so that the end of one constant meets the start of the next; `join` puts that right at
+both ends.
 
 A command that adds an entry, `*n $XADD $key $ID $field $value ...`, has the same columns between other constants.
 """

@@ -7,7 +7,7 @@ from itertools import compress as selected
 from itertools import islice
 from struct import Struct
 
-from streamd.stream.columns import pack, view
+from streamd.stream.columns import index_of, pack, view
 from streamd.stream.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -46,15 +46,6 @@ _FORMATS = [f"{length}s" for length in range(1024)]
 @lru_cache(maxsize=256)
 def _cutter(lengths: tuple[int, ...], entries: int) -> Struct:
     return Struct("".join([f"{length}s" for length in lengths]) * entries)
-
-
-def _index(column: bytes, length: int, number: int) -> int:
-    """Return where a number stands in an ascending column; -1 if nowhere."""
-    if len(column) == length:
-        return column.find(number) if 0 <= number < 256 else -1
-    numbers = view(column, length)
-    index = bisect_left(numbers, number)
-    return index if index < length and numbers[index] == number else -1
 
 
 class Segment:
@@ -232,11 +223,11 @@ class Segment:
                 if not 0 <= position < count:
                     return -1
             elif entry_id >> 64 == first >> 64:
-                position = _index(self.seqs, count, entry_id & SEQ_MAX)
+                position = index_of(self.seqs, count, entry_id & SEQ_MAX)
         elif self.seqs is None:
             further = entry_id - first
             if not further & SEQ_MAX:
-                position = _index(self.stamps, count, (further >> 64) + (first >> 64) % 1000)
+                position = index_of(self.stamps, count, (further >> 64) + (first >> 64) % 1000)
         else:
             position = self.position(entry_id)
             if position == count or self.ids(position, position + 1)[0] != entry_id:
