@@ -34,10 +34,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engine": (),
     "net": ("connection",),
 }
-# What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; a frozen
-# dataclass that is pickled.
+# What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
+# objects change their class; a frozen dataclass that is pickled.
 INTERPRETED = {
+    "streamd/data/hash.py",
     "streamd/data/member_set.py",
+    "streamd/data/timed_hash.py",
+    "streamd/stream/lent_chunks.py",
     "streamd/idmp/sweeper.py",
     "streamd/data/types.py",
     "streamd/session/slowlog.py",

@@ -9,12 +9,12 @@ from typing import Final
 from weakref import ref
 
 from streamd.stream.entry_id import ID_MAX
+from streamd.stream.lent_chunks import Lent
 from streamd.stream.pending_chunk import (
     CHUNK_ENTRIES_MAX,
     COUNT_MAX,
     Chunk,
     Consumer,
-    Lent,
     PastConsumer,
     PendingColumns,
     PendingEntry,

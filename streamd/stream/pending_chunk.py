@@ -1,10 +1,9 @@
 """Pending entries that follow each other, in one object; and the consumers that have them."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from typing import Final
-from weakref import ref
 
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX = 256
@@ -348,17 +347,3 @@ class Chunk:
         if not isinstance(counts, list):
             self.counts = counts = [counts] * len(self.ids)
         return counts
-
-
-class Lent(set[Chunk]):
-    """Chunks that snapshots may have, too. holders: of each snapshot its own empty Lent, which lives as long."""
-
-    __slots__ = ("holders",)
-
-    def __init__(self, chunks: Iterable[Chunk] = ()) -> None:
-        super().__init__(chunks)
-        self.holders: list[ref[Lent]] = []
-
-    def still_held(self) -> "list[ref[Lent]]":
-        """Return the holders of snapshots that are still there."""
-        return [holder for holder in self.holders if holder() is not None]
