@@ -35,11 +35,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "net": ("connection",),
 }
 # What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
-# objects change their class; a frozen dataclass that is pickled.
+# objects change their class, or that is asked for its slots; a frozen dataclass that is pickled.
 INTERPRETED = {
     "streamd/data/hash.py",
     "streamd/data/member_set.py",
     "streamd/data/timed_hash.py",
+    "streamd/engine/survey.py",
     "streamd/stream/lent_chunks.py",
     "streamd/idmp/sweeper.py",
     "streamd/data/types.py",
