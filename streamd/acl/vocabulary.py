@@ -19,9 +19,13 @@ class Vocabulary:
     def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
         """commands: full name in lower case -> categories."""
         known = {**OTHER_COMMANDS, **commands}
-        containers = dict.fromkeys(name.partition("|")[0] for name in known)
-        by_container = {name: [one for one in known if one.startswith(f"{name}|")] for name in containers}
-        self.names = [name for first in containers for name in (first, *by_container[first])]
+        by_container: dict[str, list[str]] = {}
+        for name in known:
+            container, bar, _ = name.partition("|")
+            subcommands = by_container.setdefault(container, [])
+            if bar:
+                subcommands.append(name)
+        self.names = [name for first, subcommands in by_container.items() for name in (first, *subcommands)]
         self._numbers = {name: number for number, name in enumerate(self.names)}
         self.future = 1 << len(self.names)
         self.everything = 2 * self.future - 1

@@ -1,5 +1,6 @@
 """What a request names: its keys and what is done to them, its channels."""
 
+from functools import lru_cache
 from typing import Final
 
 from streamd.acl.decision import Named
@@ -17,7 +18,13 @@ CHANNELS: Final = {"subscribe": False, "ssubscribe": False, "psubscribe": True, 
 def vocabulary_of(commands: CommandTable) -> Vocabulary:
     """Return what rules can name."""
     named = [one for parent in commands.values() for one in (parent, *parent.subcommands.values())]
-    return Vocabulary({one.name: categories(one) for one in named})
+    return _vocabulary(tuple((one.name, tuple(categories(one))) for one in named))
+
+
+@lru_cache(maxsize=4)
+def _vocabulary(named: tuple[tuple[str, tuple[str, ...]], ...]) -> Vocabulary:
+    """(All servers of a process have the same commands, unless a test adds one.)"""
+    return Vocabulary(dict(named))
 
 
 def keys_of(command: Command, request: list[bytes]) -> list[bytes]:
