@@ -47,8 +47,8 @@ def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
         return [["RW", "access", "update"] if b"GET" in words[3:] else ["OW", "update"]]
     if command.name == "sort":
         return [access[0], access[-1]]  # between them stand the patterns of BY and GET, which name no keys themselves
-    if command.name == "bitfield" and not {b"SET", b"INCRBY"} & {*words[2:]}:
-        return [["RO", "access"]]
+    if command.name == "bitfield":  # whether it writes depends on what is in it
+        return [["RW", "access", "update"] if {b"SET", b"INCRBY"} & {*words[2:]} else ["RO", "access"]]
     return access
 
 

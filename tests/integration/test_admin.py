@@ -134,7 +134,7 @@ def test_the_admin_port_is_off_unless_asked_for_and_on_this_machine_only():
     with EmbeddedServer() as server:
         assert server._server.admin_addresses == []
         assert server._server.measures is None
-    assert [listener.is_admin for listener in server_module.LISTENERS] == [False, True]
+    assert [listener.is_admin for listener in server_module.LISTENERS] == [False, False, False, True]
     with EmbeddedServer(admin_port=free_port()) as server:
         assert [host for host, _ in server._server.admin_addresses] == ["127.0.0.1"]
 
