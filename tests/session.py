@@ -130,6 +130,9 @@ class RecordingJournal:
             client.flush_wanted = False
             client.flush()
 
+    def doubt(self) -> None:
+        """Rewrite nothing."""
+
     def tick(self) -> bool:
         """Have nothing to do."""
         return False

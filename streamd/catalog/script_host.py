@@ -50,9 +50,12 @@ def _check_plain(command: Command, words: list[bytes]) -> None:
 
 
 class Watch(Protocol):
-    """Who measures time. stopwatch: returns nanoseconds."""
+    """Who watches over calls of commands. stopwatch: returns nanoseconds."""
 
     stopwatch: Callable[[], int]
+
+    def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
+        """Count an exception that a command ended with, and return what is answered."""
 
 
 class ScriptHost:
@@ -158,6 +161,10 @@ class ScriptHost:
                 command.failed += 1
                 self._count(error)
                 raise
+            except Exception as error:
+                failed = watch.failure(command, words[0], error)
+                self._counted = str(failed)
+                raise failed
             finally:
                 command.nanoseconds += stopwatch() - started
 

@@ -83,17 +83,23 @@ class Calls:
             self._state.stats.count_error(error)
         return error
 
-    def bug(self, where: str) -> CommandError:
-        """Log and count the exception that is being handled, which nobody expected; return what a client is told."""
+    def bug(self, where: str, may_have_changed: bool = True) -> CommandError:
+        """Log and count the exception that is being handled, which nobody expected; return what a client is told.
+
+        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
+        does not bring back something else, or find a record that it cannot apply.
+        """
         log.exception("bug", "a bug in %s", where)
         self._state.stats.internal_errors += 1
+        if may_have_changed and self._state.journal is not None:
+            self._state.journal.doubt()
         return self.count_error(CommandError("ERR internal error"))
 
     def encode_unusual(self, client: Client, request: list[bytes], reply: Reply) -> bytes:
         """Return a reply that has no encoder as it is sent: a long one, made whole, or what was none, a bug."""
         if type(reply) is Sliced:
             return encode(reply.content, client.protocol)
-        return encode(self.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+        return encode(self.bug(f"the reply to {request[0][:64]!r}", may_have_changed=False), client.protocol)
 
     def reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
         """Count a request that is not executed, which breaks its client's transaction; return what it is answered."""
@@ -112,7 +118,8 @@ class Calls:
             if command is not None:
                 command.failed += 1
             return self.count_error(error)
-        return self.bug(f"the handler of {name[:64]!r}")
+        may_have_changed = command is None or "readonly" not in command.flags
+        return self.bug(f"the handler of {name[:64]!r}", may_have_changed)
 
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
         """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""
