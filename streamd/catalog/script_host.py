@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
+from streamd.data.keyspace import Database
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
@@ -54,7 +55,7 @@ class Watch(Protocol):
 
     stopwatch: Callable[[], int]
 
-    def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
+    def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
         """Count an exception that a command ended with, and return what is answered."""
 
 
@@ -162,7 +163,7 @@ class ScriptHost:
                 self._count(error)
                 raise
             except Exception as error:
-                failed = watch.failure(command, words[0], error)
+                failed = watch.failure(command, context.db, words, error)
                 self._counted = str(failed)
                 raise failed
             finally:

@@ -326,9 +326,9 @@ class Persistence:
         self._last_took_s = (clock.now_ms() - self._started_ms) // 1000
         self._last_failed = False
         self._rewrites += 1
-        self._doubts_settled = self._doubts_seen
         if self._is_doubtful:
-            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug that is met again and again is not to fill the disk
+            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug may be met again and again
+        self._doubts_settled = self._doubts_seen
         self._saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
         self.barrier.note_rewritten()
