@@ -130,6 +130,9 @@ class RecordingJournal:
             client.flush_wanted = False
             client.flush()
 
+    def doubt(self) -> None:
+        """Rewrite nothing."""
+
     def tick(self) -> bool:
         """Have nothing to do."""
         return False
@@ -144,7 +147,7 @@ def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
     end = data.index(b"\r\n", at)
     kind, head, at = data[at : at + 1], data[at + 1 : end], end + 2
     if kind == b"+":
-        return head.decode(), at
+        return head.decode("utf-8", "surrogateescape"), at
     if kind == b"-":
         return Error(head.decode("utf-8", "surrogateescape")), at
     if kind == b":":

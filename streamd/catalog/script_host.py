@@ -12,6 +12,7 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
 from streamd.catalog.refusing import refuse
+from streamd.data.keyspace import Database
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
 from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
@@ -51,9 +52,12 @@ def _check_plain(command: Command, words: list[bytes]) -> None:
 
 
 class Watch(Protocol):
-    """Who measures time. stopwatch: returns nanoseconds."""
+    """Who watches over calls of commands. stopwatch: returns nanoseconds."""
 
     stopwatch: Callable[[], int]
+
+    def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
+        """Count an exception that a command ended with, and return what is answered."""
 
 
 class ScriptHost:
@@ -163,6 +167,10 @@ class ScriptHost:
                 command.failed += 1
                 self._count(error)
                 raise
+            except Exception as error:
+                failed = watch.failure(command, context.db, words, error)
+                self._counted = str(failed)
+                raise failed
             finally:
                 command.nanoseconds += stopwatch() - started
 

@@ -16,7 +16,13 @@ FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class ConfigFileError(Exception):
-    """What is wrong with a file, in one line: file, line, what, and what to do."""
+    """What is wrong with a file, in one line: file, line, what, and what to do.
+
+    What it quotes of the file may hold line ends, or orders to a terminal: these are shown as Python writes them.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__("".join(char if char.isprintable() else ascii(char)[1:-1] for char in text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from streamd.data.deadlines import Deadlines
 from streamd.data.scan_order import ScanOrder
 from streamd.data.timed_hash import TimedHash
 from streamd.data.trash import Trash
-from streamd.data.types import STREAM, KeyValue, T, ValueType
+from streamd.data.types import STREAM, KeyValue, T, ValueType, type_of
 
 if TYPE_CHECKING:
     from collections.abc import MutableSet
@@ -216,6 +216,13 @@ class Database:
             return False
         self.trash.add(self.remove(key))
         return True
+
+    def drop_empty(self, key: bytes) -> None:
+        """Remove a key that holds a collection without elements: only a command that a bug has ended leaves one."""
+        value = self.values.get(key)
+        if value is not None and type_of(value).commands is not None and not type_of(value).elements(value):
+            self.remove(key)
+            self.touch(key)
 
     def expire(self, key: bytes) -> None:
         """Remove a key whose time has passed."""

@@ -67,6 +67,8 @@ class Persistence:
         self._waiters: list[Waiter[Client]] = []
         self._is_planned = False
         self._is_syncing = False
+        # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
+        self._doubts = self._doubts_seen = self._doubts_settled = 0
         self._started_ms = 0
         self._next_try_ms = 0
         self._last_took_s = -1
@@ -174,7 +176,7 @@ class Persistence:
         """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
         journal = self.journal
         assert journal.writer is not None
-        if journal.is_unsaved or self.barrier.sync_failed is not None:
+        if journal.is_unsaved or self._is_doubtful or self.barrier.sync_failed is not None:
             self.save()
         try:
             journal.write()
@@ -206,13 +208,21 @@ class Persistence:
         now_ms = self._state.clock.now_ms()
         if self.journal.rewrite is None:
             failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
-            wanted = failed or self._is_planned or self._has_grown()
+            wanted = failed or self._is_doubtful or self._is_planned or self._has_grown()
             if wanted and now_ms >= self._next_try_ms:
                 self._begin_or_plan()
         rewrite = self.journal.rewrite
         if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
             return self._step()
         return False
+
+    def doubt(self) -> None:
+        """Have the journal rewritten soon: what it says may not be what is there (a command has ended with a bug)."""
+        self._doubts += 1
+
+    @property
+    def _is_doubtful(self) -> bool:
+        return self._doubts != self._doubts_settled
 
     # -- rewriting ------------------------------------------------------------------------------------------------
 
@@ -242,6 +252,7 @@ class Persistence:
             return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
 
         self._is_planned = False
+        self._doubts_seen = self._doubts
         self._started_ms = state.clock.now_ms()
         self._saved_dirty_next = state.dirty
         self.journal.begin_rewrite(make)
@@ -315,6 +326,9 @@ class Persistence:
         self._last_took_s = (clock.now_ms() - self._started_ms) // 1000
         self._last_failed = False
         self._rewrites += 1
+        if self._is_doubtful:
+            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug may be met again and again
+        self._doubts_settled = self._doubts_seen
         self._saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
         self.barrier.note_rewritten()

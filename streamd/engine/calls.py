@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable
+from itertools import chain
 
 from streamd.base.errors import CommandError
 from streamd.base.log import log
 from streamd.catalog import Command, CommandTable, Context
+from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.types import Reply, Sliced
@@ -49,11 +51,11 @@ class Calls:
         try:
             taken = command.batch(client, requests, at)
         except Exception as error:
-            reply = self.failure(command, requests[at][0], error)
             name = requests[at][0]
             taken = 0
             while at + taken < len(requests) and requests[at + taken][0] == name:
                 taken += 1
+            reply = self.failure(command, client.db, [*chain(*requests[at : at + taken])], error)
             client.out[before:] = [encode(reply, client.protocol)] * taken
         if not taken:
             return 0
@@ -81,7 +83,8 @@ class Calls:
                 check_permitted(command, client, waiter.request)  # its rules may have changed meanwhile
             return waiter.attempt()
         except Exception as error:
-            return self.failure(self._commands.find(waiter.command.encode()), b"blocked", error)
+            command = self._commands.find(waiter.command.encode())
+            return self.failure(command, waiter.db, [waiter.command.encode(), *waiter.keys], error)
 
     def count_error(self, error: CommandError) -> CommandError:
         """Count an error by its code and return it."""
@@ -89,17 +92,23 @@ class Calls:
             self._state.stats.count_error(error)
         return error
 
-    def bug(self, where: str) -> CommandError:
-        """Log and count the exception that is being handled, which nobody expected; return what a client is told."""
+    def bug(self, where: str, may_have_changed: bool = True) -> CommandError:
+        """Log and count the exception that is being handled, which nobody expected; return what a client is told.
+
+        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
+        does not bring back something else, or find a record that it cannot apply.
+        """
         log.exception("bug", "a bug in %s", where)
         self._state.stats.internal_errors += 1
+        if may_have_changed and self._state.journal is not None:
+            self._state.journal.doubt()
         return self.count_error(CommandError("ERR internal error"))
 
     def encode_unusual(self, client: Client, request: list[bytes], reply: Reply) -> bytes:
         """Return a reply that has no encoder as it is sent: a long one, made whole, or what was none, a bug."""
         if type(reply) is Sliced:
             return encode(reply.content, client.protocol)
-        return encode(self.bug(f"the reply to {request[0][:64]!r}"), client.protocol)
+        return encode(self.bug(f"the reply to {request[0][:64]!r}", may_have_changed=False), client.protocol)
 
     def reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
         """Count a request that is not executed, which breaks its client's transaction; return what it is answered."""
@@ -112,13 +121,20 @@ class Calls:
             error = CommandError(f"EXECABORT Transaction discarded because of: {str(error).removeprefix('ERR ')}")
         return self.count_error(error)
 
-    def failure(self, command: Command | None, name: bytes, error: Exception) -> CommandError:
-        """Count an exception that a command ended with, and return what its client is answered."""
+    def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
+        """Count an exception that a command ended with, and return what its client is answered.
+
+        db, words: what it was to do, and where. A bug may have left a collection that has no elements yet, or no more.
+        """
         if isinstance(error, CommandError):
             if command is not None:
                 command.failed += 1
             return self.count_error(error)
-        return self.bug(f"the handler of {name[:64]!r}")
+        may_have_changed = command is None or "readonly" not in command.flags
+        if may_have_changed:
+            for word in words:  # (its keys are among them)
+                db.drop_empty(word)
+        return self.bug(f"the handler of {words[0][:64]!r}", may_have_changed)
 
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
         """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""

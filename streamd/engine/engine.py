@@ -180,7 +180,7 @@ class Engine:
                 try:
                     reply = command.handler(client, request)
                 except Exception as error:
-                    reply = calls.failure(command, request[0], error)
+                    reply = calls.failure(command, client.db, request, error)
                 now_ns = stopwatch()
                 if now_ns - then_ns >= state.slow_ns:
                     calls.note_slow(command, now_ns - then_ns, client, request)

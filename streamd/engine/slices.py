@@ -57,7 +57,7 @@ class Slices:
                 unfinished.is_made = True
         except Exception:
             # In the middle of a reply the client cannot be told.
-            self._calls.bug(f"the reply of {client.last_command}")
+            self._calls.bug(f"the reply of {client.last_command}", may_have_changed=False)
             unfinished.is_made = client.close_soon = True
         client.out_bytes += size
         unfinished.pinned_bytes = 0 if unfinished.is_made else max(0, unfinished.pinned_bytes - size)

@@ -183,7 +183,8 @@ class FastDecoder(Decoder):
         words = lines[2::2]
         count = len(words)
         if (
-            len(lines) != 2 * count + 2
+            not count  # nothing is asked, nothing answered: the strict decoder passes over it
+            or len(lines) != 2 * count + 2
             or lines[0] != b"*%d" % count
             or lines[-1]
             or count > self._limits.arguments_max

@@ -68,6 +68,9 @@ class Journal(Protocol):
     def saved_s(self) -> int:
         """The Unix time of the last rewrite, or of the start, in seconds."""
 
+    def doubt(self) -> None:
+        """Have the journal rewritten soon: what it says may not be what is there."""
+
     def start_rewrite(self) -> None:
         """Begin a rewrite. Raises: CommandError; OSError."""
 

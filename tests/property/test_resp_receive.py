@@ -16,6 +16,7 @@ ODD = st.sampled_from(
     [
         b"PING\r\n",
         b"PONG\r\n",
+        b"*0\r\n",
         b"*0\r\n*1\r\n$1\r\na\r\n",
         b"*1\r\n$1\r\na**",
         b"*1\r\n$1\r\nbxx",
@@ -48,6 +49,7 @@ def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
 
 @settings(max_examples=400, deadline=None)
 @given(CHUNKS)
+@example([b"*0\r\n", b"*1\r\n$1\r\na\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n", b"*1\r\n$1\r\n", b"c\r\n", b"*1\r\n$1\r\nd\r\n"])
 @example([b"*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\na\r\n", b"*1\r\n$1\r\nb\r\n"])
 @example([b"*2\r\n$1\r\n%b\r\n$1\r\n%b\r\n" % (word, other) for word in (b"a", b"b", b"c") for other in (b"x", b"y")])

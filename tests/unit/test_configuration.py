@@ -78,6 +78,7 @@ def test_a_file_is_read_as_redis_reads_it(tmp_path):
         ('rename-command FLUSHALL ""', "FILE, line 1: rename-command cannot be passed over: commands cannot be"),
         ("include nowhere.conf", "FILE, line 1: there is no file "),
         ("include a b", "FILE, line 1: include takes one file or pattern; write a line for each"),
+        ('"por\\nt\\x1b" 1', "FILE, line 1: there is no option 'por\\nt\\x1b'; did you mean 'port'?"),
         ("include redis.conf", "FILE, line 1: files include each other without an end; take this line out"),
     ],
 )

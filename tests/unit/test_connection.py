@@ -93,6 +93,14 @@ def test_a_request_that_comes_byte_by_byte_is_answered_once_it_is_whole():
     assert transport.written == b"$2\r\nhi\r\n"
 
 
+@pytest.mark.parametrize("reads", [[b"*0\r\n"], [b"*0\r\n"] * 3, [b"*0\r\n*0\r\n", b"*-1\r\n", b"\r\n"]])
+def test_an_empty_request_is_answered_nothing(reads):
+    connection, transport = FakeServer().connect()
+    for data in [*reads, b"PING\r\n"]:
+        connection.data_received(data)
+    assert transport.written == b"+PONG\r\n"
+
+
 def test_a_protocol_error_is_answered_behind_the_replies_before_it_and_closes():
     connection, transport = FakeServer().connect()
     connection.data_received(b"PING\r\n*1\r\n!4\r\nPING\r\n")

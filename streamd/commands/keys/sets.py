@@ -147,8 +147,10 @@ def smove(context: Context, args: list[bytes]) -> Reply:
         db.remove(source)
         context.notify(source, "g", "del")
     if other is None:
-        db.put(target, other := MemberSet())
-    added = other.gain([member])
+        added = (other := MemberSet()).gain([member])
+        db.put(target, other)
+    else:
+        added = other.gain([member])
     # For each key a record of its own, as a rewrite asks: one key may be written already and the other not.
     context.record(b"SREM", source, member)
     if added:
