@@ -12,9 +12,8 @@ RUN := .venv/bin/python
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
-	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
-	@echo "make test    all checks: ruff, mypy, the import layers, pytest"
+	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
@@ -114,6 +113,6 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .venv-spark40 .venv-dist .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
-	rm -rf .venv .venv-spark40 .venv-programs .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	rm -rf .venv .venv-spark40 .venv-dist .venv-programs .java build dist ./*.egg-info
+	rm -rf .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
