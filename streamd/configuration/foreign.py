@@ -23,10 +23,9 @@ _REASONS: Final = {
     "cluster-require-full-coverage cluster-slave-no-failover cluster-slave-validity-factor tls-cluster",
     "memory is laid out by Python": "active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes "
     "active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag "
-    "activerehashing disable-thp hash-max-listpack-entries hash-max-listpack-value hash-max-ziplist-entries "
-    "hash-max-ziplist-value hll-sparse-max-bytes jemalloc-bg-thread list-compress-depth list-max-listpack-size "
-    "list-max-ziplist-size set-max-intset-entries set-max-listpack-entries set-max-listpack-value "
-    "zset-max-listpack-entries zset-max-listpack-value zset-max-ziplist-entries zset-max-ziplist-value",
+    "activerehashing disable-thp hash-max-ziplist-entries hash-max-ziplist-value hll-sparse-max-bytes "
+    "jemalloc-bg-thread list-max-ziplist-size set-max-listpack-entries set-max-listpack-value "
+    "zset-max-ziplist-entries zset-max-ziplist-value",
     "nothing is evicted": "lfu-decay-time lfu-log-factor maxmemory-clients maxmemory-eviction-tenacity "
     "maxmemory-samples",
     "whatever is large is freed in slices": "lazyfree-lazy-eviction lazyfree-lazy-expire lazyfree-lazy-server-del "
