@@ -227,11 +227,11 @@ class Server:
                         port or free_port,
                         backlog=self.config.integer("tcp-backlog"),
                     )
-                except (OSError, socket.gaierror) as error:
+                except (OSError, UnicodeError) as error:  # the latter for a name that no DNS name can be
                     if may_fail:
                         continue
                     await self._close_listeners()
-                    line = f"cannot listen on {host} port {port}: {error.strerror or error}"
+                    line = f"cannot listen on {host} port {port}: {getattr(error, 'strerror', None) or error}"
                     raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
                 free_port = self._take_listener(made, listener)
         if not self.addresses:
