@@ -133,6 +133,18 @@ def test_what_the_readme_says_to_make_can_be_made():
     assert {"demo", "test", "serve"} <= said
 
 
+def test_make_help_names_each_target_once():
+    named = re.findall(r'^\t@echo "make ([a-z0-9-]+) ', text_of("Makefile"), re.MULTILINE)
+    assert len(named) > 20
+    assert [name for name in named if named.count(name) > 1] == []
+
+
+def test_no_point_of_the_changelog_stands_there_twice():
+    points = re.findall(r"^\* (.{40,60})", text_of("CHANGELOG.md"), re.MULTILINE)
+    assert len(points) > 20
+    assert sorted({point for point in points if points.count(point) > 1}) == []
+
+
 @pytest.mark.parametrize(
     ("source", "fault"),
     [

@@ -20,8 +20,8 @@ class Option:
     """One option: its Redis name, what values it takes and who may set it when.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
-    events (classes of keyspace events), name (of a file, without a path), octal (permissions), protocols (versions of
-    TLS).
+    events (classes of keyspace events), path, name (of a file, without a path), octal (permissions), protocols
+    (versions of TLS).
     """
 
     name: str
@@ -59,6 +59,8 @@ class Option:
             return _parse_events(text)
         if self.kind == "name":
             return _parse_name(text)
+        if self.kind == "path" and "\0" in text:
+            raise ConfigError("argument can't hold NUL bytes")
         return text
 
     def format(self, value: Value) -> str:
@@ -120,7 +122,8 @@ def _parse_memory(text: str) -> int:
     unit = text[len(digits) :].lower()
     if not (digits.isascii() and digits.isdigit()) or unit not in _UNITS:
         raise ConfigError("argument must be a memory value")
-    return int(digits) * _UNITS[unit]
+    kept = digits.lstrip("0")[:20]  # too large with these, too; Python refuses to read numbers of thousands of digits
+    return int(kept or "0") * _UNITS[unit]
 
 
 # What clients and scripts for Redis set: up to where it keeps values in its compact forms.
@@ -184,7 +187,7 @@ OPTIONS: Final[dict[str, Option]] = {
             mutable=False,
             flag=True,
         ),
-        Option("dir", "text", "./streamd-data", "data directory", mutable=False, flag=True),
+        Option("dir", "path", "./streamd-data", "data directory", mutable=False, flag=True),
         Option("appendonly", "boolean", True, "keep a journal in the data directory, yes or no", flag=True),
         Option(
             "appendfsync",
@@ -312,7 +315,7 @@ OPTIONS: Final[dict[str, Option]] = {
         Option(
             "lua-memory-max", "memory", 128 * 1024 * 1024, "bytes that a script may take", 2 * 1024 * 1024, flag=True
         ),
-        Option("logfile", "text", "", "file for the log; none: the standard error stream", mutable=False, flag=True),
+        Option("logfile", "path", "", "file for the log; none: the standard error stream", mutable=False, flag=True),
         Option(
             "log-format",
             "choice",

@@ -116,9 +116,10 @@ def parse_cursor(word: bytes) -> int:
     digits = word[1:] if word[:1] in (b"-", b"+") else word
     if not word:
         return 0
-    if not digits.isdigit() or int(digits) >= 2**64:
+    kept = digits.lstrip(b"0")[:21]  # Python refuses to read numbers of thousands of digits
+    if not digits.isdigit() or int(kept or b"0") >= 2**64:
         raise InvalidCursor()
-    return int(word) % 2**64
+    return int(kept or b"0") * (-1 if word[:1] == b"-" else 1) % 2**64
 
 
 def parse_database(word: bytes, databases: int) -> int:

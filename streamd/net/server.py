@@ -260,12 +260,12 @@ class Server:
             for host, port, may_fail in places:
                 try:
                     made = await self._open(listener, host, port or free_port, context)
-                except (OSError, socket.gaierror) as error:
+                except (OSError, UnicodeError) as error:  # the latter for a name that no DNS name can be
                     if may_fail:
                         continue
                     await self._close_listeners()
                     where = host if port == UNIX else f"{host} port {port}"
-                    line = f"cannot listen on {where}: {error.strerror or error}"
+                    line = f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}"
                     raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
                 if context is not None:
                     self._encrypted.append((listener, made))

@@ -11,6 +11,9 @@ from streamd.stream.log import Log
 # A field takes over the index from another one when so many searches in a row asked for it.
 _RIVALS_MAX = 8
 
+# Counters stop here: XSETID may set them so high, and neither RESP nor a record of the journal holds more.
+_COUNT_MAX = 2**63 - 1
+
 
 class Stream:
     """One stream value.
@@ -51,13 +54,14 @@ class Stream:
         """Add an entry; its ID must be greater than the last one."""
         self.log.append(entry_id, fields)
         self.last_id = entry_id
-        self.entries_added += 1
+        if self.entries_added < _COUNT_MAX:
+            self.entries_added += 1
 
     def append_run(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
         """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""
         self.log.append_many(ids, width, texts)
         self.last_id = ids[-1]
-        self.entries_added += len(ids)
+        self.entries_added = min(self.entries_added + len(ids), _COUNT_MAX)
 
     def delete(self, entry_id: int) -> bool:
         """Delete an entry; return whether it was there."""
@@ -130,17 +134,17 @@ class Stream:
             if group.entries_read is None or group.last_id < first_id:
                 read = self.entries_up_to(ids[0])
                 if read is not None:
-                    group.entries_read = read + len(ids) - 1
+                    group.entries_read = min(read + len(ids) - 1, _COUNT_MAX)
                     group.last_id = ids[-1]
                     return
             else:
-                group.entries_read += len(ids)
+                group.entries_read = min(group.entries_read + len(ids), _COUNT_MAX)
                 group.last_id = ids[-1]
                 return
         for entry_id in ids:
             if entry_id > group.last_id:
                 if group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
-                    group.entries_read += 1
+                    group.entries_read = min(group.entries_read + 1, _COUNT_MAX)
                 elif self.entries_added:
                     group.entries_read = self.entries_up_to(entry_id)
                 group.last_id = entry_id
@@ -174,7 +178,7 @@ class Stream:
         if simple and group.last_id < first_id:
             group.entries_read = self.entries_added - len(self) + self.log.rank(entry_id + 1)
         elif group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
-            group.entries_read += self.log.count_range(group.last_id + 1, entry_id)
+            group.entries_read = min(group.entries_read + self.log.count_range(group.last_id + 1, entry_id), _COUNT_MAX)
         else:
             group.entries_read = self.entries_up_to(entry_id)
         group.last_id = entry_id

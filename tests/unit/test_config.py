@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.base.config import Config, ConfigError
+from streamd.base.config import OPTIONS, Config, ConfigError
 
 
 @pytest.mark.parametrize("option", ["appendfilename", "appenddirname"])
@@ -15,3 +15,16 @@ def test_the_journal_is_not_given_a_name_that_its_manifest_cannot_hold(option, n
 @pytest.mark.parametrize("name", ["appendonly.aof", "a-b_c.1", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"])
 def test_other_names_are_taken(name):
     assert Config(appendfilename=name).text("appendfilename") == name
+
+
+@pytest.mark.parametrize("option", ["dir", "logfile"])
+def test_no_path_holds_a_nul_byte(option):
+    with pytest.raises(ConfigError, match=r"^argument can't hold NUL bytes$"):
+        OPTIONS[option].parse("a\0b")
+
+
+@pytest.mark.parametrize("unit", ["", "gb"])
+def test_a_size_of_thousands_of_digits_is_out_of_range(unit):
+    with pytest.raises(ConfigError, match=r"^argument must be between 0 and 9223372036854775807 inclusive$"):
+        OPTIONS["maxmemory"].parse("1" * 5000 + unit)
+    assert OPTIONS["maxmemory"].parse("0" * 5000 + "1" + unit) == (2**30 if unit else 1)

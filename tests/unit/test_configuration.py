@@ -263,6 +263,14 @@ def test_a_server_does_not_start_with_a_wrong_file_and_says_so_in_one_line(tmp_p
     assert "line 1: there is no option 'prot'; did you mean 'port'? (1 more: streamd config check " in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--bind", "--admin-bind"])
+def test_an_address_that_no_name_can_be_is_one_line(tmp_path, option):
+    done = run_cli("serve", option, "a" * 70 + ".example", "--port", "0", "--admin-port", "1", "--dir", str(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("streamd: cannot listen on aaaa")
+
+
 def test_a_flag_that_is_not_known_gets_the_nearest_one(tmp_path):
     done = run_cli("serve", "--prot", "1", "--dir", str(tmp_path))
     assert (done.returncode, done.stderr) == (2, "streamd: --prot is not known; did you mean '--port'?\n")

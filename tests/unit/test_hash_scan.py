@@ -92,3 +92,8 @@ def test_counts_and_cursors_are_checked(engine):
     assert engine.do("HSCAN h x").text == "ERR invalid cursor"
     assert engine.do("HSCAN h 0 COUNT 0").text == "ERR syntax error"
     assert engine.do("HSCAN none 0 COUNT 0") == [b"0", []]
+
+
+def test_a_cursor_of_thousands_of_digits_is_invalid(engine):
+    assert engine.do("SCAN " + "1" * 5000).text == "ERR invalid cursor"
+    assert engine.do("SCAN " + "0" * 5000) == [b"0", []]

@@ -123,3 +123,22 @@ def test_a_released_entry_that_was_deleted_is_still_there_after_a_rewrite():
     assert dump(again.engine) == dump(server.engine)
     server.rewrite()
     assert dump(server.restart().engine) == dump(server.engine)
+
+
+@pytest.mark.parametrize("filtered", ["", " FILTER FIELD f EQ v"])
+@pytest.mark.parametrize("entries_read", ["", " ENTRIESREAD 9223372036854775807"])
+@pytest.mark.parametrize("append", ["XADD s 6-1 f v", "EVAL return{redis.call('XADD',KEYS[1],'6-1','f','v')} 1 s"])
+def test_counters_that_cannot_grow_leave_a_journal_that_loads(filtered, entries_read, append):
+    server, again = after_a_restart(
+        "XADD s 1-1 f v",
+        "XSETID s 5-1 ENTRIESADDED 9223372036854775807 MAXDELETEDID 0-0",
+        "XGROUP CREATE s g 1-1" + entries_read + filtered,
+        append,
+        "XREADGROUP GROUP g c STREAMS s >",
+        "XADD s 7-1 f v",
+        "XREADGROUP GROUP g c STREAMS s >",
+    )
+    assert dump(again.engine) == dump(server.engine)
+    server.rewrite()
+    assert dump(server.restart().engine) == dump(server.engine)
+    assert b"\r\n$13\r\nentries-added\r\n:9223372036854775807\r\n" in server.send(*words("XINFO STREAM s"))
