@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from streamd import terminal
 from streamd.backup.cli import add_commands as add_backup
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
@@ -59,8 +60,11 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     _open_missing_streams()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        arguments, unknown = _parser().parse_known_args(argv)
+        if terminal.takes(words):
+            return terminal.run(words, _parser)
+        arguments, unknown = _parser().parse_known_args(words)
         if unknown:
             raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
         action = getattr(arguments, "action", None)
@@ -157,6 +161,8 @@ def _parser() -> _Parser:
     add_backup(commands, _Parser)
     add_config(commands, _Parser)
     add_topics(commands, _Parser)
+    for word, text in terminal.COMMANDS.items():
+        commands.add_parser(word, help=text, add_help=False)  # for the list: `main` hands these words over
     return parser
 
 
