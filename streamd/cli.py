@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from streamd import terminal
 from streamd.backup.cli import add_commands as add_backup
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
@@ -36,6 +35,8 @@ from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
 from streamd.net.supervision import LOADING_US, notify, take_sockets
+from streamd.terminal import handing_over
+from streamd.terminal.words import COMMANDS
 from streamd.topics.cli import add_commands as add_topics
 
 EXIT_CODES = """exit codes:
@@ -62,8 +63,8 @@ def main(argv: list[str] | None = None) -> int:
     _open_missing_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
-        if terminal.takes(words):
-            return terminal.run(words, _parser)
+        if handing_over.takes(words):
+            return handing_over.run(words, _parser)
         arguments, unknown = _parser().parse_known_args(words)
         if unknown:
             raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
@@ -161,7 +162,7 @@ def _parser() -> _Parser:
     add_backup(commands, _Parser)
     add_config(commands, _Parser)
     add_topics(commands, _Parser)
-    for word, text in terminal.COMMANDS.items():
+    for word, text in COMMANDS.items():
         commands.add_parser(word, help=text, add_help=False)  # for the list: `main` hands these words over
     return parser
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import click
 
-from streamd.terminal import COMMANDS, COMPLETE
 from streamd.terminal.bench import bench
 from streamd.terminal.completing import as_group, completion
 from streamd.terminal.failing import EXIT_OK, EXIT_USAGE, Trouble
 from streamd.terminal.showing import let_go_of_output
 from streamd.terminal.tail import tail
 from streamd.terminal.top import top
+from streamd.terminal.words import COMMANDS, COMPLETE
 
 _OWN = {"tail": tail, "top": top, "bench": bench, "completion": completion}
 

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from streamd.terminal.asking import URL
 from streamd.terminal.failing import Trouble
+from streamd.terminal.words import COMPLETE
 
 # A shell waits for this: a server that is far away or busy completes nothing.
 _ANSWER_S = 1.0
@@ -50,7 +51,7 @@ def completion(context: click.Context, shell: str) -> None:
     assert kind is not None
     assert context.parent is not None
     try:
-        click.echo(kind(context.parent.command, {}, "streamd", "_STREAMD_COMPLETE").source())
+        click.echo(kind(context.parent.command, {}, "streamd", COMPLETE).source())
     except RuntimeError as error:
         raise Trouble(str(error))
 

@@ -1,6 +1,7 @@
 """What `streamd top` knows of a server: samples, and the rates between two of them."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,10 +58,10 @@ class Sample:
 
 
 class Sampler:
-    """Looks at a server again and again. pattern: of the streams' names, as SCAN takes it."""
+    """Looks at a server again and again. pattern: of the streams' names, as SCAN takes it; seconds: a clock."""
 
-    def __init__(self, source: Source, pattern: str = "*") -> None:
-        self._source, self._pattern = source, pattern
+    def __init__(self, source: Source, pattern: str = "*", seconds: Callable[[], float] = time.monotonic) -> None:
+        self._source, self._pattern, self._seconds = source, pattern, seconds
         self._known: dict[bytes, None] = {}
         self._cursor = b"0"
         self._more = False
@@ -70,7 +71,7 @@ class Sampler:
         """Return what is there now; from the second time on with rates. Raises: Trouble."""
         self._look_for_streams()
         info = self._source.info("server", "clients", "memory", "stats", "keyspace")
-        sample = Sample(time.monotonic(), info, more=self._more)
+        sample = Sample(self._seconds(), info, more=self._more)
         self._ask_streams(sample)
         if int(info.get("connected_clients", 0)) <= _CLIENTS_MAX:
             sample.clients = _clients(self._source.ask("CLIENT", "LIST").decode("utf-8", "backslashreplace"))

@@ -9,10 +9,18 @@ from rich.console import Console
 _PIPE_WIDTH = 160
 
 
+class _Console(Console):
+    """Leaves it to the command how to end when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled."""
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """Return where to print: without colours in a pipe, and wherever NO_COLOR is set."""
     colours = None if os.environ.get("NO_COLOR") else "auto"
-    found = Console(
+    found = _Console(
         stderr=stderr,
         color_system=colours,  # type: ignore[arg-type]
         highlight=False,

@@ -109,9 +109,14 @@ def _head(sample: Sample, place: str) -> Text:
     return lines
 
 
-def _table(title: str, *columns: str) -> Table:
+def _titled(title: str, table: Table) -> RenderableType:
+    """Return a table with a line above it, which may be wider."""
+    return Group(Text(title, "bold", no_wrap=True, overflow="ellipsis"), table)
+
+
+def _table(*columns: str) -> Table:
     """Return a table whose first columns are names, up to the one called `|`, and whose others are numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     at = columns.index("|")
     for number, column in enumerate(columns):
         if number < at:
@@ -134,7 +139,7 @@ def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
     more += "; others were not looked at, see --match" if sample.more else ""
     windows = any(one.duplicates is not None for one in shown)
     columns = ["stream", "|", "entries", "added/s", "groups", "last ID"] + ["duplicates"] * windows
-    table = _table(f"Streams: {len(found)}{more}", *columns)
+    table = _table(*columns)
     for one in shown:
         row: list[Text | str] = [
             printable(one.key, 40),
@@ -144,30 +149,30 @@ def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
             one.last_id.decode(),
         ]
         table.add_row(*row, *[count(one.duplicates)] * windows)
-    return table
+    return _titled(f"Streams: {len(found)}{more}", table)
 
 
-def _groups(sample: Sample, rows: int) -> Table:
+def _groups(sample: Sample, rows: int) -> RenderableType:
     # Those that are furthest behind come first: they are why somebody looks.
     found = sorted(sample.groups.values(), key=lambda one: (-(one.lag or 0), -one.pending, one.stream, one.name))
     hidden = len(found) - rows
     title = f"Groups: {len(found)}" + (f", {hidden} more below" if hidden > 0 else "")
-    table = _table(title, "group", "stream", "|", "lag", "pending", "read/s", "consumers")
+    table = _table("group", "stream", "|", "lag", "pending", "read/s", "consumers")
     for one in found[:rows]:
         lag = Text(count(one.lag), "yellow" if one.lag else "")
         names = printable(one.name, 40), printable(one.stream, 40)
         table.add_row(*names, lag, count(one.pending), _rate(one.read_rate), count(one.consumers))
-    return table
+    return _titled(title, table)
 
 
-def _clients(sample: Sample, rows: int) -> Table:
+def _clients(sample: Sample, rows: int) -> RenderableType:
     found = sorted(sample.clients, key=lambda one: (int(one.get("idle", 0)), -int(one.get("age", 0))))
     title = f"Clients: {len(found)}" + (f", the {rows} that asked last" if rows < len(found) else "")
-    table = _table(title, "address", "name", "last command", "|", "idle", "connected for")
+    table = _table("address", "name", "last command", "|", "idle", "connected for")
     for one in found[:rows]:
         names = (printable(one.get(word, "").encode(), 40) for word in ("addr", "name", "cmd"))
         table.add_row(*names, span(int(one.get("idle", 0))), span(int(one.get("age", 0))))
-    return table
+    return _titled(title, table)
 
 
 def _rate(rate: float | None) -> Text:
