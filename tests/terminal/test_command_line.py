@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import redis
@@ -261,3 +262,14 @@ def test_json_of_a_running_tail_comes_line_by_line(url, client):
         process.send_signal(signal.SIGINT)
     assert process.returncode == 0
     assert isinstance(client, redis.Redis)
+
+
+@pytest.mark.parametrize("name", ["tail", "top", "bench"])
+def test_every_option_is_in_the_help_and_in_the_document(name):
+    document = (Path(__file__).resolve().parents[2] / "docs" / "terminal.md").read_text(encoding="utf-8")
+    section = document.split(f"## streamd {name}")[1].split("\n## ")[0]
+    helped = CliRunner().invoke(terminal, [name, "--help"]).output
+    options = [option.opts[0] for option in terminal.commands[name].params if option.param_type_name == "option"]
+    assert len(options) >= 5
+    assert [one for one in options if one not in section and one != "--url"] == []
+    assert [one for one in options if one not in helped] == []
