@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from statistics import median
 
 import click
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from streamd.terminal.asking import Source
@@ -62,7 +63,7 @@ def bench(
             bounds = f"at most {seconds:g} s and {requests:,} requests each"
             screen.print(f"{names}: median of {rounds} rounds, {bounds}", soft_wrap=True)
             screen.print(_HEAD + (_BESIDE if len(servers) == 2 else ""), style="dim", soft_wrap=True)
-        bar = stack.enter_context(_bar())
+        bar = stack.enter_context(_bar(screen if screen.is_terminal else console(stderr=True)))
         task = bar.add_task("", total=len(chosen) * rounds * len(servers))
         rows = []
         for load in chosen:
@@ -88,11 +89,10 @@ def _turns(rounds: int, servers: int) -> Iterator[tuple[int, int]]:
         yield from ((number, place) for place in (range(servers) if number % 2 == 0 else reversed(range(servers))))
 
 
-def _bar() -> Progress:
-    """Return a bar on a terminal; elsewhere the rows are all that is said."""
-    errors = console(stderr=True)
+def _bar(screen: Console) -> Progress:
+    """Return a bar, below the rows where both go to one terminal; in a log the rows are all that is said."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal)
+    return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
 def _sources(stack: ExitStack, url: str | None, beside: str | None) -> Iterator[Source]:

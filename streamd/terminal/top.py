@@ -120,7 +120,7 @@ def _table(*columns: str) -> Table:
     at = columns.index("|")
     for number, column in enumerate(columns):
         if number < at:
-            table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=40)
+            table.add_column(column, max_width=40)  # where there is no room names are cut, and not numbers
         elif number > at:
             table.add_column(column, no_wrap=True, justify="right")
     return table
@@ -160,7 +160,7 @@ def _groups(sample: Sample, rows: int) -> RenderableType:
     table = _table("group", "stream", "|", "lag", "pending", "read/s", "consumers")
     for one in found[:rows]:
         lag = Text(count(one.lag), "yellow" if one.lag else "")
-        names = printable(one.name, 40), printable(one.stream, 40)
+        names = _cut(one.name), _cut(one.stream)
         table.add_row(*names, lag, count(one.pending), _rate(one.read_rate), count(one.consumers))
     return _titled(title, table)
 
@@ -170,9 +170,13 @@ def _clients(sample: Sample, rows: int) -> RenderableType:
     title = f"Clients: {len(found)}" + (f", the {rows} that asked last" if rows < len(found) else "")
     table = _table("address", "name", "last command", "|", "idle", "connected for")
     for one in found[:rows]:
-        names = (printable(one.get(word, "").encode(), 40) for word in ("addr", "name", "cmd"))
+        names = (_cut(one.get(word, "").encode()) for word in ("addr", "name", "cmd"))
         table.add_row(*names, span(int(one.get("idle", 0))), span(int(one.get("age", 0))))
     return _titled(title, table)
+
+
+def _cut(name: bytes) -> Text:
+    return Text(printable(name, 40), no_wrap=True, overflow="ellipsis")
 
 
 def _rate(rate: float | None) -> Text:

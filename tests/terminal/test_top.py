@@ -1,8 +1,13 @@
 """`streamd top`: what it shows of a server, in a pipe, and the rates it reckons."""
 
+import io
+
+from rich.console import Console
+
 from streamd.terminal import sampling
 from streamd.terminal.asking import Source
 from streamd.terminal.sampling import Sampler
+from streamd.terminal.top import view
 
 QUICK = ("--interval", "0.1")
 
@@ -99,3 +104,14 @@ def test_names_of_streams_cannot_speak_to_the_terminal(shell, client):
     client.execute_command("XADD", b"\x1b[31m\nname", "*", "f", "v")
     shown = shell("top", "--count", "1", *QUICK).stdout
     assert r"\x1b[31m\nname" in shown
+
+
+def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_not(url, client):
+    for number in range(5):
+        client.xadd(f"a-stream-with-a-rather-long-name-{number}", {"f": "v"}, id="1234567890123-0")
+    screen = Console(width=70, height=24, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Source(url, "test") as source:
+        screen.print(view(Sampler(source).sample(), source.place, "rate", screen))
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 70
+    assert len([line for line in lines if "…" in line and "1234567890123-0" in line]) == 5
