@@ -13,6 +13,7 @@ from streamd.terminal.asking import Source, paired
 # with a million keys costs it no more than this.
 STREAMS_MAX: Final = 200
 _STEPS: Final = 10
+_FIRST_WALK_S: Final = 1.0
 _KEYS_A_STEP: Final = 1_000
 # The list of clients is asked for while it is short.
 _CLIENTS_MAX: Final = 200
@@ -46,7 +47,7 @@ class Stream:
 
 @dataclass
 class Sample:
-    """One look at a server. more: whether there are streams that were not looked at."""
+    """One look at a server. more: there are streams that were not looked at; walked: all keys were seen once."""
 
     at_s: float
     info: dict[str, str]
@@ -54,6 +55,7 @@ class Sample:
     groups: dict[tuple[bytes, bytes], Group] = field(default_factory=dict)
     clients: list[dict[str, str]] = field(default_factory=list)
     more: bool = False
+    walked: bool = True
     rates: dict[str, float] = field(default_factory=dict)
 
 
@@ -64,14 +66,14 @@ class Sampler:
         self._source, self._pattern, self._seconds = source, pattern, seconds
         self._known: dict[bytes, None] = {}
         self._cursor = b"0"
-        self._more = False
+        self._more = self._walked = False
         self._before: Sample | None = None
 
     def sample(self) -> Sample:
         """Return what is there now; from the second time on with rates. Raises: Trouble."""
         self._look_for_streams()
         info = self._source.info("server", "clients", "memory", "stats", "keyspace")
-        sample = Sample(self._seconds(), info, more=self._more)
+        sample = Sample(self._seconds(), info, more=self._more, walked=self._walked)
         self._ask_streams(sample)
         if int(info.get("connected_clients", 0)) <= _CLIENTS_MAX:
             sample.clients = _clients(self._source.ask("CLIENT", "LIST").decode("utf-8", "backslashreplace"))
@@ -81,8 +83,10 @@ class Sampler:
         return sample
 
     def _look_for_streams(self) -> None:
-        """Go on with the walk through the keys, a few steps each time."""
-        for _ in range(_STEPS):
+        """Go on with the walk through the keys: some time at the first look, a few steps at each one after it."""
+        until_s = time.monotonic() + _FIRST_WALK_S
+        steps = 0
+        while steps < _STEPS or (self._before is None and time.monotonic() < until_s):
             words = ("SCAN", self._cursor, "MATCH", self._pattern, "COUNT", _KEYS_A_STEP, "TYPE", "stream")
             self._cursor, keys = self._source.ask(*words)
             for key in keys:
@@ -91,8 +95,9 @@ class Sampler:
                 elif key not in self._known:
                     self._more = True
             if self._cursor == b"0":
+                self._walked = True
                 return
-        self._more = True
+            steps += 1
 
     def _ask_streams(self, sample: Sample) -> None:
         keys = list(self._known)

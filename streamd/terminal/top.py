@@ -129,14 +129,17 @@ def _table(*columns: str) -> Table:
 def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
     found = list(sample.streams.values())
     if not found:
-        return Text("no streams here; XADD makes one", "yellow")
+        return Text("no streams here; XADD makes one" if sample.walked else "no streams found yet", "yellow")
     found.sort(key=lambda one: one.key)
     if sort != "name":
         found.sort(key=ORDERS[sort], reverse=True)
     shown = found[:rows]
     hidden = len(found) - len(shown)
     more = f", {hidden} more below" if hidden else ""
-    more += "; others were not looked at, see --match" if sample.more else ""
+    if sample.more:
+        more += "; others were not looked at, see --match"
+    elif not sample.walked:
+        more += "; the other keys are still being looked through"
     windows = any(one.duplicates is not None for one in shown)
     columns = ["stream", "|", "entries", "added/s", "groups", "last ID"] + ["duplicates"] * windows
     table = _table(*columns)

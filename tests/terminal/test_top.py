@@ -115,3 +115,24 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_not(url, client):
     lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 70
     assert len([line for line in lines if "…" in line and "1234567890123-0" in line]) == 5
+
+
+def test_streams_among_many_other_keys_are_found_a_few_steps_at_each_look(url, client, monkeypatch):
+    monkeypatch.setattr(sampling, "_FIRST_WALK_S", 0.0)
+    monkeypatch.setattr(sampling, "_STEPS", 1)
+    monkeypatch.setattr(sampling, "_KEYS_A_STEP", 10)
+    client.mset({f"k{number}": "v" for number in range(200)})
+    for number in range(5):
+        client.xadd(f"s{number}", {"f": "v"})
+    screen = Console(width=100, file=io.StringIO())
+    with Source(url, "test") as source:
+        sampler = Sampler(source)
+        screen.print(view(sampler.sample(), source.place, "rate", screen))
+        assert (
+            "still being looked through" in screen.file.getvalue() or "no streams found yet" in screen.file.getvalue()
+        )
+        for _ in range(200):
+            last = sampler.sample()
+    assert len(last.streams) == 5
+    assert last.walked
+    assert not last.more
