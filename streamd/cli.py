@@ -25,6 +25,7 @@ from streamd.base.failure import (
 )
 from streamd.base.form import form
 from streamd.base.log import log, start_logging
+from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.configuration.cli import add_commands as add_config
 from streamd.configuration.layers import Layers, nearest, read_file
@@ -38,6 +39,8 @@ from streamd.journal.loader import Loader, LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
 from streamd.net.supervision import LOADING_US, notify, take_sockets
+from streamd.terminal import handing_over
+from streamd.terminal.words import COMMANDS
 from streamd.topics.cli import add_commands as add_topics
 
 EXIT_CODES = """exit codes:
@@ -62,8 +65,11 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     _open_missing_streams()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        arguments, unknown = _parser().parse_known_args(argv)
+        if handing_over.takes(words):
+            return handing_over.run(words, _parser)
+        arguments, unknown = _parser().parse_known_args(words)
         if unknown:
             raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
         action = getattr(arguments, "action", None)
@@ -169,6 +175,8 @@ def _parser() -> _Parser:
     add_backup(commands, _Parser)
     add_config(commands, _Parser)
     add_topics(commands, _Parser)
+    for word, text in COMMANDS.items():
+        commands.add_parser(word, help=text, add_help=False)  # for the list: `main` hands these words over
     return parser
 
 
@@ -250,11 +258,13 @@ def _check(arguments: argparse.Namespace) -> int:
     if not os.path.isdir(arguments.directory):
         raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
     data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
+    line = ProgressLine("check")
     try:
         if arguments.fix:
-            report = check.fix(files, data, journal, filename, _trial_loader())
+            report = check.fix(files, data, journal, filename, _trial_loader(), line.show)
         else:
-            report = check.examine(files, journal, filename, _trial_loader())
+            report = check.examine(files, journal, filename, _trial_loader(), line.show)
+        line.end()
         print("\n".join(report.lines()))
         if arguments.export is not None:
             commands = check.export(files, journal, arguments.export, filename, report)
@@ -269,6 +279,8 @@ def _check(arguments: argparse.Namespace) -> int:
         raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give the directory served with --dir")
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
+    finally:
+        line.end()
     return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
 
 
@@ -291,8 +303,9 @@ async def _run_server(config: Config, directory: Path) -> int:
     assert starting is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, starting.cancel)
+    progress = _LoadingLine(log_is_shown=not config.text("logfile"))
     try:
-        await server.start(_ProgressLine().show)
+        await server.start(progress.show)
     except asyncio.CancelledError:
         _say("streamd stopped before it was ready")
         return EXIT_OK
@@ -308,6 +321,8 @@ async def _run_server(config: Config, directory: Path) -> int:
         raise Failure(EXIT_DAMAGED, str(error))
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
+    finally:
+        progress.end()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.request_stop)
     loop.add_signal_handler(signal.SIGHUP, partial(_reload_tls, server))
@@ -334,22 +349,36 @@ def _reload_tls(server: Server) -> None:
         log.warning("tls-unchanged", "TLS goes on as before: %s", error)
 
 
-class _ProgressLine:
-    """Says on a terminal, once a second, how far loading has come."""
+class _LoadingLine:
+    """Says how far loading has come: in a line on a terminal, once a second in the log, and to systemd.
 
-    def __init__(self) -> None:
+    log_is_shown: the log goes to the standard error stream; if that is a terminal, the line there is enough.
+    """
+
+    def __init__(self, log_is_shown: bool) -> None:
         self._shown = 0
+        is_terminal = sys.stderr.isatty()
+        self._line = ProgressLine("loading the journal") if is_terminal else None
+        self._is_logged = not (is_terminal and log_is_shown)
 
     def show(self, persistence: Persistence) -> None:
+        """Say it, if it is time."""
         loading = persistence.journal.loading
+        if self._line is not None:
+            self._line.show(loading.bytes_done, loading.bytes_total)
         second = persistence.loading_ms // 1000
         if second <= self._shown:
             return
         self._shown = second
         percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
         notify(os.environ, STATUS=f"loading the journal: {percent} %", EXTEND_TIMEOUT_USEC=LOADING_US)
-        if sys.stderr.isatty():
-            print(f"loading the journal: {percent} % of {loading.bytes_total} bytes", file=sys.stderr, flush=True)
+        if self._is_logged:
+            log.info("journal-loading", "loading the journal: %d %% of %d bytes", percent, loading.bytes_total)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._line is not None:
+            self._line.end()
 
 
 def _banner(server: Server, directory: Path) -> str:

@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ from streamd.backup import copying
 from streamd.backup.placing import PlaceError
 from streamd.backup.remote import RemoteJournal, SourceError, connect
 from streamd.base.failure import EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_OK, Failure
+from streamd.base.progress import ProgressLine
 
 URL = "redis://127.0.0.1:6379"
 
@@ -45,32 +44,31 @@ def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentPar
     restore.set_defaults(action=_restore)
 
 
-class _ProgressLine:
-    """Says on a terminal how far a copy has come, in one line that is written anew."""
+class _Lines:
+    """What the copying says of itself, as lines."""
 
-    def __init__(self) -> None:
-        self._shown_s = 0.0
-        self._is_open = False
+    def __init__(self, what: str) -> None:
+        self._line = ProgressLine(what)
+        self.end = self._line.end
 
     def show(self, done: int, total: int) -> None:
-        if not sys.stderr.isatty() or time.monotonic() - self._shown_s < 0.2:
-            return
-        self._shown_s = time.monotonic()
-        self._is_open = True
-        text = f"{done >> 20} of {total >> 20} MB" if total else "the server rewrites its journal"
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        """Say how far copying has come; of nothing at all, that the server is not ready yet."""
+        if total:
+            self._line.show(done, total)
+        else:
+            self._line.say("the server rewrites its journal")
 
-    def end(self) -> None:
-        if self._is_open:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+    def examine(self, done: int, total: int) -> None:
+        """Say how far the look at the journal has come."""
+        self._line.say(f"examining the journal, {100 * done // max(total, 1)} %")
 
 
 def _back_up(arguments: argparse.Namespace) -> int:
-    line = _ProgressLine()
+    line = _Lines("backup")
     try:
         client = connect(arguments.url)
         with client:
-            size = copying.back_up(RemoteJournal(client), arguments.directory, line.show)
+            size = copying.back_up(RemoteJournal(client), arguments.directory, line.show, line.examine)
     except SourceError as error:
         raise Failure(EXIT_ADDRESS, f"backup: {error}; nothing was left in {arguments.directory}")
     except PlaceError as error:
@@ -82,9 +80,9 @@ def _back_up(arguments: argparse.Namespace) -> int:
 
 
 def _restore(arguments: argparse.Namespace) -> int:
-    line = _ProgressLine()
+    line = _Lines("restore")
     try:
-        size = copying.restore(arguments.copy, arguments.directory, line.show)
+        size = copying.restore(arguments.copy, arguments.directory, line.show, line.examine)
     except PlaceError as error:
         raise Failure(EXIT_DIRECTORY, f"restore: {error}")
     finally:

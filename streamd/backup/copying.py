@@ -14,7 +14,11 @@ from streamd.journal.recovery import DamagedError, read_manifest
 Progress = Callable[[int, int], None]
 
 
-def back_up(remote: RemoteJournal, path: str, progress: Progress) -> int:
+def _say_nothing(done: int, total: int) -> None:
+    pass
+
+
+def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
     """Copy a server's journal into the new data directory `path`; return how many bytes.
 
     The base is copied while it is what it is. Then the server is asked how far the increments go, and they are copied
@@ -39,19 +43,19 @@ def back_up(remote: RemoteJournal, path: str, progress: Progress) -> int:
 
         place.take((name, pieces(number)) for number, (name, _) in enumerate(files))
         remote.end()
-        _check(place.journal, "what arrived")
+        _check(place.journal, "what arrived", examining)
         place.commit()
         return done
 
 
-def restore(copy: str, path: str, progress: Progress) -> int:
+def restore(copy: str, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
     """Put a backup into the data directory `path`, which has no journal; return how many bytes.
 
     Raises: PlaceError; then nothing is changed.
     """
     files = FileSystem()
     _, journal = check.journal_directory(files, os.path.abspath(copy))
-    _check(journal, copy)
+    _check(journal, copy, examining)
     try:
         manifest = read_manifest(files, journal, FILENAME)
         assert manifest is not None
@@ -86,10 +90,10 @@ def restore(copy: str, path: str, progress: Progress) -> int:
     return done
 
 
-def _check(journal: str, what: str) -> None:
+def _check(journal: str, what: str, examining: Progress) -> None:
     """Return if all that a journal says is whole. Raises: PlaceError."""
     try:
-        report = check.examine(FileSystem(), journal, FILENAME)
+        report = check.examine(FileSystem(), journal, FILENAME, progress=examining)
     except DamagedError as error:
         raise PlaceError(f"{what} is damaged: {error}")
     except OSError as error:

@@ -1,6 +1,6 @@
 """`streamd check`: what a journal holds, whether it is whole, cutting it, and exporting it for an older Redis."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from streamd.base.errors import CommandError
@@ -18,6 +18,9 @@ from streamd.journal.words import bare_commands
 
 # What Redis 7.0 does not know, beside the words of XADD that it does not.
 _UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELEX", b"XACKDEL"))
+
+# (bytes done, bytes in all)
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,14 @@ class _Trial:
 
 
 def examine(
-    files: FileSystem, directory: str, filename: str = "appendonly.aof", loader: Loader | None = None
+    files: FileSystem,
+    directory: str,
+    filename: str = "appendonly.aof",
+    loader: Loader | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Read every file of a journal directory and say what is whole, and with a loader what a start would refuse to
-    apply. Raises: DamagedError for its manifest; OSError.
+    apply. progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
     """
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
@@ -132,12 +139,30 @@ def examine(
     report = Report()
     trial = _Trial(loader)
     parts = manifest.parts()
+    total = sum(_size(files, f"{directory}/{part.name}") for part in parts) if progress is not None else 0
+    before = 0
     for part in parts:
-        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1], trial))
+        advance = None if progress is None else _from(progress, before, total)
+        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1], trial, advance))
+        before += report.files[-1].size
     return report
 
 
-def _examine_file(files: FileSystem, path: str, part: Part, last: bool, trial: _Trial) -> FileReport:
+def _from(progress: Progress, before: int, total: int) -> Callable[[int], None]:
+    return lambda offset: progress(before + offset, total)
+
+
+def _size(files: FileSystem, path: str) -> int:
+    file = files.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _examine_file(
+    files: FileSystem, path: str, part: Part, last: bool, trial: _Trial, advance: Callable[[int], None] | None
+) -> FileReport:
     is_base = part.kind == manifests.BASE
     file = files.open(path)
     try:
@@ -149,6 +174,10 @@ def _examine_file(files: FileSystem, path: str, part: Part, last: bool, trial: _
             commands += sum(1 for _ in _commands(piece))
             if (error := trial.take(piece)) is not None:
                 refused = error, *reader.cut_before(error.offset)
+            if advance is not None:
+                advance(reader.offset)
+        if advance is not None:
+            advance(reader.size)
         report = FileReport(path, reader.size, reader.size, None, commands, is_base=is_base)
         if refused is not None:
             error, whole, in_run = refused
@@ -195,6 +224,7 @@ def fix(
     directory: str,
     filename: str = "appendonly.aof",
     loader: Loader | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Cut a journal at the first place that is not whole, with a loader also at a command that cannot be applied, and
     drop what comes behind; say what was done.
@@ -203,7 +233,7 @@ def fix(
     """
     lock = lock_directory(files, data_directory)
     try:
-        report = examine(files, directory, filename, loader)
+        report = examine(files, directory, filename, loader, progress)
         manifest = read_manifest(files, directory, filename)
         assert manifest is not None
         for number, (part, found) in enumerate(zip(manifest.parts(), report.files, strict=True)):

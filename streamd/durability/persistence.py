@@ -70,6 +70,7 @@ class Persistence:
         # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
         self._doubts = self._doubts_seen = self._doubts_settled = 0
         self._started_ms = 0
+        self._said_s = 0  # so long after that it was last said how far a rewrite has come
         self._next_try_ms = 0
         self._last_took_s = -1
         self._last_failed = False
@@ -254,6 +255,7 @@ class Persistence:
         self._is_planned = False
         self._doubts_seen = self._doubts
         self._started_ms = state.clock.now_ms()
+        self._said_s = 0
         self._saved_dirty_next = state.dirty
         self.journal.begin_rewrite(make)
 
@@ -279,6 +281,7 @@ class Persistence:
                 self._is_planned = True
                 return True
             if not rewrite.is_complete:
+                self._say_how_far(rewrite)
                 return not rewrite.must_wait
             job, synced = rewrite.start_sync()
         except OSError as error:
@@ -296,6 +299,15 @@ class Persistence:
 
         self.barrier.run_job(job, done)
         return False
+
+    def _say_how_far(self, rewrite: Rewrite) -> None:
+        """Once a second, for what takes longer."""
+        seconds = (self._state.clock.now_ms() - self._started_ms) // 1000
+        if seconds > self._said_s:
+            self._said_s = seconds
+            log.info(
+                "journal-rewriting", "rewriting the journal: %d of %d keys", rewrite.keys_done, rewrite.keys_total
+            )
 
     def _switch(self) -> None:
         try:

@@ -187,6 +187,7 @@ def test_a_signal_while_the_journal_is_loaded_stops_the_server_cleanly(tmp_path:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [sys.executable, "-m", "streamd", "serve", "--port", str(port), "--dir", str(tmp_path)]
+    words += ["--loglevel", "warning"]  # a slow machine says in its log how far loading has come
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with connect_when_ready(port, process) as sock:
         sock.sendall(b"PING\r\n")

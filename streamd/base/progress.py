@@ -1,0 +1,58 @@
+"""ProgressLine: how far something long has come, on the standard error stream."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+# On a terminal a line is written anew so often; in a log, where each is kept, one a second is enough.
+_ON_A_TERMINAL_S: Final = 0.2
+_IN_A_LOG_S: Final = 1.0
+
+
+class ProgressLine:
+    """One line that is written anew on a terminal, and a line a second elsewhere: a file, or the mail of a cron job.
+
+    Nothing is said of what is done within that time. what: the first words of each line. seconds: the clock.
+    """
+
+    def __init__(self, what: str, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._seconds = what, seconds
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._every_s = _ON_A_TERMINAL_S if self._is_terminal else _IN_A_LOG_S
+        self._next_s = seconds() + self._every_s
+        self._is_open = False
+
+    def show(self, done: int, total: int) -> None:
+        """Say so many bytes of so many, if it is time."""
+        if self._is_due():
+            percent = 100 * done // max(total, 1)
+            self._write(f"{percent} % of {total >> 20} MB" if total >> 20 else f"{percent} % of {total} bytes")
+
+    def say(self, text: str) -> None:
+        """Say something else, if it is time."""
+        if self._is_due():
+            self._write(text)
+
+    def end(self) -> None:
+        """Clear the line, for what comes behind it."""
+        if self._is_open:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._is_open = False
+
+    def _is_due(self) -> bool:
+        now_s = self._seconds()
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True
+
+    def _write(self, text: str) -> None:
+        self._is_open = self._is_terminal
+        try:
+            if self._is_terminal:
+                print(f"\r\033[K{self._what}: {text}", end="", file=sys.stderr, flush=True)
+            else:
+                print(f"{self._what}: {text}", file=sys.stderr, flush=True)
+        except OSError:
+            self._is_open = False  # nobody may be there to read it, and the work goes on

@@ -1,0 +1,77 @@
+"""Text for a terminal or a pipe, without anything that an entry's bytes could do to a terminal."""
+
+import os
+import sys
+
+from rich.console import Console
+
+# Of a table in a pipe: no terminal is there that has a width.
+_PIPE_WIDTH = 160
+
+
+class _Console(Console):
+    """Leaves it to the command how to end when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Called while the error is handled."""
+        raise BrokenPipeError
+
+
+def console(stderr: bool = False) -> Console:
+    """Return where to print: without colours in a pipe, and wherever NO_COLOR is set."""
+    colours = None if os.environ.get("NO_COLOR") else "auto"
+    found = _Console(
+        stderr=stderr,
+        color_system=colours,  # type: ignore[arg-type]
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    if not found.is_terminal and "COLUMNS" not in os.environ:
+        found.width = _PIPE_WIDTH
+    return found
+
+
+def printable(data: bytes, length_max: int = 0) -> str:
+    """Return bytes as text in which all that a terminal could obey, or that is no UTF-8, is escaped.
+
+    length_max: in characters, 0 for all of them; what is cut ends with an ellipsis.
+    """
+    text = data.decode("utf-8", "backslashreplace")
+    if length_max and len(text) > length_max:
+        text = text[: length_max - 1] + "…"
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def count(number: float | None) -> str:
+    """Return a number for people."""
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:,.1f}"
+
+
+def size(number_bytes: float) -> str:
+    """Return a number of bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number_bytes < 1024:
+            return f"{number_bytes:.0f} {unit}" if unit == "B" else f"{number_bytes:.1f} {unit}"
+        number_bytes /= 1024
+    return f"{number_bytes:.1f} TB"
+
+
+def span(seconds: float) -> str:
+    """Return a length of time for people, in one or two units."""
+    seconds = int(seconds)
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    if seconds < 86_400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
+
+
+def let_go_of_output() -> None:
+    """Have the interpreter flush to nowhere at its exit: whoever read the output is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,138 @@
+"""`streamd top`: what it shows of a server, in a pipe, and the rates it reckons."""
+
+import io
+
+from rich.console import Console
+
+from streamd.terminal import sampling
+from streamd.terminal.asking import Source
+from streamd.terminal.sampling import Sampler
+from streamd.terminal.top import view
+
+QUICK = ("--interval", "0.1")
+
+
+def row(text, *names):
+    """Return the cells of the line that begins with these names."""
+    (found,) = [line.split() for line in text.splitlines() if tuple(line.split()[: len(names)]) == names]
+    return found
+
+
+def test_a_view_shows_streams_groups_and_clients(shell, client):
+    for number in range(3):
+        client.xadd("orders", {"n": number}, id=f"{number + 1}-1")
+    client.xadd("events", {"n": 1})
+    client.set("no-stream", "x")
+    client.xgroup_create("orders", "billing", "0")
+    client.xreadgroup("billing", "ann", {"orders": ">"}, count=1)
+
+    result = shell("top", "--count", "1", *QUICK)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert row(result.stdout, "orders")[1:5] == ["3", "0", "1", "3-1"]
+    assert row(result.stdout, "events")[1] == "1"
+    assert row(result.stdout, "billing", "orders")[2:] == ["2", "1", "0", "1"]
+    assert "no-stream" not in result.stdout
+    assert "streamd-top" in result.stdout
+    assert "3 keys" in result.stdout
+
+
+def test_each_view_comes_below_the_one_before(shell, client):
+    client.xadd("orders", {"n": 1})
+    assert shell("top", "--count", "3", *QUICK).stdout.count("Streams: 1") == 3
+
+
+def test_streams_are_chosen_by_name_and_sorted(shell, client):
+    for name, entries in (("a1", 1), ("b1", 2), ("a2", 3)):
+        for _ in range(entries):
+            client.xadd(name, {"f": "v"})
+    shown = shell("top", "--count", "1", "--match", "a*", "--sort", "length", *QUICK).stdout
+    assert shown.index("a2") < shown.index("a1")
+    assert "b1" not in shown
+    shown = shell("top", "--count", "1", "--sort", "name", *QUICK).stdout
+    assert shown.index("a1") < shown.index("a2") < shown.index("b1")
+
+
+def test_a_server_without_streams_is_said_to_have_none(shell):
+    assert "no streams here" in shell("top", "--count", "1", *QUICK).stdout
+
+
+def test_rates_are_what_came_between_two_looks(url, client):
+    seconds = iter((10.0, 14.0))
+    client.xadd("orders", {"f": "v"})
+    client.xgroup_create("orders", "billing", "0")
+    client.xreadgroup("billing", "ann", {"orders": ">"}, count=1)
+    with Source(url, "test") as source:
+        sampler = Sampler(source, seconds=lambda: next(seconds))
+        first = sampler.sample()
+        assert first.streams[b"orders"].rate is None
+        for _ in range(20):
+            client.xadd("orders", {"f": "v"})
+        client.xtrim("orders", maxlen=5)
+        client.xadd("fresh", {"f": "v"})
+        client.xreadgroup("billing", "ann", {"orders": ">"}, count=2)
+        second = sampler.sample()
+    assert second.streams[b"orders"].rate == 5.0
+    assert second.groups[b"orders", b"billing"].read_rate == 0.5
+    assert second.rates["total_commands_processed"] > 5
+
+
+def test_a_stream_that_goes_or_begins_anew_shows_no_false_rate(url, client):
+    with Source(url, "test") as source:
+        sampler = Sampler(source)
+        for _ in range(3):
+            client.xadd("gone", {"f": "v"})
+            client.xadd("anew", {"f": "v"})
+        sampler.sample()
+        client.delete("gone", "anew")
+        client.set("gone", "a string now")
+        client.xadd("anew", {"f": "v"})
+        found = sampler.sample()
+    assert b"gone" not in found.streams
+    assert found.streams[b"anew"].rate is None
+
+
+def test_of_many_streams_it_asks_about_some_and_says_so(shell, client, monkeypatch):
+    monkeypatch.setattr(sampling, "STREAMS_MAX", 7)
+    for number in range(20):
+        client.xadd(f"s{number}", {"f": "v"})
+    shown = shell("top", "--count", "1", *QUICK).stdout
+    assert "Streams: 7; others were not looked at, see --match" in shown
+
+
+def test_names_of_streams_cannot_speak_to_the_terminal(shell, client):
+    client.execute_command("XADD", b"\x1b[31m\nname", "*", "f", "v")
+    shown = shell("top", "--count", "1", *QUICK).stdout
+    assert r"\x1b[31m\nname" in shown
+
+
+def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_not(url, client):
+    for number in range(5):
+        client.xadd(f"a-stream-with-a-rather-long-name-{number}", {"f": "v"}, id="1234567890123-0")
+    screen = Console(width=70, height=24, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Source(url, "test") as source:
+        screen.print(view(Sampler(source).sample(), source.place, "rate", screen))
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 70
+    assert len([line for line in lines if "…" in line and "1234567890123-0" in line]) == 5
+
+
+def test_streams_among_many_other_keys_are_found_a_few_steps_at_each_look(url, client, monkeypatch):
+    monkeypatch.setattr(sampling, "_FIRST_WALK_S", 0.0)
+    monkeypatch.setattr(sampling, "_STEPS", 1)
+    monkeypatch.setattr(sampling, "_KEYS_A_STEP", 10)
+    client.mset({f"k{number}": "v" for number in range(200)})
+    for number in range(5):
+        client.xadd(f"s{number}", {"f": "v"})
+    screen = Console(width=100, file=io.StringIO())
+    with Source(url, "test") as source:
+        sampler = Sampler(source)
+        screen.print(view(sampler.sample(), source.place, "rate", screen))
+        assert (
+            "still being looked through" in screen.file.getvalue() or "no streams found yet" in screen.file.getvalue()
+        )
+        for _ in range(200):
+            last = sampler.sample()
+    assert len(last.streams) == 5
+    assert last.walked
+    assert not last.more

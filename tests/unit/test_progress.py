@@ -1,0 +1,164 @@
+"""What takes long says how far it has come: in one line on a terminal, in a line a second in a log."""
+
+import io
+import logging
+import sys
+
+import pytest
+import redis
+
+from streamd import cli
+from streamd.backup import cli as backup_cli
+from streamd.base.progress import ProgressLine
+from streamd.durability import check
+from streamd.journal.filesystem import FileSystem
+from tests.crash.restartable import DIRECTORY, Restartable
+from tests.integration.process import ServerProcess
+
+
+class Errors(io.StringIO):
+    """The standard error stream, of a terminal or of a file."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+class Seconds:
+    """A clock for a line."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def errors_of(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> Errors:
+    """Put a terminal, or a file, in the place of the standard error stream."""
+    errors = Errors(is_terminal)
+    monkeypatch.setattr(sys, "stderr", errors)
+    return errors
+
+
+WHERE = pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", "log"])
+
+
+@WHERE
+def test_a_terminal_has_one_line_and_a_log_one_a_second(monkeypatch, is_terminal):
+    errors = errors_of(monkeypatch, is_terminal)
+    seconds = Seconds()
+    line = ProgressLine("check", seconds)
+    for quarter in range(13):
+        seconds.now_s = 100 + quarter / 4
+        line.show(quarter, 100)
+    line.end()
+    said = errors.getvalue()
+    if errors.isatty():
+        assert said.count("\r\033[K") == 13
+        assert said.endswith("check: 12 % of 100 bytes\r\033[K")
+        assert "\n" not in said
+    else:
+        assert said == "check: 4 % of 100 bytes\ncheck: 8 % of 100 bytes\ncheck: 12 % of 100 bytes\n"
+
+
+@WHERE
+def test_of_what_is_done_soon_nothing_is_said(monkeypatch, is_terminal):
+    errors = errors_of(monkeypatch, is_terminal)
+    line = ProgressLine("check", Seconds())
+    for done in range(100):
+        line.show(done, 100)
+    line.end()
+    assert errors.getvalue() == ""
+
+
+def test_a_line_that_nobody_can_read_stops_no_work(monkeypatch):
+    class Closed(Errors):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed(False))
+    seconds = Seconds()
+    line = ProgressLine("backup", seconds)
+    seconds.now_s += 5
+    line.show(1, 2)
+    line.end()
+
+
+def test_a_check_says_how_much_of_the_whole_journal_it_has_read():
+    server = Restartable()
+    for number in range(300):
+        server.send("SET", f"k{number}", "v" * 1_000)
+    server.rewrite()
+    server.send("SET", "k", "v")
+    server.cron()
+    seen: list[tuple[int, int]] = []
+    report = check.examine(
+        server.disk, f"{DIRECTORY}/appendonlydir", progress=lambda done, total: seen.append((done, total))
+    )
+    total = sum(file.size for file in report.files)
+    assert len(report.files) == 2
+    assert seen == sorted(seen)
+    assert {one[1] for one in seen} == {total}
+    assert seen[-1][0] == total
+
+
+@WHERE
+def test_streamd_check_and_restore_say_so(tmp_path, monkeypatch, is_terminal):
+    errors = errors_of(monkeypatch, is_terminal)
+    with ServerProcess(tmp_path / "data") as server:
+        redis.Redis(port=server.port).set("k", "v")
+    seconds = iter(range(0, 10_000, 7))
+    monkeypatch.setattr(cli, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
+    monkeypatch.setattr(backup_cli, "ProgressLine", cli.ProgressLine)
+    assert cli.main(["check", str(tmp_path / "data")]) == 0
+    assert "check: 100 % of " in errors.getvalue()
+    assert cli.main(["restore", str(tmp_path / "data"), str(tmp_path / "copy")]) == 0
+    assert "restore: examining the journal, 100 %" in errors.getvalue()
+    assert "restore: 100 % of " in errors.getvalue()
+    assert check.examine(FileSystem(), str(tmp_path / "copy" / "appendonlydir")).is_whole
+
+
+def test_a_rewrite_that_takes_long_says_so_once_a_second(caplog):
+    caplog.set_level(logging.INFO, "streamd")
+    server = Restartable(auto_aof_rewrite_percentage=0)
+    for number in range(200):
+        server.send("SET", f"k{number}", "v")
+    caplog.clear()
+    server.persistence.start_rewrite()
+    rewrite = server.persistence.journal.rewrite
+    step = rewrite.step
+
+    def slow_step(is_over):
+        server.clock.advance(300)
+        step(iter([False, False, True] * 1_000).__next__)
+
+    rewrite.step = slow_step
+    while server.persistence.is_rewriting:
+        server.cron()
+    said = [record.getMessage() for record in caplog.records if record.event == "journal-rewriting"]
+    took_s = server.persistence._last_took_s
+    assert 2 <= took_s - 1 <= len(said) <= took_s
+    assert said[0].endswith("of 200 keys")
+    assert len(set(said)) == len(said)
+
+
+def test_loading_that_takes_long_says_so_once_a_second(caplog, monkeypatch):
+    errors_of(monkeypatch, is_terminal=True)
+    caplog.set_level(logging.INFO, "streamd")
+    server = Restartable()
+    for number in range(5):
+        server.send("SET", f"k{number}", "v")
+    persistence = server.restart().persistence
+    line = cli._LoadingLine(log_is_shown=False)
+    persistence._load_started_ms = server.clock.now_ms()
+    for _ in range(25):
+        line.show(persistence)
+        persistence._state.clock.advance(100)
+    line.end()
+    said = [record.getMessage() for record in caplog.records if record.event == "journal-loading"]
+    assert len(said) == 2
+    assert said[0].startswith("loading the journal: 100 % of ")
