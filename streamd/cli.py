@@ -36,6 +36,7 @@ from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
 from streamd.net.supervision import LOADING_US, notify, take_sockets
 from streamd.topics.cli import add_commands as add_topics
+from streamd.ui.cli import add_commands as add_ui
 
 EXIT_CODES = """exit codes:
   0  stopped cleanly; the journal is whole
@@ -157,6 +158,7 @@ def _parser() -> _Parser:
     add_backup(commands, _Parser)
     add_config(commands, _Parser)
     add_topics(commands, _Parser)
+    add_ui(commands)
     return parser
 
 
