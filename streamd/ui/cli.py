@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 EXIT_OK, EXIT_USAGE, EXIT_ADDRESS = 0, 2, 3
 URL = "redis://127.0.0.1:6379"
 TOKEN_LENGTH_MIN = 16
+PORT_MAX = 65_535
 
 
 def add_commands(commands: Any) -> None:
@@ -51,6 +52,8 @@ def _ui(arguments: argparse.Namespace) -> int:
         from streamd.ui.source import Source, SourceError
     except ImportError as error:
         return _fail(EXIT_USAGE, f"the page needs {error.name}: pip install 'streamd[ui]'")
+    if not 0 <= arguments.port <= PORT_MAX:  # the system would take the rest of a division by 65,536
+        return _fail(EXIT_USAGE, f"--port {arguments.port}: give one from 0 to {PORT_MAX}")
     try:
         rules = _rules(arguments)
         source = Source(arguments.url, allow_writes=arguments.allow_writes)
