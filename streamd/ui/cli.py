@@ -51,7 +51,7 @@ def _ui(arguments: argparse.Namespace) -> int:
         from streamd.ui import pages, serving
         from streamd.ui.source import Source, SourceError
     except ImportError as error:
-        return _fail(EXIT_USAGE, f"the page needs {error.name}: pip install 'streamd[ui]'")
+        return _fail(EXIT_USAGE, f"the page needs {(error.name or '').split('.')[0]}: pip install 'streamd[ui]'")
     if not 0 <= arguments.port <= PORT_MAX:  # the system would take the rest of a division by 65,536
         return _fail(EXIT_USAGE, f"--port {arguments.port}: give one from 0 to {PORT_MAX}")
     try:
