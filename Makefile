@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
+	@echo "make pictures   the pictures in docs/pictures, with headless Chromium"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
@@ -117,6 +118,9 @@ dist: set-up
 
 check-deploy:
 	@python3 scripts/check_deploy.py
+
+pictures: set-up
+	@$(RUN) -m scripts.pictures_ui
 
 map: set-up
 	@$(RUN) scripts/map.py

@@ -42,6 +42,7 @@ from streamd.net.supervision import LOADING_US, notify, take_sockets
 from streamd.terminal import handing_over
 from streamd.terminal.words import COMMANDS
 from streamd.topics.cli import add_commands as add_topics
+from streamd.ui.cli import add_commands as add_ui
 
 EXIT_CODES = """exit codes:
   0  stopped cleanly; the journal is whole
@@ -177,6 +178,7 @@ def _parser() -> _Parser:
     add_topics(commands, _Parser)
     for word, text in COMMANDS.items():
         commands.add_parser(word, help=text, add_help=False)  # for the list: `main` hands these words over
+    add_ui(commands)
     return parser
 
 

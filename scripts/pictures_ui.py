@@ -1,0 +1,64 @@
+"""Makes the pictures of `streamd ui` in docs/pictures/, with headless Chromium."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import uvicorn
+
+from streamd.base.clock import ManualClock
+from streamd.testing import EmbeddedServer
+from streamd.ui.guard import Rules
+from streamd.ui.pages import application
+from streamd.ui.serving import listen
+from streamd.ui.source import Source
+
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+SHOTS = {"ui-streams.png": ("", "1200,620"), "ui-stream-phone.png": ("stream?key=orders", "500,900")}
+TIMEOUT_S = 60
+
+
+def fill(server: EmbeddedServer) -> None:
+    """Write what a shop's server may hold."""
+    client = server.client()
+    names = ("carts", "clicks", "invoices", "mails", "payments", "returns", "shipments")
+    for number in range(400):
+        server.advance(milliseconds=250)
+        name = names[number * number // 3 % len(names)]
+        client.xadd(name, {"n": number, "customer": f"c{number % 97}"}, idmp=("shop-1", f"{name}-{number}".encode()))
+        order = {"order": f"order-{1000 + number}", "cents": 1990 + 10 * number, "customer": f"c{number % 97}"}
+        for _ in range(2 if number % 40 == 0 else 1):  # now and then a producer tries again
+            client.xadd("orders", order, idmp=("svc-7", f"order-{1000 + number}".encode()))
+    client.xgroup_create("orders", "billing", id="0")
+    client.xreadgroup("billing", "ann", {"orders": ">"}, count=50)
+
+
+def main() -> int:
+    """Make the pictures; return an exit code."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        print("pictures: there is no chromium here; install it (Debian: apt install chromium)", file=sys.stderr)
+        return 1
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with EmbeddedServer(ManualClock(1_767_189_600_000)) as server, listen("127.0.0.1", 0) as listening:
+        fill(server)
+        app = application(Source(server.url), Rules())
+        page = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        serving = threading.Thread(target=page.run, kwargs={"sockets": [listening]}, daemon=True)
+        serving.start()
+        for name, (path, size) in SHOTS.items():
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}/{path}"
+            options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
+            shot = f"--screenshot={PICTURES / name}"
+            command = [chromium, *options, shot, address]
+            subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
+            print(PICTURES / name)
+        page.should_exit = True
+        serving.join(TIMEOUT_S)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

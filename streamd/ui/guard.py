@@ -1,0 +1,131 @@
+"""Who may ask a page: the right host, the own origin, a token where others could reach it.
+
+A page on this machine's loopback is open to every web site that its user visits: by a form that posts to it, or by a
+name that is made to point to 127.0.0.1. So the host must be one of ours, and what posts must come from the page itself.
+"""
+
+import hmac
+import ipaddress
+import secrets
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "streamd-ui"
+OPEN_PATHS = ("/login", "/static/")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # not no-referrer: with that a browser hides the origin of the page's own forms
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a request must bring. names: hosts besides localhost; any_address: whether an IP address will do.
+
+    token: None when the page listens on loopback only.
+    """
+
+    names: frozenset[str] = frozenset()
+    any_address: bool = False
+    token: str | None = None
+    session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    def knows_host(self, host: str) -> bool:
+        """Say whether a Host header is one of this page's."""
+        name = _name_of(host)
+        if name is None:
+            return False
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name == "localhost" or name in self.names
+        return address.is_loopback or self.any_address or name in self.names
+
+    def is_token(self, text: str) -> bool:
+        """Say whether a text is the token, in a time that does not tell how much of it is right."""
+        return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
+
+    def lets_in(self, headers: Headers) -> bool:
+        """Say whether a request shows the token, or the cookie that one gets for it."""
+        if self.token is None:
+            return True
+        kind, _, shown = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and self.is_token(shown.strip()):
+            return True
+        try:
+            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        return morsel is not None and hmac.compare_digest(morsel.value.encode(), self.session.encode())
+
+
+class Guard:
+    """An ASGI application that hands on what keeps to the rules, and puts the headers of safety on each reply."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self.app = app
+        self.rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refused = self._refusal(scope)
+        await (refused or self.app)(scope, receive, send_safely)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        if not self.rules.knows_host(headers.get("host", "")):
+            return _refuse("This page does not know the host name that it was asked by; see --allow-host.")
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return PlainTextResponse("GET and POST are all there is.", 405)
+        if scope["method"] == "POST" and not _is_own_origin(headers):
+            return _refuse("What changes something must come from this page itself.")
+        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode", "navigate") != "navigate":
+            return _refuse("Other sites may not read this page.")
+        if not self.rules.lets_in(headers) and not path.startswith(OPEN_PATHS):
+            if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+                return RedirectResponse("/login", 303)
+            return PlainTextResponse("Sign in at /login, or send the header Authorization: Bearer TOKEN.", 401)
+        return None
+
+
+def _refuse(text: str) -> Response:
+    return PlainTextResponse(text, 403)
+
+
+def _is_own_origin(headers: Headers) -> bool:
+    """Say whether a browser says that a request comes from a page of the host that it asks."""
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
+
+
+def _name_of(host: str) -> str | None:
+    """Return the name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

@@ -1,0 +1,59 @@
+"""The page on a socket, from its start to a signal."""
+
+import ipaddress
+import signal
+import socket
+import sys
+
+import uvicorn
+from starlette.types import ASGIApp
+
+# What is waited for while the page stops: an answer that is being made.
+STOP_S = 3
+
+
+def is_loopback(bind: str) -> bool:
+    """Say whether only this machine can reach what listens there."""
+    try:
+        return ipaddress.ip_address(bind).is_loopback
+    except ValueError:
+        return bind == "localhost"
+
+
+def listen(bind: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises: OSError; OverflowError for what is no port."""
+    (family, kind, protocol, _, address), *_ = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def place_of(listening: socket.socket) -> str:
+    """Return the host and port at which a browser finds a socket of this machine."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def serve(app: ASGIApp, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        http="h11",
+        ws="none",
+        timeout_graceful_shutdown=STOP_S,
+    )
+    # uvicorn stops at a signal, and sends itself the signal again when it has: that is a clean end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,88 @@
+"""The page in headless Chromium, at the width of a phone: it fits, it goes on by itself, its policy blocks nothing."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+
+from streamd.ui.guard import Rules
+from streamd.ui.pages import application
+from streamd.ui.serving import listen
+from streamd.ui.source import Source
+
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")), reason="there is no chromium with chromedriver"
+)
+PHONE = {"deviceMetrics": {"width": 390, "height": 844, "pixelRatio": 2}}
+OPTIONS = {"args": ["--headless", "--no-sandbox", "--disable-gpu"], "mobileEmulation": PHONE}
+WANTED = {"goog:chromeOptions": OPTIONS, "goog:loggingPrefs": {"browser": "ALL"}}
+# Done when a text is there: the page itself says when, nobody waits for a time.
+UNTIL = """
+const [text, done] = arguments, is = () => document.body.innerText.includes(text);
+if (is()) done(true);
+else new MutationObserver(() => is() && done(true)).observe(document.body, {childList: true, subtree: true});
+"""
+
+
+class Browser:
+    """A session of chromedriver."""
+
+    def __init__(self, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}/session"
+        self.address += "/" + self.call("POST", "", {"capabilities": {"alwaysMatch": WANTED}})["sessionId"]
+
+    def call(self, method: str, path: str, body: dict | None = None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)["value"]
+
+    def run(self, script: str):
+        return self.call("POST", "/execute/sync", {"script": script, "args": []})
+
+    def wait_for(self, text: str) -> bool:
+        return self.call("POST", "/execute/async", {"script": UNTIL, "args": [text]})
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
+    try:
+        port = next(found[1] for line in driver.stdout if (found := re.search(r"successfully on port (\d+)", line)))
+        session = Browser(int(port))
+        yield session
+        session.call("DELETE", "")
+    finally:
+        driver.terminate()
+        driver.communicate(timeout=10)
+
+
+@pytest.fixture
+def address(streamd_client, streamd_server) -> Iterator[str]:
+    source = Source(streamd_server.url)
+    with listen("127.0.0.1", 0) as listening:
+        page = uvicorn.Server(uvicorn.Config(application(source, Rules()), log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=page.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        page.should_exit = True
+        thread.join(10)
+    source.close()
+
+
+def test_on_a_phone_the_page_fits_and_new_entries_come_by_themselves(browser, address, streamd_client):
+    for number in range(5):
+        streamd_client.xadd("orders", {"n": number, "long": "x" * 200})
+    for path, wanted in (("/stream?key=orders", "tail-comes"), ("/", "list-comes")):
+        browser.call("POST", "/url", {"url": address + path})
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        browser.run("const live = document.querySelector('button[data-live]'); live.focus(); live.click()")
+        streamd_client.xadd("orders" if "key" in path else wanted, {"n": wanted})
+        assert browser.wait_for(wanted)
+    assert browser.call("POST", "/se/log", {"type": "browser"}) == []
