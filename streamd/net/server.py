@@ -80,7 +80,7 @@ def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
     return [(host, port, False) for host in config.text("admin-bind").split()] if port else []
 
 
-def _connection(server: "Server") -> Connection:
+def _connection(server: "Server") -> asyncio.Protocol:
     return Connection(server) if server.measures is None else MeasuredConnection(server, server.measures)
 
 
