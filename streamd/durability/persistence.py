@@ -1,6 +1,4 @@
-"""Persistence: one engine's journal from start to stop: loading, the barrier, rewriting, and what INFO says of
-them.
-"""
+"""Persistence: one engine's journal from start to stop: loading, the barrier, rewriting, and what INFO says of it."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,8 +1,8 @@
 """Users and their clients: who is whom, and what becomes of clients when rules change."""
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Sequence
+from random import SystemRandom
 
 from streamd.acl.selector import channel_in
 from streamd.acl.user import User
@@ -214,7 +214,7 @@ class Access:
 
     def random_bits(self, bits: int) -> int:
         """Return a number that nobody can guess."""
-        return secrets.randbits(bits)
+        return SystemRandom().getrandbits(bits)
 
 
 def _lines(path: str) -> list[bytes]:
