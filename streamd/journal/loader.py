@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
-from streamd.journal.words import bare_commands
+from streamd.journal.words import NoCommandError, bare_commands
 
 # Commands between two points where the loader can be interrupted: about two milliseconds.
 _SLICE_COMMANDS: Final = 2_000
@@ -86,6 +86,10 @@ class Loader:
             if refusal.needs_databases:
                 advice = f"start with more of them: --databases {refusal.needs_databases}"
             raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
+        except NoCommandError:
+            self.commands += count
+            place = piece.place_of(self.commands - before)
+            raise LoadError(self._path, place, "what stands here is no command", self._advice)
         self.commands += count
         if count >= 16:
             yield

@@ -10,8 +10,12 @@ except ImportError:  # PyPy, Windows: slower, the same
     hiredis = None  # type: ignore[assignment]
 
 
+class NoCommandError(Exception):
+    """What was verified is what somebody has written, and is no command."""
+
+
 def bare_commands(data: bytes) -> Iterator[list[bytes]]:
-    """Yield the commands of verified RESP."""
+    """Yield the commands of verified RESP. Raises: NoCommandError."""
     if hiredis is None:
         at = 0
         while at < len(data):
@@ -21,5 +25,10 @@ def bare_commands(data: bytes) -> Iterator[list[bytes]]:
     reader = hiredis.Reader()
     reader.feed(data)
     take = reader.gets
-    while (found := take()) is not False:
-        yield found
+    try:
+        while (found := take()) is not False:
+            if type(found) is not list:
+                raise NoCommandError
+            yield found
+    except hiredis.ProtocolError:
+        raise NoCommandError
