@@ -428,7 +428,7 @@ def test_spark_before_4_2_runs_an_unfinished_batch_again_and_limits_the_next(
     [
         ({"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
         ({"endingTimestamp": "5"}, "endingTimestamp is for batch reads"),
-        ({"stream": None}, "stream is missing: name what to read, or give streamPattern or streamRegex"),
+        ({"stream": None}, "stream is missing: name what to read, or give streamPattern, streamRegex or log"),
     ],
 )
 def test_options_that_a_streaming_query_cannot_have(streamd: redis.Redis, options: dict, said: str) -> None:
