@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -80,6 +81,12 @@ def test_no_file_is_longer_than_a_reader_keeps_in_mind():
 
 def test_no_file_has_a_name_that_says_nothing():
     assert [name for name in modules() if Path(name).name in NAMES_THAT_SAY_NOTHING] == []
+
+
+def test_no_two_files_of_tests_have_the_same_name():
+    """pytest takes a file's name for its module's: of two with one name it runs neither, and ends."""
+    names = Counter(Path(name).name for name in modules() if Path(name).name.startswith("test_"))
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_no_test_sleeps_but_those_that_kill_processes():

@@ -45,7 +45,7 @@ def test_the_files_that_the_document_names_exist():
 
 
 def test_the_requirements_that_the_document_names_are_tests():
-    tests = (ROOT / "tests" / "sessions" / "test_requirements.py").read_text(encoding="utf-8")
+    tests = (ROOT / "tests" / "sessions" / "test_session_requirements.py").read_text(encoding="utf-8")
     for number in range(1, 18):
         assert f"def test_d{number}_" in tests
         assert re.search(rf"\bD{number}\b", TEXT)

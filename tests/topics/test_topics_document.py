@@ -47,6 +47,6 @@ def test_the_files_that_the_document_names_exist():
 
 
 def test_the_requirements_that_the_document_names_are_tests():
-    tests = (ROOT / "tests" / "topics" / "test_requirements.py").read_text(encoding="utf-8")
+    tests = (ROOT / "tests" / "topics" / "test_topic_requirements.py").read_text(encoding="utf-8")
     for number in range(1, 17):
         assert f"def test_e{number}_" in tests
