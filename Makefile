@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -36,6 +36,7 @@ help:
 	@echo "make pictures   the pictures in docs/pictures, with headless Chromium"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
+	@echo "make bench-trees OTHER=DIR   this checkout's CPU per request beside that of another checkout"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
 	@echo "make clean   removes .venv and everything that was generated"
@@ -104,6 +105,9 @@ bench-long: set-up
 
 bench-spark: set-up
 	@$(RUN) -m bench.spark_beside $(ARGS)
+
+bench-trees: set-up
+	@$(RUN) -m bench.trees $(OTHER) $(ARGS)
 
 latency: set-up
 	@$(RUN) -m bench.latency $(ARGS)

@@ -1,0 +1,83 @@
+"""`python -m bench.trees CHECKOUT`: this checkout's streamd beside another's, in pairs.
+
+The rows of `make bench` over the wire, by the server's CPU per request, and an empty start: what a change costs those
+who do not use it. A change is judged by the median over the rows; a single row moves by a few per cent by itself.
+"""
+
+import argparse
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from bench.group_workloads import GROUP_WORKLOADS
+from bench.servers import Target, redis_binary
+from bench.workloads import WORKLOADS, Workload
+
+HERE = Path(__file__).resolve().parent.parent
+STARTS = 9
+
+
+def main() -> int:
+    """Print a line for each row; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.trees", description="this checkout beside another")
+    parser.add_argument("other", type=Path, help="the directory of the other checkout, an earlier version say")
+    parser.add_argument("--only", default="", help="the rows whose name contains this text")
+    parser.add_argument("--pairs", type=int, default=9, help="runs on each, in turn (9)")
+    arguments = parser.parse_args()
+    other = arguments.other.resolve()
+    if not (other / "streamd" / "__main__.py").is_file():
+        print(f"bench: {other} is no checkout of streamd: it has no streamd/__main__.py", file=sys.stderr)
+        return 2
+    if redis_binary("redis-benchmark") is None:
+        print("bench: redis-benchmark is not on PATH; install your system's redis-tools package", file=sys.stderr)
+        return 2
+    chosen = [
+        workload
+        for workload in (*WORKLOADS, *GROUP_WORKLOADS)
+        if workload.short and arguments.only.lower() in workload.name.lower()
+    ]
+    print(f"{'':48}{'there':>9}{'here':>9}{'here/there':>12}")
+    ratios: list[float] = []
+    for options in dict.fromkeys(workload.options for workload in chosen):
+        group = [workload for workload in chosen if workload.options == options]
+        ratios += _group(group, options, other, arguments.pairs)
+    if ratios:
+        print(f"{'median of the rows':66}{median(ratios):12.3f}")
+    if not arguments.only:
+        _starts(other)
+    return 0
+
+
+def _group(workloads: list[Workload], options: tuple[str, ...], other: Path, pairs: int) -> list[float]:
+    """Return the CPU of each workload here over there, the median of the pairs."""
+    ratios = []
+    with ExitStack() as stack:
+        there, here = (stack.enter_context(Target("streamd", options, tree)) for tree in (other, HERE))
+        for workload in workloads:
+            cpu_us: dict[Target, list[float]] = {there: [], here: []}
+            for number in range(pairs):
+                for target in (there, here) if number % 2 == 0 else (here, there):
+                    cpu_us[target].append(workload.work(target).cpu_us)
+            ratios.append(median(b / a for a, b in zip(cpu_us[there], cpu_us[here], strict=True)))
+            left, right = median(cpu_us[there]), median(cpu_us[here])
+            print(f"{workload.name:48}{left:6.2f} us{right:6.2f} us{ratios[-1]:12.3f}", flush=True)
+    return ratios
+
+
+def _starts(other: Path) -> None:
+    """Print the time from the start of the process to its first PONG, and its CPU until then."""
+    for tree in (other, HERE):  # so that both find their modules compiled
+        Target("streamd", tree=tree).stop()
+    started: dict[Path, list[tuple[float, float]]] = {other: [], HERE: []}
+    for _ in range(STARTS):
+        for tree, samples in started.items():
+            with Target("streamd", tree=tree) as target:
+                samples.append((target.start_s * 1e3, target.cpu_s() * 1e3))
+    for name, place in (("time", 0), ("CPU", 1)):
+        there, here = (median(sample[place] for sample in started[tree]) for tree in (other, HERE))
+        print(f"{'an empty start, ' + name:48}{there:6.0f} ms{here:6.0f} ms{here / there:12.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
