@@ -54,6 +54,8 @@ _AGAIN = [
     if not first[1] then return 'refused' end
     local place = table.remove(first)
     table.remove(first, 1)
+    -- 8 bytes of which nearly all are ones are rounded up to a number that 8 bytes do not hold; Redis packs 0 then, too.
+    for _, value in ipairs(first) do if value == 2 ^ 64 then return 'refused' end end
     local fine, text = pcall(struct.pack, ARGV[2], unpack(first))
     if not fine then return 'refused' end
     local second = {struct.unpack(ARGV[2], text)}
