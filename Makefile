@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures examples
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -30,6 +30,7 @@ help:
 	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
+	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
@@ -98,6 +99,9 @@ test-spark40: set-up
 notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
 	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
+
+examples: set-up
+	@for example in examples/*.py; do echo "== $$example"; $(RUN) $$example || exit 1; done
 
 bench-long: set-up
 	@$(RUN) -m bench long $(ARGS)
