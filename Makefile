@@ -124,6 +124,7 @@ check-deploy:
 	@python3 scripts/check_deploy.py
 
 pictures: set-up
+	@$(RUN) -m scripts.pictures_failures
 	@$(RUN) -m scripts.pictures_ui
 
 map: set-up
