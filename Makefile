@@ -16,7 +16,7 @@ help:
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
-	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
+	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
@@ -34,7 +34,7 @@ help:
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
-	@echo "make pictures   the pictures in docs/pictures, with headless Chromium"
+	@echo "make pictures   the pictures in docs/pictures, with tmux and headless Chromium"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
@@ -125,6 +125,7 @@ check-deploy:
 
 pictures: set-up
 	@$(RUN) -m scripts.pictures_failures
+	@$(RUN) -m scripts.pictures_speed
 	@$(RUN) -m scripts.pictures_ui
 
 map: set-up

@@ -1,4 +1,4 @@
-"""`python -m bench`: run the suite and write its table.
+"""`python -m bench`: run the suite, write its table and draw it.
 
 python -m bench [short|long|spark] [--only TEXT] [--rounds N]
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench import plots
 from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
 from bench.measure import Result, alternate
@@ -59,12 +60,11 @@ def main() -> int:
     rows += _run_over_plain(arguments)
     rows += run_topics(arguments.only, TOPIC_ENTRIES[arguments.suite])
     if arguments.suite == "long":
-        RESULTS.mkdir(exist_ok=True)
         rows += run_memory(kinds, arguments.only)
         rows += run_small_memory(kinds, arguments.only)
         rows += run_large(kinds, arguments.only)
         rows += run_special(arguments.only)
-        rows += run_curves(kinds, arguments.only, RESULTS)
+        rows += run_curves(kinds, arguments.only)
         rows += run_spark(arguments.only)
     _write(rows, arguments.suite, partial=bool(arguments.only))
     return 0
@@ -167,6 +167,8 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         ]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
     print(f"\nwritten: {RESULTS / (name + '.md')}")
+    for path in plots.write(rows, name, RESULTS):
+        print(f"drawn: {path}")
 
 
 def _python() -> str:

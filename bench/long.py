@@ -1,11 +1,8 @@
 """The parts that are no requests per second beside redis-server's: memory, large things, topics, growth curves."""
 
-from pathlib import Path
-
 from bench.growth import CURVES, Curve
 from bench.large import LARGE
 from bench.measure import alternate
-from bench.plots import plot
 from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
@@ -102,16 +99,16 @@ def run_topics(only: str, entries: int) -> list[Row]:
     return rows
 
 
-def run_curves(kinds: list[str], only: str, directory: Path) -> list[Row]:
-    """Growth curves, plotted; for a flat one, the cost at the largest x over that at the smallest."""
+def run_curves(kinds: list[str], only: str) -> list[Row]:
+    """Growth curves; for a flat one, the cost at the largest x over that at the smallest."""
     rows: list[Row] = []
     for curve in CURVES:
         if only.lower() in f"growth {curve.name}".lower():
-            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds, directory))
+            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds))
     return rows
 
 
-def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
+def _run_curve(curve: Curve, kinds: list[str]) -> Row:
     targets = [Target(kind) for kind in kinds]
     results = []
     try:
@@ -125,13 +122,14 @@ def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
     finally:
         for target in targets:
             target.stop()
-    plot(curve, results, directory)
     growth = results[-1].median("streamd", "cpu_us") / results[curve.growth_from].median("streamd", "cpu_us")
     what = f"CPU at {curve.points[-1]:,} over {curve.points[curve.growth_from]:,}"
     row: Row = {"name": curve.name, "points": curve.points, "growth": growth, "what": what, "flat": curve.flat}
+    row["xlabel"] = curve.xlabel
     for kind in kinds:
         row[kind] = [result.median(kind, "rate") for result in results]
-        row[f"{kind}_cpu_us"] = [result.median(kind, "cpu_us") for result in results]
+        for figure in ("cpu_us", "p50_ms", "p999_ms"):
+            row[f"{kind}_{figure}"] = [result.median(kind, figure) for result in results]
     if curve.flat:
         print(f"{curve.name + ': ' + what:56}{growth:8.2f}", flush=True)
     return row

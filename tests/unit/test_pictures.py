@@ -1,11 +1,13 @@
 """The pictures of the documents are what the scripts draw, and show what the documents say."""
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from scripts import pictures_failures
+from bench import plots
+from scripts import pictures_failures, pictures_speed
 from scripts.failure_scenes import SCENES
 from scripts.svg import Picture
 
@@ -80,3 +82,79 @@ def test_every_colour_of_a_picture_is_one_on_light_and_on_dark_pages():
     for drawn in [text, *DRAWN.values()]:
         used = {name for shape in ElementTree.fromstring(drawn).iter() for name in shape.get("class", "").split()}
         assert {f".{name}{{" in light and f".{name}{{" in dark for name in used - {"cut", "promise"}} == {True}
+
+
+# --- bench -----------------------------------------------------------------------------------------------------------
+
+RATES: list[plots.Row] = [
+    {"name": "twice as quick", "ratio": 2.0, "wanted": 0.5},
+    {"name": "half as quick", "ratio": 0.5, "wanted": 1.0},
+    {"name": "alike", "ratio": 1.0},
+]
+COSTS: list[plots.Row] = [{"name": "memory: half the bytes", "ratio": 0.5, "wanted_at_most": 0.75}]
+CURVE: plots.Row = {
+    "name": "XADD by clients",
+    "points": [1, 10, 100],
+    "growth": 1.0,
+    "flat": False,
+    "xlabel": "clients at a time",
+    "streamd": [1_000.0, 2_000.0, 4_000.0],
+    "redis-server": [1_000.0, 1_500.0, 1_750.0],
+    "streamd_cpu_us": [8.0, 6.0, 5.0],
+    "redis-server_cpu_us": [8.0, 7.0, 6.0],
+}
+ALONE: plots.Row = {"name": "idle CPU", "figure": 0.2, "unit": "%"}
+
+
+def test_a_table_is_drawn_with_a_bar_for_each_row_that_has_a_ratio_and_a_picture_for_each_curve(tmp_path):
+    paths = plots.write(
+        [*RATES, *COSTS, CURVE, ALONE, {"name": "without redis-server", "ratio": None}], "short", tmp_path
+    )
+    assert [path.name for path in paths] == ["short-ratios.svg", "short-costs.svg", "short-xadd-by-clients.svg"]
+    ratios, costs, _ = (path.read_text() for path in paths)
+    assert [one.text for one in shapes(ratios, "text", "row")] == ["twice as quick", "half as quick", "alike"]
+    assert [one.text for one in shapes(ratios, "text", "value")] == ["2.00", "0.50", "1.00"]
+    assert [one.text for one in shapes(costs, "text", "value")] == ["0.50"]
+
+
+def test_bars_begin_at_one_and_are_as_long_as_the_ratio_says_and_blue_where_it_is_better():
+    twice, half, alike = shapes(plots.bars("Speed", RATES, is_less_better=False), "rect", "bar")
+    left, width = float(twice.get("x", 0)), float(twice.get("width", 0))
+    assert float(half.get("x", 0)) == pytest.approx(left - width, abs=0.2)
+    assert float(half.get("width", 0)) == pytest.approx(width, abs=0.2)
+    assert float(alike.get("width", 0)) == 1
+    assert ["f-blue" in one.get("class", "") for one in (twice, half)] == [True, False]
+    less = shapes(plots.bars("Bytes", RATES, is_less_better=True), "rect", "bar")
+    assert ["f-blue" in one.get("class", "") for one in less[:2]] == [False, True]
+
+
+def test_a_curve_has_a_dot_for_each_point_of_each_server_at_the_height_of_its_figure():
+    dots = shapes(plots.curves(CURVE), "circle")
+    assert len(dots) == 2 + 2 * 2 * 3  # two of the legend; two panels, two servers, three points
+    streamd, redis_server = dots[2:5], dots[5:8]
+    bottom = 100 + plots.PANEL_HEIGHT
+    heights = [bottom - float(dot.get("cy", 0)) for dot in streamd]
+    assert heights == pytest.approx([heights[2] / 4, heights[2] / 2, plots.PANEL_HEIGHT], abs=0.2)
+    assert streamd[0].get("cy") == redis_server[0].get("cy")
+    assert words(plots.curves(CURVE)).count("clients at a time") == 2
+    with_latency = {**CURVE, "streamd_p50_ms": [0.1, 0.2, 0.3], "redis-server_p50_ms": [0.1, 0.2, 0.3]}
+    assert "p50 in ms" in words(plots.curves(with_latency))
+    only_streamd = {name: value for name, value in CURVE.items() if not name.startswith("redis-server")}
+    assert len(shapes(plots.curves(only_streamd), "circle")) == 1 + 2 * 3
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (0.25, "0.25"), (1_500, "1.5k"), (10_000_000, "10M")])
+def test_numbers_at_an_axis_are_short(value, text):
+    assert plots.short(value) == text
+
+
+def test_the_pictures_of_speed_are_drawn_from_the_newest_table_and_the_document_shows_each():
+    drawn = pictures_speed.pictures()
+    table = json.loads(pictures_speed.FIGURES.read_text())["rows"]
+    bars = [bar for text in drawn.values() for bar in shapes(text, "rect", "bar")]
+    assert len(bars) == sum(row.get("ratio") is not None for row in table) > 40
+    for name, text in drawn.items():
+        assert (pictures_speed.PICTURES / name).read_text(encoding="utf-8") == text, "`make pictures` draws it anew"
+    shown = re.findall(r"\(pictures/(speed-.*?)\)", (pictures_speed.ROOT / "docs" / "speed.md").read_text())
+    assert sorted(shown) == sorted(drawn)
+    assert {path.name for path in pictures_speed.PICTURES.glob("speed-*")} == set(drawn)
