@@ -126,6 +126,7 @@ check-deploy:
 pictures: set-up
 	@$(RUN) -m scripts.pictures_failures
 	@$(RUN) -m scripts.pictures_speed
+	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_ui
 
 map: set-up

@@ -78,23 +78,24 @@ def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
 def curves(row: Row) -> str:
     """Return what an operation costs as one number grows: how many a second, CPU, and latency if it was measured."""
     panels = [("operations a second", ""), ("server's CPU, µs each", "_cpu_us")]
-    panels += [
-        (f"{what} in ms", f"_{what}_ms") for what in ("p50", "p999") if any(_figures(row, f"_{what}_ms").values())
-    ]
+    for title, ending in (("p50 in ms", "_p50_ms"), ("p99.9 in ms", "_p999_ms")):
+        if _figures(row, ending):
+            panels.append((title, ending))
     name = str(row["name"])
-    width = 60 + (PANEL_WIDTH + 60) * len(panels)
-    picture = Picture(width, PANEL_HEIGHT + 150, f"{name}: {', '.join(title for title, _ in panels)}")
+    lines = -(-len(panels) // 2)
+    titles = ", ".join(title for title, _ in panels)
+    picture = Picture(60 + 2 * (PANEL_WIDTH + 60), 80 + lines * (PANEL_HEIGHT + 80), f"{name}: {titles}")
     picture.words(20, 30, name, size=15, weight=600)
     for number, (kind, colour) in enumerate(KINDS):
         if kind in row:
             picture.dot(28 + 110 * number, 51, 5, colour)
             picture.words(38 + 110 * number, 55, kind, "faint")
-    points = [float(_number(point)) for point in row["points"]]  # type: ignore[attr-defined]
+    points = [_number(point) for point in row["points"]]  # type: ignore[attr-defined]
+    label = str(row.get("xlabel") or name.partition(" by ")[2])
     for number, (title, ending) in enumerate(panels):
-        left = 80 + (PANEL_WIDTH + 60) * number
-        _panel(picture, left, title, points, _figures(row, ending))
-        label = str(row.get("xlabel") or name.partition(" by ")[2])
-        picture.words(left + PANEL_WIDTH / 2, PANEL_HEIGHT + 136, label, "faint", 11.5, "middle")
+        left, top = 80 + (PANEL_WIDTH + 60) * (number % 2), 100 + (PANEL_HEIGHT + 80) * (number // 2)
+        _panel(picture, left, top, title, points, _figures(row, ending))
+        picture.words(left + PANEL_WIDTH / 2, top + PANEL_HEIGHT + 36, label, "faint", 11.5, "middle")
     return picture.text()
 
 
@@ -108,9 +109,11 @@ def _figures(row: Row, ending: str) -> dict[str, list[float]]:
     }
 
 
-def _panel(picture: Picture, left: float, title: str, points: list[float], figures: dict[str, list[float]]) -> None:
+def _panel(
+    picture: Picture, left: float, top: float, title: str, points: list[float], figures: dict[str, list[float]]
+) -> None:
     """Draw one panel: x on a logarithmic scale, y from 0."""
-    top, bottom = 100, 100 + PANEL_HEIGHT
+    bottom = top + PANEL_HEIGHT
     highest = _round_up(max((value for values in figures.values() for value in values), default=1.0))
     span = math.log(points[-1] / points[0]) or 1.0
 
