@@ -27,7 +27,7 @@ def test_a_screen_is_drawn_with_its_words_and_colours_and_asks_for_nothing_from_
     assert lines(drawn) == ["$ streamd tail s", "1-0a=<1>"]  # (blanks between colours are no text there)
     fills = set(re.findall(r"r\d+ \{ fill: (#\w+)", drawn))
     assert len(fills) >= 3
-    assert set(re.findall(r"https?://[^\"]*", drawn)) <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}
+    assert set(re.findall(r"https?://[^\"\s]*", drawn)) <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}
     assert "url(" not in re.sub(r"url\(#", "", drawn)
     assert render("one", "streamd top") == render("one", "streamd top")
 
