@@ -17,6 +17,7 @@ from bench import plots
 from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
 from bench.measure import Result, alternate
+from bench.progress import said
 from bench.servers import COMPILED, Target, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
@@ -125,7 +126,8 @@ def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
             ratios = []
             for number in range(rounds):
                 first, second = (work, base) if number % 2 == 0 else (base, work)
-                samples = {first: first(target), second: second(target)}
+                with said(f"{name}, round {number + 1} of {rounds}"):
+                    samples = {first: first(target), second: second(target)}
                 ratios.append(samples[work].cpu_us / samples[base].cpu_us)
             ratio = sorted(ratios)[len(ratios) // 2]
             print(f"{name + ': CPU over plain XADD':48}{ratio:8.2f}{most:8.2f}", flush=True)

@@ -1,8 +1,11 @@
 """The parts that are no requests per second beside redis-server's: memory, large things, topics, growth curves."""
 
+from collections.abc import Callable
+
 from bench.growth import CURVES, Curve
 from bench.large import LARGE
 from bench.measure import alternate
+from bench.progress import said
 from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
@@ -18,6 +21,11 @@ def ratio_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def spoken(measure: Callable[..., object]) -> str:
+    """Return the name of a measurement in words."""
+    return measure.__name__.strip("_").replace("_", " ")
+
+
 def run_memory(kinds: list[str], only: str) -> list[Row]:
     """Bytes per entry on each server, fresh for every row."""
     rows: list[Row] = []
@@ -26,7 +34,7 @@ def run_memory(kinds: list[str], only: str) -> list[Row]:
             continue
         each = {}
         for kind in kinds:
-            with Target(kind) as target:
+            with said(f"memory: {name} on {kind}"), Target(kind) as target:
                 each[kind] = measure(target)
         ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
         shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
@@ -43,7 +51,7 @@ def run_small_memory(kinds: list[str], only: str) -> list[Row]:
             continue
         each = {}
         for kind in kinds if (name, measure, most) in BESIDE_REDIS else ["streamd"]:
-            with Target(kind) as target:
+            with said(f"memory: {name} on {kind}"), Target(kind) as target:
                 each[kind] = measure(target)
         shown = "  ".join(f"{kind} {size:.0f} B" for kind, size in each.items())
         print(f"{'memory: ' + name:56}{'':8}{most:8.0f}  {shown}", flush=True)
@@ -64,7 +72,7 @@ def run_large(kinds: list[str], only: str) -> list[Row]:
             continue
         times: dict[str, dict[str, float]] = {}
         for kind in kinds:
-            with Target(kind) as target:
+            with said(f"{spoken(scenario)} on {kind}"), Target(kind) as target:
                 for name, seconds in scenario(target):
                     times.setdefault(name, {})[kind] = seconds
         for name, each in times.items():
@@ -81,7 +89,9 @@ def run_special(only: str) -> list[Row]:
     for measure in SPECIAL:
         if only.lower() not in f"special {measure.__name__}".lower():
             continue
-        for name, figure, unit in measure():
+        with said(spoken(measure)):
+            figures = measure()
+        for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
             rows.append({"name": name, "figure": figure, "unit": unit})
     return rows
@@ -93,7 +103,9 @@ def run_topics(only: str, entries: int) -> list[Row]:
     for measure in TOPICS:
         if only.lower() not in f"topics {measure.__name__}".lower():
             continue
-        for name, figure, unit in measure(entries):
+        with said(f"topics: {spoken(measure)}"):
+            figures = measure(entries)
+        for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
             rows.append({"name": name.strip(), "figure": figure, "unit": unit})
     return rows
