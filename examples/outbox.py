@@ -8,9 +8,8 @@ XADD IDMP under the row's number, and then deletes it. Service and relay are kil
 that could do harm, and started again: every order that was committed has one entry, in the order of the commits, and
 what was not committed has none. `--without-idmp` shows what the same relay does with a plain XADD.
 
-It works alike with PostgreSQL, where numbers of rows may be committed in another order than they were given: let the
-relay take them `FOR UPDATE SKIP LOCKED`, and ask for no order. One relay at a time keeps the order; several keep each
-entry single, too.
+It works alike with PostgreSQL; but there rows may be committed in another order than that of their numbers, and entries
+are then in neither. One relay at a time keeps the order; of several, each entry is single, too.
 
 Ends with exit code 0 if each order has exactly one entry, else 1. Without --url it starts a server of its own.
 """
@@ -93,7 +92,7 @@ def relay(path: str, url: str, has_idmp: bool, dies_at: str | None = None) -> No
                 client.xadd(STREAM, json.loads(fields), idmp=(PRODUCER, str(row)) if has_idmp else None)
             doom.at(RELAY_DIES[2])
             database.execute("begin immediate")
-            database.execute("delete from outbox where id <= ?", (rows[-1][0],))
+            database.executemany("delete from outbox where id = ?", [(row,) for row, _ in rows])
             doom.at(RELAY_DIES[3])
             database.execute("commit")
 
