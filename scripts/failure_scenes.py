@@ -164,7 +164,7 @@ SCENES = {
         (Attempt(5, "attempt 0", ROWS, "++++++"), Attempt(23, "batch 7 is done: sends nothing", ROWS, "------")),
         (Cut("driver", 16.5, "dies before Spark notes it"),),
         (PLAN, Bar("driver", 11.8, 15.4, "commits"), again(19.6, "starts again: 7")),
-        "the mark of the batch is in the stream's own {stream}:spark; it has no limit of time",
+        "the mark is in {stream}:spark and has no limit of time; with none there is no mark, and rows are sent again",
         marks=((13.6, "7 is done"),),
     ),
     "7": Scene(
@@ -224,8 +224,8 @@ SCENES = {
         "over, and the option onWindowExpired is continue: the batch is written again.",
         (FIRST, Attempt(20, "a day later", ROWS, "??????")),
         (JOB_DIES, Cut("server", 11.5, "the window is over", is_death=False)),
-        (PLAN, again(12.5), ends(27)),
-        "onWindowExpired=continue: the batch is written again",
+        (PLAN, again(12.5), commits(27)),
+        "onWindowExpired=continue: the batch is written again; marker has no window",
     ),
     "11": other_rows(
         "A task writes the rows a, b and c and dies. The second attempt computes other values for each row, as with "
