@@ -169,7 +169,8 @@ def main() -> int:
         try:
             return run(url, arguments.orders, not arguments.without_idmp)
         except redis.RedisError as error:
-            print(f"outbox: {url}: {error}", file=sys.stderr)
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"outbox: {url}: {error}{needs}", file=sys.stderr)
             return 2
 
 

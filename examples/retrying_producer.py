@@ -157,7 +157,8 @@ def main() -> int:
         try:
             return run(url, arguments.orders, arguments.cut_every)
         except redis.RedisError as error:
-            print(f"retrying_producer: {url}: {error}", file=sys.stderr)
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"retrying_producer: {url}: {error}{needs}", file=sys.stderr)
             return 2
 
 

@@ -161,7 +161,8 @@ def main() -> int:
             stack.callback(spark.stop)
             return run(spark, url, arguments.sensors, arguments.minutes)
         except redis.RedisError as error:
-            print(f"sensors_to_spark: {url}: {error}", file=sys.stderr)
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"sensors_to_spark: {url}: {error}{needs}", file=sys.stderr)
         except (ImportError, RuntimeError) as error:  # no pyspark, no Java
             print(f'sensors_to_spark: {error}; pip install "streamd[spark]" brings what is needed', file=sys.stderr)
         return 2

@@ -126,7 +126,8 @@ def main() -> int:
         try:
             return run(url, arguments.jobs, arguments.workers)
         except redis.RedisError as error:
-            print(f"worker_group: {url}: {error}", file=sys.stderr)
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"worker_group: {url}: {error}{needs}", file=sys.stderr)
             return 2
 
 

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.differential.redis_process import needs_redis, running_redis
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 CLIENTS = [name for name in PROGRAMS if name != "test_moved_clock"]  # that has no server but its own
@@ -97,6 +99,18 @@ def test_an_example_without_a_server_says_so_in_one_line(name, capsys, monkeypat
     said = capsys.readouterr()
     assert said.out == ""
     assert re.fullmatch(rf"{name}: {NOBODY}: .*refused.*\n", said.err)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs_redis) for name in ("outbox", "worker_group", "retrying_producer")]
+)
+def test_an_example_on_a_server_without_idempotent_xadd_says_what_it_needs(name, capsys, monkeypatch, tmp_path):
+    with running_redis(tmp_path) as port:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--url", f"redis://127.0.0.1:{port}"])
+        assert loaded(name).main() == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"{name}: redis://127.0.0.1:{port}: unknown command 'XCFGSET'")
+    assert said.endswith("; this needs streamd, or Redis from 8.6 on")
 
 
 @pytest.mark.parametrize(
