@@ -14,12 +14,20 @@ PANEL_WIDTH, PANEL_HEIGHT = 300, 210
 # What a bar is of: the file's ending, the title, which rows, whether less is better.
 BARS: tuple[tuple[str, str, Callable[[Row], bool], bool], ...] = (
     ("ratios", "Speed over redis-server's: more is better", lambda row: not _is_cost(row), False),
-    ("costs", "Bytes over redis-server's, CPU over a plain XADD's: less is better", lambda row: _is_cost(row), True),
+    ("costs", "What is spent, over redis-server's or a plain XADD's: less is better", lambda row: _is_cost(row), True),
 )
 
 
 def _is_cost(row: Row) -> bool:
-    return "wanted_at_most" in row
+    """Say whether the ratio is one of bytes, seconds or CPU, and not one of rates."""
+    return "wanted_at_most" in row or "figures" in row
+
+
+def _limit(row: Row) -> float | None:
+    """Return what is wanted of the ratio, at least or at most."""
+    wanted = row.get("wanted") or row.get("wanted_at_most")
+    text = str(row.get("wanted_text", "")).partition(" ")
+    return float(text[0]) if text[2] == "x" else _number(wanted) if wanted else None
 
 
 def draw(rows: list[Row], suite: str) -> dict[str, str]:
@@ -48,12 +56,14 @@ def write(rows: list[Row], suite: str, directory: Path) -> list[Path]:
 def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
     """Return bars that begin at 1, where both are alike: to the right for more, on a logarithmic scale."""
     values = [_number(row["ratio"]) for row in rows]
-    wanted = [_number(row.get("wanted") or row.get("wanted_at_most") or 1.0) for row in rows]
-    low, high = _decades([*values, *wanted])
+    compiled = [_number(row.get("compiled_ratio") or 0) for row in rows]
+    wanted = [_limit(row) for row in rows]
+    low, high = _decades([*values, *filter(None, compiled), *filter(None, wanted)])
     picture = Picture(WIDTH, TOP + 20 + ROW_HEIGHT * len(rows), f"{title}, {len(rows)} rows")
     picture.words(20, 30, title, size=15, weight=600)
-    limit_is = "most" if is_less_better else "least"
-    picture.words(20, 50, f"blue: better than at 1; grey stroke: the {limit_is} that is wanted", "faint", 11.5)
+    legend = f"blue: better than at 1; grey stroke: the {'most' if is_less_better else 'least'} that is wanted"
+    legend += "; violet: compiled" if any(compiled) else ""
+    picture.words(20, 50, legend, "faint", 11.5)
     left, right = NAMES, WIDTH - VALUE_WIDTH - 40
 
     def x_of(ratio: float) -> float:
@@ -63,13 +73,16 @@ def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
     for tick in _ticks(low, high):
         picture.line((x_of(tick), TOP - 4), (x_of(tick), bottom), colour="ink" if tick == 1 else "rule", width=1)
         picture.words(x_of(tick), TOP - 10, f"{tick:g}", "faint", 11, "middle")
-    for number, (row, value, limit) in enumerate(zip(rows, values, wanted, strict=True)):
+    for number, (row, value, thin, limit) in enumerate(zip(rows, values, compiled, wanted, strict=True)):
         y = TOP + ROW_HEIGHT * number
         is_good = (value < 1) == is_less_better or value == 1
         start, end = sorted((x_of(1), x_of(value)))
         picture.words(NAMES - 12, y + 15, str(row["name"]), size=11.5, anchor="end", name="row")
-        picture.box(start, y + 4, max(1.0, end - start), 14, "blue" if is_good else "amber", name="bar")
-        if row.get("wanted") or row.get("wanted_at_most"):
+        picture.box(start, y + 4, max(1.0, end - start), 9 if thin else 14, "blue" if is_good else "amber", name="bar")
+        if thin:
+            start, end = sorted((x_of(1), x_of(thin)))
+            picture.box(start, y + 14, max(1.0, end - start), 4, "violet", name="compiled")
+        if limit:
             picture.line((x_of(limit), y + 2), (x_of(limit), y + 20), colour="faint", width=2)
         picture.words(WIDTH - 20, y + 15, f"{value:.2f}", size=11, anchor="end", weight=600, name="value")
     return picture.text()

@@ -128,6 +128,20 @@ def test_bars_begin_at_one_and_are_as_long_as_the_ratio_says_and_blue_where_it_i
     assert ["f-blue" in one.get("class", "") for one in less[:2]] == [False, True]
 
 
+def test_the_compiled_form_has_a_thin_bar_below_and_what_is_spent_may_be_figures_with_a_unit():
+    row: plots.Row = {"name": "DEL", "unit": "s", "figures": {"streamd": 1.0}, "ratio": 2.0, "wanted_text": "0.5 x"}
+    (name,) = drawn = plots.draw([{**row, "compiled_ratio": 4.0}], "short")
+    assert name == "short-costs.svg"
+    (bar,), (thin,) = (shapes(drawn[name], "rect", of) for of in ("bar", "compiled"))
+    assert float(thin.get("width", 0)) == pytest.approx(2 * float(bar.get("width", 0)), abs=0.2)
+    assert float(thin.get("y", 0)) >= float(bar.get("y", 0)) + float(bar.get("height", 0))
+    assert "f-amber" in bar.get("class", "")
+    assert any("violet: compiled" in text for text in words(drawn[name]))
+    assert not shapes(plots.draw([row], "short")[name], "rect", "compiled")
+    strokes = [line for line in shapes(drawn[name], "polyline") if line.get("stroke-width") == "2"]
+    assert len(strokes) == 1  # of what is wanted
+
+
 def test_a_curve_has_a_dot_for_each_point_of_each_server_at_the_height_of_its_figure():
     dots = shapes(plots.curves(CURVE), "circle")
     assert len(dots) == 2 + 2 * 2 * 3  # two of the legend; two panels, two servers, three points
