@@ -16,7 +16,7 @@ help:
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
-	@echo "make bench   throughput as a ratio to redis-server, where that is installed"
+	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
@@ -30,10 +30,11 @@ help:
 	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
+	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
-	@echo "make pictures   the pictures in docs/pictures, with headless Chromium"
+	@echo "make pictures   the pictures in docs/pictures, with tmux and headless Chromium"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
 	@echo "make bench-trees OTHER=DIR   this checkout's CPU per request beside that of another checkout"
@@ -100,6 +101,10 @@ notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
 	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
 
+.PHONY: examples
+examples: set-up
+	@for example in examples/*.py; do echo "== $$example"; $(RUN) $$example || exit 1; done
+
 bench-long: set-up
 	@$(RUN) -m bench long $(ARGS)
 
@@ -124,6 +129,9 @@ check-deploy:
 	@python3 scripts/check_deploy.py
 
 pictures: set-up
+	@$(RUN) -m scripts.pictures_failures
+	@$(RUN) -m scripts.pictures_speed
+	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_ui
 
 map: set-up

@@ -1,4 +1,4 @@
-"""`python -m bench`: run the suite and write its table.
+"""`python -m bench`: run the suite, write its table and draw it.
 
 python -m bench [short|long|spark] [--only TEXT] [--rounds N]
 """
@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench import plots
 from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
 from bench.measure import Result, alternate
+from bench.progress import said
 from bench.servers import COMPILED, Target, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
@@ -59,12 +61,11 @@ def main() -> int:
     rows += _run_over_plain(arguments)
     rows += run_topics(arguments.only, TOPIC_ENTRIES[arguments.suite])
     if arguments.suite == "long":
-        RESULTS.mkdir(exist_ok=True)
         rows += run_memory(kinds, arguments.only)
         rows += run_small_memory(kinds, arguments.only)
         rows += run_large(kinds, arguments.only)
         rows += run_special(arguments.only)
-        rows += run_curves(kinds, arguments.only, RESULTS)
+        rows += run_curves(kinds, arguments.only)
         rows += run_spark(arguments.only)
     _write(rows, arguments.suite, partial=bool(arguments.only))
     return 0
@@ -125,7 +126,8 @@ def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
             ratios = []
             for number in range(rounds):
                 first, second = (work, base) if number % 2 == 0 else (base, work)
-                samples = {first: first(target), second: second(target)}
+                with said(f"{name}, round {number + 1} of {rounds}"):
+                    samples = {first: first(target), second: second(target)}
                 ratios.append(samples[work].cpu_us / samples[base].cpu_us)
             ratio = sorted(ratios)[len(ratios) // 2]
             print(f"{name + ': CPU over plain XADD':48}{ratio:8.2f}{most:8.2f}", flush=True)
@@ -167,6 +169,8 @@ def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
         ]
     (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
     print(f"\nwritten: {RESULTS / (name + '.md')}")
+    for path in plots.write(rows, name, RESULTS):
+        print(f"drawn: {path}")
 
 
 def _python() -> str:

@@ -17,6 +17,7 @@ from bench.client import Replies, ask, request
 from bench.latency_rows import Row, background_rows, rows
 from bench.measure import alternate, redis_benchmark
 from bench.servers import Target, redis_binary
+from streamd.base.progress import ProgressLine
 
 END = b"the end of the reply"
 PIPELINE = 2_000
@@ -127,10 +128,15 @@ Found = dict[str, dict[str, Waited]]
 
 
 def _measure_rows(kind: str, target: Target, some: Sequence[Row], only: str, found: Found) -> None:
+    line = ProgressLine("latency")
     for row in some:
         if kind not in row.kinds:
             continue
-        runs = [measure(target, row) for _ in range(row.times if only in row.name.lower() else 1)]
+        times, runs = row.times if only in row.name.lower() else 1, []
+        for number in range(times):
+            line.say(f"{kind}: {row.name}, {number + 1} of {times}")  # not by a thread: measure() forks
+            runs.append(measure(target, row))
+        line.end()
         columns = ([getattr(run, name) for run in runs] for name in Waited.__slots__)
         result = Waited(*map(statistics.median, columns))
         found.setdefault(row.name, {})[kind] = result

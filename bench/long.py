@@ -1,11 +1,11 @@
 """The parts that are no requests per second beside redis-server's: memory, large things, topics, growth curves."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 from bench.growth import CURVES, Curve
 from bench.large import LARGE
 from bench.measure import alternate
-from bench.plots import plot
+from bench.progress import said
 from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
@@ -21,6 +21,11 @@ def ratio_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def spoken(measure: Callable[..., object]) -> str:
+    """Return the name of a measurement in words."""
+    return measure.__name__.strip("_").replace("_", " ")
+
+
 def run_memory(kinds: list[str], only: str) -> list[Row]:
     """Bytes per entry on each server, fresh for every row."""
     rows: list[Row] = []
@@ -29,7 +34,7 @@ def run_memory(kinds: list[str], only: str) -> list[Row]:
             continue
         each = {}
         for kind in kinds:
-            with Target(kind) as target:
+            with said(f"memory: {name} on {kind}"), Target(kind) as target:
                 each[kind] = measure(target)
         ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
         shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
@@ -46,7 +51,7 @@ def run_small_memory(kinds: list[str], only: str) -> list[Row]:
             continue
         each = {}
         for kind in kinds if (name, measure, most) in BESIDE_REDIS else ["streamd"]:
-            with Target(kind) as target:
+            with said(f"memory: {name} on {kind}"), Target(kind) as target:
                 each[kind] = measure(target)
         shown = "  ".join(f"{kind} {size:.0f} B" for kind, size in each.items())
         print(f"{'memory: ' + name:56}{'':8}{most:8.0f}  {shown}", flush=True)
@@ -67,7 +72,7 @@ def run_large(kinds: list[str], only: str) -> list[Row]:
             continue
         times: dict[str, dict[str, float]] = {}
         for kind in kinds:
-            with Target(kind) as target:
+            with said(f"{spoken(scenario)} on {kind}"), Target(kind) as target:
                 for name, seconds in scenario(target):
                     times.setdefault(name, {})[kind] = seconds
         for name, each in times.items():
@@ -84,7 +89,9 @@ def run_special(only: str) -> list[Row]:
     for measure in SPECIAL:
         if only.lower() not in f"special {measure.__name__}".lower():
             continue
-        for name, figure, unit in measure():
+        with said(spoken(measure)):
+            figures = measure()
+        for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
             rows.append({"name": name, "figure": figure, "unit": unit})
     return rows
@@ -96,22 +103,24 @@ def run_topics(only: str, entries: int) -> list[Row]:
     for measure in TOPICS:
         if only.lower() not in f"topics {measure.__name__}".lower():
             continue
-        for name, figure, unit in measure(entries):
+        with said(f"topics: {spoken(measure)}"):
+            figures = measure(entries)
+        for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
             rows.append({"name": name.strip(), "figure": figure, "unit": unit})
     return rows
 
 
-def run_curves(kinds: list[str], only: str, directory: Path) -> list[Row]:
-    """Growth curves, plotted; for a flat one, the cost at the largest x over that at the smallest."""
+def run_curves(kinds: list[str], only: str) -> list[Row]:
+    """Growth curves; for a flat one, the cost at the largest x over that at the smallest."""
     rows: list[Row] = []
     for curve in CURVES:
         if only.lower() in f"growth {curve.name}".lower():
-            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds, directory))
+            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds))
     return rows
 
 
-def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
+def _run_curve(curve: Curve, kinds: list[str]) -> Row:
     targets = [Target(kind) for kind in kinds]
     results = []
     try:
@@ -125,13 +134,14 @@ def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
     finally:
         for target in targets:
             target.stop()
-    plot(curve, results, directory)
     growth = results[-1].median("streamd", "cpu_us") / results[curve.growth_from].median("streamd", "cpu_us")
     what = f"CPU at {curve.points[-1]:,} over {curve.points[curve.growth_from]:,}"
     row: Row = {"name": curve.name, "points": curve.points, "growth": growth, "what": what, "flat": curve.flat}
+    row["xlabel"] = curve.xlabel
     for kind in kinds:
         row[kind] = [result.median(kind, "rate") for result in results]
-        row[f"{kind}_cpu_us"] = [result.median(kind, "cpu_us") for result in results]
+        for figure in ("cpu_us", "p50_ms", "p999_ms"):
+            row[f"{kind}_{figure}"] = [result.median(kind, figure) for result in results]
     if curve.flat:
         print(f"{curve.name + ': ' + what:56}{growth:8.2f}", flush=True)
     return row

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from bench.progress import said
 from bench.servers import Target, redis_binary
 
 PERCENTILE = re.compile(r"^\s*([0-9.]+)% <= ([0-9.]+) milliseconds", re.MULTILINE)
@@ -54,7 +55,8 @@ def alternate(name: str, targets: Sequence[Target], work: Work, rounds: int) -> 
     for number in range(rounds):
         order = targets if number % 2 == 0 else list(reversed(targets))
         for target in order:
-            result.samples[target.kind].append(work(target))
+            with said(f"{name}, round {number + 1} of {rounds} on {target.kind}"):
+                result.samples[target.kind].append(work(target))
     return result
 
 

@@ -17,6 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.client import ask, load, request
+from bench.progress import said
 from bench.servers import Target
 from spark_source.options import BATCH_PARTITION_ENTRIES
 
@@ -142,12 +143,14 @@ def fill(target: Target, entries: int, stream: str = "in") -> None:
 
 def alternated(bench: Bench, jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[Cost]]:
     """Run each job once to warm up, then `rounds` times in turn."""
-    for job in jobs.values():
-        job()
+    for name, job in jobs.items():
+        with said(f"Spark: {name}, to warm up"):
+            job()
     costs: dict[str, list[Cost]] = {name: [] for name in jobs}
     for number in range(rounds):
         for name in list(jobs) if number % 2 == 0 else list(reversed(jobs)):
-            costs[name].append(bench.run(jobs[name]))
+            with said(f"Spark: {name}, round {number + 1} of {rounds}"):
+                costs[name].append(bench.run(jobs[name]))
     return costs
 
 
@@ -271,7 +274,10 @@ def task_memory() -> Figures:
     with Target("streamd") as target:
         fill(target, ENTRIES)
         for what in ("read", "write"):
-            peaks = {rows: _peak_mb(target, what, rows) for rows in (10_000, 250_000, ENTRIES)}
+            peaks = {}
+            for rows in (10_000, 250_000, ENTRIES):
+                with said(f"Spark: memory of a task that {what}s {rows:,} rows"):
+                    peaks[rows] = _peak_mb(target, what, rows)
             print(f"   {what}: " + ", ".join(f"{rows:,} rows {mb:.0f} MB" for rows, mb in peaks.items()), flush=True)
             figures.append((f"Spark: memory of a task that {what}s 1,000,000 rows", peaks[ENTRIES], "MB"))
     return figures

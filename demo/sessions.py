@@ -18,6 +18,7 @@ from rich.console import Console
 
 from demo.__main__ import interrupt
 from demo.processes import Child, ChildFailed
+from streamd.base.progress import ProgressLine
 from streamd.sessions import DeviceStore
 from streamd.sessions.layout import PACKET_ID_MAX
 
@@ -118,12 +119,14 @@ class SessionsDemo:
         self.devices = [Device(f"device-{number:03d}") for number in range(devices)]
         self.stored = self.delivered = 0
         self.children: list[Child] = []
+        self.progress = ProgressLine("demo")
         self.server_port, self.broker_port = _free_ports()
         self.kills = {"broker": 0, "server": 0}
         self.deadline = time.monotonic() + RUN_SECONDS_MAX
 
     def say(self, text: str) -> None:
         """Print a line of the story."""
+        self.progress.end()
         self.console.print(text, highlight=False, soft_wrap=True)
 
     # -- processes ----------------------------------------------------------------------------------------------------
@@ -189,6 +192,8 @@ class SessionsDemo:
         if time.monotonic() > self.deadline:
             everything.cancel()
             raise DemoFailed(f"not done after {RUN_SECONDS_MAX} seconds")
+        total = self.messages * len(self.devices)
+        self.progress.say(f"stored {self.stored:,} of {total:,}, delivered {self.delivered:,}")
         await asyncio.wait([everything], timeout=0.01)
 
     async def publish(self, devices: list[Device]) -> None:
@@ -236,6 +241,7 @@ class SessionsDemo:
 
     def end(self) -> None:
         """End everything that was started."""
+        self.progress.end()
         for child in reversed(self.children):
             child.stop()
 

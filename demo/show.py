@@ -11,7 +11,7 @@ from rich.table import Table
 
 from demo.check import Comparison, Fields
 
-PLAIN_LINE_SECONDS = 4.0
+PLAIN_LINE_SECONDS = 1.0
 
 
 class Display:

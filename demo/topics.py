@@ -21,6 +21,7 @@ from rich.table import Table
 from demo.__main__ import interrupt
 from demo.processes import Child, ChildFailed
 from spark_source.java import NoJava, spark_environment
+from streamd.base.progress import ProgressLine
 from streamd.topics import Message, TopicLog
 
 LOG, FILTER = "telemetry", "devices/+/temperature"
@@ -44,6 +45,7 @@ class TopicsDemo:
         self.directory = directory
         self.console = console
         self.children: list[Child] = []
+        self.progress = ProgressLine("demo")
         self.lives = 0
         self.step = step
         today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -63,6 +65,7 @@ class TopicsDemo:
 
     def say(self, text: str) -> None:
         """Print a line of the story."""
+        self.progress.end()
         self.console.print(f"{self.now:%H:%M} {text}", highlight=False)
 
     def run(self) -> None:
@@ -78,6 +81,7 @@ class TopicsDemo:
                 self.kill_server()
                 self.start_server()
             self.publish(log, step, is_deadly)
+            self.progress.say(f"{self.now:%H:%M}, {2 * DEVICES * (step + 1):,} messages are published")
             if self.now == self.midnight + RECONFIGURED_AT:
                 log.reconfigure(shards=6)
                 self.say("a generation with six shards begins; nothing is rewritten")
@@ -117,12 +121,14 @@ class TopicsDemo:
             name = f"member-{number + 1}"
             members.append(self.child(name, "demo.topics_member", *words, "--name", name, "--results", str(results)))
         wanted = sum(map(len, self.readings.values()))
-        while self.count(results) < wanted // 3:
+        while (done := self.count(results)) < wanted // 3:
+            self.progress.say(f"{done:,} of {wanted:,} messages are worked on")
             self.pause(members)
         self.kill_server()
         self.say(f"that was in the middle: {self.count(results):,} of {wanted:,} messages were worked on")
         self.start_server()
         while not all(member.ended for member in members):
+            self.progress.say(f"{self.count(results):,} of {wanted:,} messages are worked on")
             self.pause(members)
         found: dict[str, Readings] = {}
         with sqlite3.connect(results) as db:
@@ -137,7 +143,9 @@ class TopicsDemo:
         url = f"redis://127.0.0.1:{self.port}/0"
         arguments = ("--url", url, "--start-ms", start_ms, "--log", LOG, "--filter", FILTER)
         job = self.child("spark", "demo.topics_spark", *arguments, **environment)
+        started_s = time.monotonic()
         while not job.ended:
+            self.progress.say(f"Spark is at work, {time.monotonic() - started_s:.0f} s")
             self.pause([job])
         job.check()
         averages: dict[str, list[float]] = json.loads(job.last_lines(1))
@@ -198,6 +206,7 @@ class TopicsDemo:
 
     def end(self) -> None:
         """End everything that was started."""
+        self.progress.end()
         for child in reversed(self.children):
             child.stop()
 

@@ -23,9 +23,17 @@ from pathlib import Path
 
 import redis
 
-from streamd.topics import Iterator, Message, TopicLog
+from streamd.topics import Iterator, Message, NotStored, TopicLog
 
 LOG, FILTER, DEVICES, BATCH = "example-readings", "devices/+/temperature", 7, 50
+
+
+def reader(url: str, database: str, dies_after: int | None) -> None:
+    """Be the process of a reader, and end with one line if the server cannot be reached."""
+    try:
+        read(url, database, dies_after)
+    except redis.RedisError as error:
+        sys.exit(f"exactly_once_reader: {url}: {error}")
 
 
 def read(url: str, database: str, dies_after: int | None) -> None:
@@ -80,10 +88,12 @@ def run(url: str, messages: int, kills: int) -> int:
         killed = 0
         for life in range(kills + 1):
             dies_after = life + 2 if life < kills else None
-            process = context.Process(target=read, args=(url, database, dies_after))
+            process = context.Process(target=reader, args=(url, database, dies_after))
             process.start()
             process.join()
             killed += process.exitcode == -signal.SIGKILL
+            if process.exitcode not in (0, -signal.SIGKILL):
+                return 2  # it has said why
             if life == 0:
                 publish(log, range(messages // 2, messages))
         with sqlite3.connect(database) as db:
@@ -106,6 +116,9 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=5_000)
     parser.add_argument("--kills", type=int, default=5)
     arguments = parser.parse_args()
+    at_least = 2 * BATCH * (arguments.kills * (arguments.kills + 1) // 2 + 2)
+    if arguments.kills < 0 or arguments.messages < at_least:
+        parser.error(f"--messages is at least {at_least} for so many kills: each reader lives a batch longer")
     with ExitStack() as stack:
         url = arguments.url
         if url is None:
@@ -113,7 +126,11 @@ def main() -> int:
             from streamd.testing import EmbeddedServer
 
             url = stack.enter_context(EmbeddedServer(clock=Clock())).url
-        return run(url, arguments.messages, arguments.kills)
+        try:
+            return run(url, arguments.messages, arguments.kills)
+        except (redis.RedisError, NotStored) as error:
+            print(f"exactly_once_reader: {url}: {error}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

@@ -19,23 +19,26 @@ from multiprocessing.synchronize import Barrier
 
 import redis
 
-JOBS, RESULTS, GROUP = "jobs", "results", "workers"
+JOBS, RESULTS, GROUP, BATCH = "jobs", "results", "workers", 50
 IDLE_MS = 500  # an entry that nobody acknowledged for so long is taken from its consumer
+
+
+def worker(url: str, name: str, dies_after: int | None, ready: Barrier) -> None:
+    """Be the process of a worker, and end with one line if the server cannot be reached."""
+    try:
+        work(url, name, dies_after, ready)
+    except redis.RedisError as error:
+        ready.abort()
+        sys.exit(f"worker_group: {url}: {error}")
 
 
 def work(url: str, name: str, dies_after: int | None, ready: Barrier) -> None:
     """Do jobs until none is left or pending; with `dies_after`, be killed after so many, one of them half done."""
     client = redis.Redis.from_url(url, decode_responses=True)
-    client.ping()
-    ready.wait()  # nobody begins before all are there
+    jobs = _new_jobs(client, name)
+    ready.wait()  # nobody begins before all have something to do
     done = 0
-    while True:
-        _, jobs, _ = client.xautoclaim(JOBS, GROUP, name, min_idle_time=IDLE_MS, count=50)
-        if not jobs:
-            answer = client.xreadgroup(GROUP, name, {JOBS: ">"}, count=50, block=100)
-            jobs = [job for entries in _streams(answer) for job in entries]
-        if not jobs and client.xpending(JOBS, GROUP)["pending"] == 0:
-            return
+    while jobs or client.xpending(JOBS, GROUP)["pending"]:
         for job_id, fields in jobs:
             result = {"job": job_id, "square": int(fields["n"]) ** 2, "by": name}
             client.xadd(RESULTS, result, idmp=(JOBS, job_id))
@@ -43,6 +46,16 @@ def work(url: str, name: str, dies_after: int | None, ready: Barrier) -> None:
             if done == dies_after:
                 os.kill(os.getpid(), signal.SIGKILL)  # the result is written, the job is not acknowledged
             client.xack(JOBS, GROUP, job_id)
+        # Whose jobs wait for so long is dead, or might be: they are taken over before new ones are.
+        _, jobs, _ = client.xautoclaim(JOBS, GROUP, name, min_idle_time=IDLE_MS, count=BATCH)
+        if not jobs:
+            jobs = _new_jobs(client, name)
+
+
+def _new_jobs(client: redis.Redis, name: str) -> list[tuple[str, dict[str, str]]]:
+    """Return jobs that nobody has, after a tenth of a second none."""
+    answer = client.xreadgroup(GROUP, name, {JOBS: ">"}, count=BATCH, block=100)
+    return [job for entries in _streams(answer) for job in entries]
 
 
 def _streams(answer: object) -> list[list[tuple[str, dict[str, str]]]]:
@@ -73,7 +86,7 @@ def run(url: str, jobs: int, workers: int) -> int:
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(workers)
     crowd = [
-        context.Process(target=work, args=(url, f"worker-{number}", 20 if number == 0 else None, ready))
+        context.Process(target=worker, args=(url, f"worker-{number}", 20 if number == 0 else None, ready))
         for number in range(workers)
     ]
     for process in crowd:
@@ -89,7 +102,8 @@ def run(url: str, jobs: int, workers: int) -> int:
     killed = [process.name for process in crowd if process.exitcode == -signal.SIGKILL]
     print(f"jobs {jobs}, workers {workers}, killed {len(killed)}, results {len(results)}")
     for number in range(workers):
-        print(f"  worker-{number} wrote {sum(fields['by'] == f'worker-{number}' for fields in results)}")
+        wrote = sum(fields["by"] == f"worker-{number}" for fields in results)
+        print(f"  worker-{number} wrote {wrote}{', and was killed' if number == 0 else ''}")
     print(f"results written again and suppressed {repeated}, lost {lost}, duplicated {twice}")
     return 0 if lost == twice == 0 and len(killed) == 1 and repeated >= 1 else 1
 
@@ -101,13 +115,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.workers < 2 or arguments.jobs < BATCH * arguments.workers:
+        parser.error(f"--workers is at least 2, --jobs at least {BATCH} for each of them")
     with ExitStack() as stack:
         url = arguments.url
         if url is None:
             from streamd.testing import Clock, EmbeddedServer
 
             url = stack.enter_context(EmbeddedServer(clock=Clock())).url
-        return run(url, arguments.jobs, arguments.workers)
+        try:
+            return run(url, arguments.jobs, arguments.workers)
+        except redis.RedisError as error:
+            needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
+            print(f"worker_group: {url}: {error}{needs}", file=sys.stderr)
+            return 2
 
 
 if __name__ == "__main__":

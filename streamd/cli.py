@@ -269,7 +269,9 @@ def _check(arguments: argparse.Namespace) -> int:
         line.end()
         print("\n".join(report.lines()))
         if arguments.export is not None:
-            commands = check.export(files, journal, arguments.export, filename, report)
+            line = ProgressLine("check: export")
+            commands = check.export(files, journal, arguments.export, filename, report, line.show)
+            line.end()
             print(f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir ...")
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")

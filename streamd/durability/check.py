@@ -272,6 +272,7 @@ def export(
     target: str,
     filename: str = "appendonly.aof",
     report: Report | None = None,
+    progress: Progress | None = None,
 ) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
@@ -279,6 +280,7 @@ def export(
     damaged journal all before the first fault is written, and of one that `report` says cannot be loaded all before
     the unit that is to blame.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
+    progress: called with (bytes read, bytes in all).
     Raises: FileExistsError, DamagedError, OSError.
     """
     manifest = read_manifest(files, directory, filename)
@@ -292,7 +294,7 @@ def export(
     out = files.open(f"{out_directory}/{part.name}", create=True)
     try:
         offset = commands = 0
-        for data, count in _exported(files, directory, manifest, report or Report()):
+        for data, count in _exported(files, directory, manifest, report or Report(), progress):
             write_all(out, offset, data)
             offset += len(data)
             commands += count
@@ -303,9 +305,14 @@ def export(
     return commands
 
 
-def _exported(files: FileSystem, directory: str, manifest: Manifest, report: Report) -> Iterator[tuple[bytes, int]]:
+def _exported(
+    files: FileSystem, directory: str, manifest: Manifest, report: Report, progress: Progress | None
+) -> Iterator[tuple[bytes, int]]:
+    parts = manifest.parts()
+    total = sum(_size(files, f"{directory}/{part.name}") for part in parts) if progress is not None else 0
+    before = 0
     limits = {file.path: file.whole for file in report.files if file.unloadable_at is not None}
-    for part in manifest.parts():
+    for part in parts:
         path = f"{directory}/{part.name}"
         limit = limits.get(path)
         file = files.open(path)
@@ -316,6 +323,11 @@ def _exported(files: FileSystem, directory: str, manifest: Manifest, report: Rep
                 commands = _commands(piece) if limit is None else _commands_before(piece, limit)
                 kept = [words for found in commands if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
+                if progress is not None:
+                    progress(before + reader.offset, total)
+            before += reader.size
+            if progress is not None:
+                progress(before, total)
             if reader.trouble is not None or limit is not None:
                 return  # what comes behind a gap may contradict what was before it
         finally:

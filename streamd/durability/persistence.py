@@ -303,9 +303,8 @@ class Persistence:
         seconds = (self._state.clock.now_ms() - self._started_ms) // 1000
         if seconds > self._said_s:
             self._said_s = seconds
-            log.info(
-                "journal-rewriting", "rewriting the journal: %d of %d keys", rewrite.keys_done, rewrite.keys_total
-            )
+            text, written_mb = "rewriting the journal: %d of %d keys, %d MB", rewrite.base_bytes >> 20
+            log.info("journal-rewriting", text, rewrite.keys_done, rewrite.keys_total, written_mb)
 
     def _switch(self) -> None:
         try:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median
+from time import monotonic
 
 import click
 from rich.console import Console
@@ -63,19 +64,24 @@ def bench(
             bounds = f"at most {seconds:g} s and {requests:,} requests each"
             screen.print(f"{names}: median of {rounds} rounds, {bounds}", soft_wrap=True)
             screen.print(_HEAD + (_BESIDE if len(servers) == 2 else ""), style="dim", soft_wrap=True)
-        bar = stack.enter_context(_bar(screen if screen.is_terminal else console(stderr=True)))
-        task = bar.add_task("", total=len(chosen) * rounds * len(servers))
+        total = len(chosen) * rounds * len(servers)
+        place_of_bar = screen if screen.is_terminal else console(stderr=True)
+        bar, log = stack.enter_context(_bar(place_of_bar)), _LogLines(place_of_bar, total)
+        task = bar.add_task("", total=total)
         rows = []
         for load in chosen:
             found: list[list[Measured]] = [[] for _ in servers]
             missing = ""
             for number, place in _turns(rounds, len(servers)):
-                bar.update(task, description=f"{load.name}, round {number + 1} of {rounds}")
+                what = f"{load.name}, round {number + 1} of {rounds}"
+                bar.update(task, description=what)
+                log.say(what)
                 try:
                     found[place].append(servers[place].measure(load, requests, seconds))
                 except NotThere as error:
                     missing = f"{_name(servers[place])} does not have it: {error}"
                 bar.advance(task)
+                log.runs_done += 1
             rows.append(_row(load, found))
             if not as_json:
                 screen.print(_line(rows[-1], missing, len(servers)), soft_wrap=True)
@@ -90,9 +96,28 @@ def _turns(rounds: int, servers: int) -> Iterator[tuple[int, int]]:
 
 
 def _bar(screen: Console) -> Progress:
-    """Return a bar, below the rows where both go to one terminal; in a log the rows are all that is said."""
+    """Return a bar, below the rows where both go to one terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+
+
+class _LogLines:
+    """What the bar shows on a terminal, elsewhere: a line a second on the standard error stream.
+
+    Of what is done within a second nothing is said.
+    """
+
+    def __init__(self, place_of_bar: Console, runs: int) -> None:
+        self.runs_done = 0
+        self._runs, self._is_needed = runs, not place_of_bar.is_terminal
+        self._next_s = monotonic() + 1
+
+    def say(self, what: str) -> None:
+        """Say what begins now, if it is time."""
+        now_s = monotonic()
+        if self._is_needed and now_s >= self._next_s:
+            self._next_s = now_s + 1
+            click.echo(f"bench: {what}: {self.runs_done} of {self._runs} runs", err=True)
 
 
 def _sources(stack: ExitStack, url: str | None, beside: str | None) -> Iterator[Source]:

@@ -1,5 +1,6 @@
 """The demo of sessions, in its short form."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,3 +14,5 @@ def test_every_message_arrives_once_and_in_order_though_broker_and_server_are_ki
     assert done.stdout.count("(kill -9)") == 4
     assert "packet IDs began again at 1 on 40 devices" in done.stdout
     assert "lost 0, twice 0, order kept, left behind 0" in done.stdout
+    # What takes long says so, in a line a second.
+    assert re.search(r"^demo: stored [\d,]+ of 480, delivered [\d,]+$", done.stderr, re.MULTILINE)

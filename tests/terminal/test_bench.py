@@ -83,3 +83,25 @@ def test_each_request_that_is_counted_was_done(url, client, load, monkeypatch):
         pending = {"XRANGE": 0, "XREADG": 1_000, "XACK o": 0}[load.name[:6]]
         wanted = (1_000, [pending])
     assert seen[-1] == wanted
+
+
+class Ticks:
+    """A clock that goes on by half a second at each look."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.5
+        return self.now_s
+
+
+def test_in_a_log_it_says_a_line_a_second_of_how_far_it_is(shell, monkeypatch):
+    monkeypatch.setattr("streamd.terminal.bench.monotonic", Ticks())
+    result = shell("bench", *QUICK, "--rounds", "4", "--only", "XADD, 1 client", "--json")
+    assert result.exit_code == 0, result.output
+    said = result.stderr.splitlines()
+    rows = len(json.loads(result.stdout)["rows"])
+    assert said[0] == "bench: XADD, 1 client, round 2 of 4: 1 of 8 runs"
+    assert rows == 2
+    assert len(said) == 4  # eight runs, half a second each

@@ -1,5 +1,6 @@
 """The demo of topics, without Spark."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,3 +13,5 @@ def test_the_demo_loses_nothing_repeats_nothing_and_keeps_order_though_the_serve
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("killed the server (kill -9)") == 2
     assert "lost 0, duplicated 0, order kept" in done.stdout
+    # What takes long says so, in a line a second.
+    assert re.search(r"^demo: [\d,]+ of [\d,]+ messages are worked on$", done.stderr, re.MULTILINE)

@@ -1,0 +1,242 @@
+"""The scenes of docs/exactly-once.md: for each row of its table what driver, executors, server and stream see."""
+
+from dataclasses import dataclass, field
+
+# What becomes of a row that an attempt brings.
+WRITTEN, KNOWN, UNSENT, OPEN, LOST_REQUEST, LOST_REPLY = "+", "=", "-", "?", ">", "<"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt at a task: the rows that it brings from `start` on, and the fate of each, a letter above."""
+
+    start: float
+    title: str
+    rows: str  # names, with spaces between
+    fates: str
+    step: float = 1
+    executor: int = 1
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that takes time: of the driver, or the server's absence."""
+
+    lane: str
+    start: float
+    end: float
+    text: str
+    is_gone: bool = False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The moment of the failure."""
+
+    lane: str
+    at: float
+    text: str
+    is_death: bool = True  # else something begins that should not: no cross
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A row of the table; alt: what a reader who does not see the picture is told. Times run from 0 to 32."""
+
+    alt: str
+    attempts: tuple[Attempt, ...]
+    cuts: tuple[Cut, ...]
+    bars: tuple[Bar, ...] = ()
+    note: str = ""  # below the stream
+    executors: int = 1
+    marks: tuple[tuple[float, str], ...] = field(default=())  # what the server is told beside rows
+
+
+ROWS = "a b c d e f"
+PLAN = Bar("driver", 0, 4, "plans batch 7")
+
+
+def commits(at: float) -> Bar:
+    return Bar("driver", at, at + 4, "commits")
+
+
+def ends(at: float) -> Bar:
+    return Bar("driver", at, at + 5, "commits or stops")
+
+
+def again(at: float, text: str = "starts again, batch 7") -> Bar:
+    return Bar("driver", at, at + 7.5, text)
+
+
+FIRST = Attempt(5, "attempt 0", ROWS, "+++---")
+SECOND = Attempt(18, "attempt 1", ROWS, "===+++")
+RERUN = Attempt(20, "attempt 0 of the new run", ROWS, "===+++")
+TASK_DIES = Cut("executor", 8.2, "the task dies")
+ASKED = "?  known again, written twice, or noticed: that is what the identity decides"
+JOB_DIES = Cut("driver", 8.2, "the job ends")
+
+
+def other_rows(
+    alt: str,
+    rows: str,
+    first: str = ROWS,
+    fates: str = "+++---",
+    note: str = ASKED,
+    job: str = "",
+    what: str = "attempt 1",
+) -> Scene:
+    """A batch that is half written and comes again with other rows: by itself, or because the job is changed."""
+    if not job:
+        second = Attempt(18, what, rows, OPEN * len(rows.split()))
+        return Scene(alt, (Attempt(5, "attempt 0", first, fates), second), (TASK_DIES,), (PLAN, ends(27)), note)
+    second = Attempt(20, "the new run brings others", rows, OPEN * len(rows.split()))
+    bars = (PLAN, again(12, job), ends(27))
+    return Scene(alt, (Attempt(5, "attempt 0", first, fates), second), (JOB_DIES,), bars, note)
+
+
+SCENES = {
+    "1": Scene(
+        "The driver dies before it has planned the batch. Nothing was sent. It starts again, plans, and all six rows "
+        "are written.",
+        (Attempt(18, "attempt 0", ROWS, "++++++"),),
+        (Cut("driver", 3, "dies before the plan is noted"),),
+        (again(9), commits(26)),
+        "no row was sent before",
+    ),
+    "2": Scene(
+        "A task writes the rows a, b and c and dies. The second attempt brings all six: the server knows a, b and c, "
+        "and adds d, e and f.",
+        (FIRST, SECOND),
+        (TASK_DIES,),
+        (PLAN, commits(26)),
+    ),
+    "2a": Scene(
+        "One connection breaks before the server has row c, another when row b is written and its reply is on the "
+        "way. Both rows are sent again: c is new, b is known.",
+        (
+            Attempt(5, "attempt 0", "a b", "+<"),
+            Attempt(12, "connects again", "b c", "=>"),
+            Attempt(20, "connects again", "c d e f", "++++"),
+        ),
+        (Cut("connection", 6.9, "b's reply is lost"), Cut("connection", 13.7, "c's request is lost")),
+        (PLAN, commits(26)),
+    ),
+    "3": other_rows(
+        "A task writes the rows a, b and c and dies. The second attempt brings the same six rows in another order.",
+        "d b f a e c",
+        what="attempt 1: another order",
+    ),
+    "3a": Scene(
+        "Two tasks have the rows a, c, e and b, d, f. One has written its rows, the other only b when the stage runs "
+        "again. The rows are now dealt out otherwise: f, b, c to one task and a, d, e to the other.",
+        (
+            Attempt(5, "partition 0", "a c e", "+++"),
+            Attempt(9, "partition 1", "b d f", "+--", executor=2),
+            Attempt(18, "partition 0, again", "f b c", "???"),
+            Attempt(22.5, "partition 1, again", "a d e", "???", executor=2),
+        ),
+        (Cut("executor 2", 10.2, "an executor is lost"),),
+        (PLAN, Bar("driver", 12.5, 19, "stage runs again"), ends(27)),
+        ASKED,
+        executors=2,
+    ),
+    "4": Scene(
+        "Two attempts of one task run at the same time, because the first is slow. Both send every row; of each row "
+        "the server adds what comes first and knows the other again.",
+        (
+            Attempt(5, "attempt 0, slow", ROWS, "++++==", step=3.6),
+            Attempt(13.4, "attempt 1, a copy", ROWS, "====++", step=1.4, executor=2),
+        ),
+        (Cut("executor 2", 13, "a copy starts", is_death=False),),
+        (PLAN, commits(27)),
+        executors=2,
+    ),
+    "5": Scene(
+        "All six rows are written. The driver dies before the sink has committed. Started again, the batch runs once "
+        "more, and the server knows all six.",
+        (Attempt(5, "attempt 0", ROWS, "++++++"), Attempt(22, "attempt 0 of the new run", ROWS, "======")),
+        (Cut("driver", 12.5, "dies before the commit"),),
+        (PLAN, again(16), commits(29)),
+    ),
+    "6": Scene(
+        "All six rows are written and the sink has told the server that batch 7 is done. The driver dies before Spark "
+        "has noted it. The batch runs again, and its tasks send nothing.",
+        (Attempt(5, "attempt 0", ROWS, "++++++"), Attempt(23, "batch 7 is done: sends nothing", ROWS, "------")),
+        (Cut("driver", 16.5, "dies before Spark notes it"),),
+        (PLAN, Bar("driver", 11.8, 15.4, "commits"), again(19.6, "starts again: 7")),
+        "the mark is in {stream}:spark and has no limit of time; with none there is no mark, and rows are sent again",
+        marks=((13.6, "7 is done"),),
+    ),
+    "7": Scene(
+        "A task fails four times, with the rows a, b and c written, and the job fails for good. What is written stays. "
+        "Started again, the batch brings all six: a, b and c are known, d, e and f are added.",
+        (Attempt(5, "four attempts", ROWS, "+++---"), RERUN),
+        (Cut("driver", 9.5, "the job fails"),),
+        (PLAN, again(12.5), commits(28)),
+        "abort deletes nothing",
+    ),
+    "8": Scene(
+        "The server is killed after the rows a, b and c. It comes back from its journal with these rows and their "
+        "names. The second attempt finds them known and adds d, e and f.",
+        (FIRST, SECOND),
+        (Cut("server", 9.6, "killed"),),
+        (PLAN, Bar("server", 10.4, 16.6, "loads its journal", is_gone=True), commits(26)),
+        "as good as the server's disk: appendfsync always",
+    ),
+    "9": other_rows(
+        "A batch of a, b, d and e is half written when the job ends. It is started again with another filter, which "
+        "lets all six rows through.",
+        ROWS,
+        first="a b d e",
+        fates="++--",
+        job="new filter, batch 7",
+    ),
+    "9a": other_rows(
+        "A batch is half written when the job ends. It is started again with code that gives each row another content.",
+        "a' b' c' d' e' f'",
+        job="new code, batch 7",
+    ),
+    "9b": other_rows(
+        "A batch that begins with x and y is half written when the job ends. It is started again without these two "
+        "rows, which are in the stream.",
+        "a b c d",
+        first="x y a b c d",
+        job="new filter, batch 7",
+    ),
+    "9c": other_rows(
+        "A batch that begins with x is half written when the job ends. It is started again without that row, and the "
+        "option onRowsChanged is continue, so the query goes on.",
+        "a b c d e",
+        first="x a b c d e",
+        note="onRowsChanged=continue: a warning, where marker still stops",
+        job="new filter, batch 7",
+    ),
+    "10": Scene(
+        "A batch is half written when the job ends. It is started again after more than a day: the window is over, and "
+        "the server has forgotten the names of a, b and c.",
+        (FIRST, Attempt(20, "a day later", ROWS, "??????")),
+        (JOB_DIES, Cut("server", 11.5, "the window is over", is_death=False)),
+        (PLAN, again(12.5), ends(27)),
+        ASKED,
+    ),
+    "10a": Scene(
+        "A batch is half written when the job ends. It is started again after more than a day, when the window is "
+        "over, and the option onWindowExpired is continue: the batch is written again.",
+        (FIRST, Attempt(20, "a day later", ROWS, "??????")),
+        (JOB_DIES, Cut("server", 11.5, "the window is over", is_death=False)),
+        (PLAN, again(12.5), commits(27)),
+        "onWindowExpired=continue: the batch is written again; marker has no window",
+    ),
+    "11": other_rows(
+        "A task writes the rows a, b and c and dies. The second attempt computes other values for each row, as with "
+        "rand().",
+        "a2 b2 c2 d2 e2 f2",
+        what="attempt 1: other values",
+    ),
+    "11a": other_rows(
+        "A task writes the rows g, h and i and dies. The second attempt brings rows whose keys are others.",
+        ROWS,
+        first="g h i j k l",
+        what="attempt 1: other keys",
+    ),
+}
