@@ -7,7 +7,7 @@ import sys
 import pytest
 import redis
 
-from streamd import cli
+from streamd import checking, cli, serving
 from streamd.backup import cli as backup_cli
 from streamd.base.progress import ProgressLine
 from streamd.durability import check
@@ -112,8 +112,8 @@ def test_streamd_check_and_restore_say_so(tmp_path, monkeypatch, is_terminal):
     with ServerProcess(tmp_path / "data") as server:
         redis.Redis(port=server.port).set("k", "v")
     seconds = iter(range(0, 10_000, 7))
-    monkeypatch.setattr(cli, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
-    monkeypatch.setattr(backup_cli, "ProgressLine", cli.ProgressLine)
+    monkeypatch.setattr(checking, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
+    monkeypatch.setattr(backup_cli, "ProgressLine", checking.ProgressLine)
     assert cli.main(["check", str(tmp_path / "data")]) == 0
     assert "check: 100 % of " in errors.getvalue()
     assert cli.main(["restore", str(tmp_path / "data"), str(tmp_path / "copy")]) == 0
@@ -153,7 +153,7 @@ def test_loading_that_takes_long_says_so_once_a_second(caplog, monkeypatch):
     for number in range(5):
         server.send("SET", f"k{number}", "v")
     persistence = server.restart().persistence
-    line = cli._LoadingLine(log_is_shown=False)
+    line = serving._LoadingLine(log_is_shown=False)
     persistence._load_started_ms = server.clock.now_ms()
     for _ in range(25):
         line.show(persistence)
