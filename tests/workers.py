@@ -24,7 +24,10 @@ def place_of(nodeid: str) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin what takes long first, where there are workers."""
+    """Begin what takes long first, where there are workers. Raises: UsageError for a name that is another each time."""
+    for item in items:
+        if " object at 0x" in item.nodeid:
+            raise pytest.UsageError(f"workers must know a test by the same name: give ids to {item.nodeid}")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: place_of(item.nodeid))
 
