@@ -14,7 +14,8 @@ help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
-	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest"
+	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
+	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
@@ -51,8 +52,9 @@ demo-topics: set-up
 demo-sessions: set-up
 	@$(RUN) -m demo.sessions $(ARGS)
 
+# All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: lint
-	@$(RUN) -m pytest $(ARGS)
+	@$(RUN) -m pytest $(or $(ARGS),-n 2)
 
 serve: set-up
 	@exec $(RUN) -m streamd serve $(ARGS)
@@ -88,6 +90,7 @@ chaos-spark40: set-up
 
 spark-long: set-up
 	@$(RUN) -m pytest -m long tests/spark $(ARGS)
+
 compiled: set-up
 	@$(RUN) scripts/compiled.py
 
@@ -141,9 +144,6 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .venv-spark40 .venv-dist .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
-	rm -rf .venv .venv-spark40 .venv-programs .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
-	rm -rf .venv .venv-compiled .venv-spark40 .java build dist ./*.egg-info .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
-	rm -rf .venv .venv-spark40 .venv-dist .venv-programs .java build dist ./*.egg-info
+	rm -rf .venv .venv-compiled .venv-spark40 .venv-dist .venv-programs .java build dist ./*.egg-info
 	rm -rf .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

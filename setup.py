@@ -35,7 +35,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "net": ("connection",),
 }
 # What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
-# objects change their class, or that is asked for its slots; a frozen dataclass that is pickled.
+# objects change their class, or that is asked for its slots.
 INTERPRETED = {
     "streamd/data/hash.py",
     "streamd/data/member_set.py",
@@ -44,7 +44,6 @@ INTERPRETED = {
     "streamd/stream/lent_chunks.py",
     "streamd/idmp/sweeper.py",
     "streamd/data/types.py",
-    "streamd/session/slowlog.py",
 }
 
 MYPY = "mypy[mypyc]>=2.4,<3"

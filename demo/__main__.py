@@ -3,13 +3,9 @@
 import argparse
 import json
 import re
-import shutil
-import signal
 import sys
-import tempfile
 import time
 from pathlib import Path
-from types import FrameType
 from typing import cast
 
 import redis
@@ -18,7 +14,8 @@ from rich.console import Console
 from demo import feed
 from demo.check import compare
 from demo.checkpoint import Checkpoint
-from demo.processes import Child, ChildFailed
+from demo.ending import DemoFailed, tell
+from demo.processes import Child
 from demo.proxy import CuttingProxy
 from demo.show import Display, StreamResult, aggregate_table, result_table
 from spark_source.java import NoJava, spark_environment
@@ -35,10 +32,6 @@ ROWS_MIN = 2_000
 RUN_SECONDS_MAX = 300
 POLL_SECONDS = 0.002
 SHOW_EVERY_POLLS = 25
-
-
-class DemoFailed(Exception):
-    """The story could not be told; the text says why."""
 
 
 class Demo:
@@ -238,11 +231,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.orders < 20_000:
         parser.error("--orders must be at least 20000: a shorter feed is written before anything can be killed")
-    signal.signal(signal.SIGTERM, interrupt)
     console = Console()
-    directory = Path(tempfile.mkdtemp(prefix="streamd-demo-"))
-    keep = options.keep
-    try:
+
+    def story(directory: Path) -> int:
         with Display(console, options.orders) as display:
             demo = Demo(directory, options.orders, display)
             try:
@@ -251,18 +242,8 @@ def main() -> int:
             finally:
                 demo.end()
         return report(console, results, rows)
-    except KeyboardInterrupt:
-        console.print("interrupted; everything that was started has ended")
-        return 130
-    except (DemoFailed, ChildFailed, NoJava, redis.RedisError, OSError) as error:
-        keep = True
-        console.print(f"the demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
-        return 1
-    finally:
-        if keep:
-            console.print(f"feed, checkpoint and logs are in {directory}", highlight=False)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+
+    return tell(story, console, "demo", "feed, checkpoint and logs", options.keep, NoJava)
 
 
 def report(console: Console, results: list[StreamResult], rows: list[dict[str, str]]) -> int:
@@ -279,11 +260,6 @@ def report(console: Console, results: list[StreamResult], rows: list[dict[str, s
     if idle:
         console.print(f"nothing was shown: no duplicate had to be suppressed from {' and '.join(idle)}")
     return 0 if not idle and all(result.comparison.exact for result in results) else 1
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Take SIGTERM as Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -3,11 +3,8 @@
 import argparse
 import asyncio
 import json
-import shutil
-import signal
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -16,8 +13,8 @@ from typing import Any
 import redis
 from rich.console import Console
 
-from demo.__main__ import interrupt
-from demo.processes import Child, ChildFailed
+from demo.ending import DemoFailed, tell
+from demo.processes import Child
 from streamd.base.progress import ProgressLine
 from streamd.sessions import DeviceStore
 from streamd.sessions.layout import PACKET_ID_MAX
@@ -29,10 +26,6 @@ UNDER_WAY_MAX = 50  # messages of a publisher that are not yet answered
 RUN_SECONDS_MAX = 240
 
 Numbers = list[int]
-
-
-class DemoFailed(Exception):
-    """The story could not be told; the text says why."""
 
 
 class Line:
@@ -262,29 +255,17 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=MESSAGES, help=f"for each of them (default {MESSAGES})")
     parser.add_argument("--keep", action="store_true", help="keep the directory with journal and logs")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, interrupt)
     console = Console()
-    directory = Path(tempfile.mkdtemp(prefix="streamd-sessions-"))
-    keep = options.keep
-    demo = SessionsDemo(directory, console, options.devices, options.messages)
-    try:
+
+    def story(directory: Path) -> int:
+        demo = SessionsDemo(directory, console, options.devices, options.messages)
         try:
             asyncio.run(demo.run())
             return demo.report()
         finally:
             demo.end()
-    except KeyboardInterrupt:
-        console.print("interrupted; everything that was started has ended")
-        return 130
-    except (DemoFailed, ChildFailed, redis.RedisError, OSError) as error:
-        keep = True
-        console.print(f"the demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
-        return 1
-    finally:
-        if keep:
-            console.print(f"journal and logs are in {directory}", highlight=False)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+
+    return tell(story, console, "sessions", "journal and logs", options.keep)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,9 @@
 import argparse
 import json
 import random
-import shutil
-import signal
 import socket
 import sqlite3
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,8 +15,8 @@ import redis
 from rich.console import Console
 from rich.table import Table
 
-from demo.__main__ import interrupt
-from demo.processes import Child, ChildFailed
+from demo.ending import DemoFailed, tell
+from demo.processes import Child
 from spark_source.java import NoJava, spark_environment
 from streamd.base.progress import ProgressLine
 from streamd.topics import Message, TopicLog
@@ -32,10 +29,6 @@ MEMBERS = 3
 RUN_SECONDS_MAX = 240
 
 Readings = dict[str, list[float]]
-
-
-class DemoFailed(Exception):
-    """The story could not be told; the text says why."""
 
 
 class TopicsDemo:
@@ -257,11 +250,9 @@ def main() -> int:
     parser.add_argument("--no-spark", action="store_true", help="leave out Spark's averages")
     parser.add_argument("--keep", action="store_true", help="keep the directory with journal, results and logs")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, interrupt)
     console = Console()
-    directory = Path(tempfile.mkdtemp(prefix="streamd-topics-"))
-    keep = options.keep
-    try:
+
+    def story(directory: Path) -> int:
         demo = TopicsDemo(directory, console, timedelta(minutes=options.every))
         try:
             demo.run()
@@ -270,18 +261,8 @@ def main() -> int:
         finally:
             demo.end()
         return report(console, demo, found, spark)
-    except KeyboardInterrupt:
-        console.print("interrupted; everything that was started has ended")
-        return 130
-    except (DemoFailed, ChildFailed, NoJava, redis.RedisError, OSError) as error:
-        keep = True
-        console.print(f"the demo failed: {error}", markup=False, highlight=False, soft_wrap=True)
-        return 1
-    finally:
-        if keep:
-            console.print(f"journal, results and logs are in {directory}", highlight=False)
-        else:
-            shutil.rmtree(directory, ignore_errors=True)
+
+    return tell(story, console, "topics", "journal, results and logs", options.keep, NoJava)
 
 
 if __name__ == "__main__":

@@ -1,64 +1,46 @@
 """The command line: `streamd serve` and what else one says to streamd from a shell."""
 
 import argparse
-import asyncio
-import gc
 import os
-import signal
 import sys
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
-from streamd.acl.users import UserFileError
-from streamd.backup.cli import add_commands as add_backup
-from streamd.base.config import OPTIONS, Config, ConfigError
-from streamd.base.failure import (
-    EXIT_ADDRESS,
-    EXIT_BUG,
-    EXIT_DAMAGED,
-    EXIT_DIRECTORY,
-    EXIT_JOURNAL,
-    EXIT_OK,
-    EXIT_USAGE,
-    Failure,
-)
+from streamd.base import collector
+from streamd.base.failure import EXIT_BUG, EXIT_CODES, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.form import form
-from streamd.base.log import log, start_logging
-from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
-from streamd.configuration.cli import add_commands as add_config
-from streamd.configuration.layers import Layers, nearest, read_file
-from streamd.configuration.rewriting import rewrite_file
-from streamd.durability import check
-from streamd.durability.persistence import Persistence
-from streamd.durability.replay import Replay
-from streamd.engine.engine import Engine
-from streamd.journal.filesystem import FileSystem, LockedError
-from streamd.journal.loader import Loader, LoadError
-from streamd.journal.recovery import DamagedError
-from streamd.net.server import AddressError, Server
-from streamd.net.supervision import LOADING_US, notify, take_sockets
 from streamd.terminal import handing_over
-from streamd.terminal.words import COMMANDS
-from streamd.topics.cli import add_commands as add_topics
-from streamd.ui.cli import add_commands as add_ui
+from streamd.terminal.words import COMMANDS as CLICKS_COMMANDS
 
-EXIT_CODES = """exit codes:
-  0  stopped cleanly; the journal is whole
-  1  a bug in streamd
-  2  usage or configuration
-  3  address: in use, or not this machine's
-  4  data directory: unreadable, unwritable or locked by another server
-  5  journal damaged
-  6  journal could not be written
-"""
+# Each command with what the list of them says.
+COMMANDS: Final = {
+    "serve": "run a server",
+    "check": "examine the journal of a data directory",
+    "backup": "copy a running server's data to this machine",
+    "restore": "put a backup into a data directory",
+    "config": "examine a configuration file",
+    "topics": "logs of messages by topic: create, publish, tail, info, drop",
+    **CLICKS_COMMANDS,
+    "ui": "a page that shows the streams of a server",
+}
 
-# `check` knows no --databases: beyond these it looks at bytes only.
-_TRIAL_DATABASES = 1_024
+
+_Options = Callable[[argparse.ArgumentParser], None]
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **words: Any) -> None:
+        # argparse makes a formatter for each option that is added, which asks the terminal for its width, too.
+        super().__init__(**words, allow_abbrev=False, formatter_class=partial(argparse.HelpFormatter, width=80))
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        has_lines = "\n" in (self.epilog or "")
+        self.formatter_class = argparse.RawDescriptionHelpFormatter if has_lines else argparse.HelpFormatter
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         raise Failure(EXIT_USAGE, f"{message} (see {self.prog} --help)")
 
@@ -69,13 +51,13 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         if handing_over.takes(words):
-            return handing_over.run(words, _parser)
-        arguments, unknown = _parser().parse_known_args(words)
+            return handing_over.run(words, partial(_parser, [*COMMANDS]))
+        arguments, unknown = _parser(words).parse_known_args(words)
         if unknown:
             raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
         action = getattr(arguments, "action", None)
         if action is None:
-            _parser().print_help()
+            _parser([]).print_help()
             return EXIT_USAGE
         code: int = action(arguments)
         return code
@@ -87,11 +69,15 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return EXIT_OK
     except Exception:
+        from streamd.base.log import log
+
         log.exception("bug", "a bug in streamd")
         return EXIT_BUG
 
 
 def _near_flag(word: str) -> str:
+    from streamd.configuration.layers import nearest
+
     name = word.removeprefix("--").partition("=")[0]
     return nearest(name).replace("'", "'--", 1) if word.startswith("--") else " (see streamd --help)"
 
@@ -105,320 +91,46 @@ def _open_missing_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def _say(text: str) -> None:
-    """Print what nobody may be there to read: a server serves without its banner, too."""
-    try:
-        print(text, flush=True)
-    except OSError:
-        # Nor can the interpreter flush it at the exit: what is left in it goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _parser() -> _Parser:
+def _parser(words: list[str]) -> _Parser:
+    """Return a parser that names all commands, and knows the options of those among the words."""
     parser = _Parser(
         prog="streamd",
         description="Redis-protocol streams that a retrying producer cannot write to twice.",
         epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     version = f"streamd {VERSION} (Redis {REDIS_VERSION} commands), {form()}"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
-    serve = commands.add_parser(
-        "serve",
-        help="run a server",
-        description="Run a server that redis-cli and redis-py talk to. Options are Redis's configuration names. Flags"
-        " win over variables (STREAMD_PORT for --port), and these over the lines of FILE.",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    serve.add_argument("file", metavar="FILE", nargs="?", help="a configuration file in the words of redis.conf")
-    for option in OPTIONS.values():
-        if option.flag:
-            default = option.format(option.default)
-            serve.add_argument(
-                f"--{option.name}",
-                metavar=option.kind.upper() if not option.choices else "|".join(option.choices),
-                help=f"{option.help} (default: {default or 'none'})".replace("%", "%%"),
-            )
-    serve.add_argument(
-        "--user",
-        metavar="'NAME RULE ...'",
-        action="append",
-        default=[],
-        help="a user, with rules as ACL SETUSER takes them; others can read them, so give hashes and no passwords, or"
-        " an --aclfile; may be repeated",
-    )
-    serve.set_defaults(action=_serve)
-    checking = commands.add_parser(
-        "check",
-        help="examine the journal of a data directory",
-        description="Say of each file of a journal how much of it is whole, and whether a server can load it: it is"
-        " loaded, which takes as much time and memory as a start. Nothing is changed without --fix.",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    checking.add_argument("directory", metavar="DIR", help="the data directory, or the directory of the journal in it")
-    checking.add_argument("--fix", action="store_true", help="cut off, for ever, all from the first fault on")
-    checking.add_argument(
-        "--export", metavar="OUT", help="write what is whole to a new data directory OUT that Redis 7.0 can load"
-    )
-    checking.add_argument(
-        "--appendfilename",
-        metavar="TEXT",
-        default=OPTIONS["appendfilename"].default,
-        help="what the names of the journal's files begin with (default: %(default)s)",
-    )
-    checking.set_defaults(action=_check)
-    add_backup(commands, _Parser)
-    add_config(commands, _Parser)
-    add_topics(commands, _Parser)
-    for word, text in COMMANDS.items():
-        commands.add_parser(word, help=text, add_help=False)  # for the list: `main` hands these words over
-    add_ui(commands)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name, text in COMMANDS.items():
+        add_options = _options_of(name) if name in words else None
+        one = commands.add_parser(name, help=text, add_help=add_options is not None)
+        if add_options is not None:
+            add_options(one)
     return parser
 
 
-def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
-    """Return the configuration from all its layers, and lines about what of them does not apply."""
-    config, notes = Config(), []
-    if arguments.file is not None:
-        found = read_file(arguments.file)
-        if found.faults:
-            more = f" ({len(found.faults) - 1} more: streamd config check {arguments.file})" if found.faults[1:] else ""
-            raise Failure(EXIT_USAGE, f"{found.faults[0]}{more}")
-        config.values.update(found.values)
-        config.users = found.users
-        notes += [f"{arguments.file} passed over: {note}" for note in found.notes()]
-        config.path = os.path.abspath(arguments.file)
-        config.on_rewrite = lambda: rewrite_file(config.path, config, config.changed)
-    given = {name: getattr(arguments, name.replace("-", "_"), None) for name in OPTIONS}
-    flags = {name: text for name, text in given.items() if text is not None}
-    try:
-        notes += Layers(flags, os.environ).apply(config)
-    except ConfigError as error:
-        raise Failure(EXIT_USAGE, str(error))
-    given_users = [line.encode("utf-8", "surrogateescape").split() for line in arguments.user]
-    if not all(given_users):
-        raise Failure(
-            EXIT_USAGE, "--user needs a name and rules, in one pair of quotes: --user 'ann on +@read ~orders:*'"
-        )
-    config.users += given_users
-    return config, notes
+def _options_of(name: str) -> _Options | None:
+    """Return what gives the parser of a command its options; None for a command that click takes.
 
-
-def _check_directory(path: str) -> Path:
-    directory = Path(path)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        os.listdir(directory)
-    except OSError as error:
-        raise Failure(EXIT_DIRECTORY, f"data directory {path}: {error.strerror}; give another with --dir")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise Failure(EXIT_DIRECTORY, f"data directory {path}: not writable; give another with --dir")
-    return directory
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    config, notes = _config(arguments)
-    directory = _check_directory(config.text("dir"))
-    try:
-        start_logging(config.text("loglevel"), config.text("log-format"), config.text("logfile"))
-    except OSError as error:
-        raise Failure(
-            EXIT_DIRECTORY, f"logfile {config.text('logfile')}: {error.strerror}; give another with --logfile"
-        )
-    for note in notes:
-        log.info("config-passed-over", "%s", note)
-    _keep_collector_out()
-    return _loop_runner(_run_server(config, directory))
-
-
-def _keep_collector_out() -> None:
-    """Keep collections off the hot path: what start-up made lives for ever, entries are held in objects that the
-    collector does not track, and lists of requests die by reference count before a young generation of 50,000 is full.
+    (A command's modules are imported for it alone: a server's start does not wait for what a backup or the page needs.)
     """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def _loop_runner(main: "asyncio.coroutines.Coroutine[None, None, int]") -> int:  # type: ignore[name-defined]
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return int(runner.run(main))
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    files, filename = FileSystem(), arguments.appendfilename
-    if not os.path.isdir(arguments.directory):
-        raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
-    data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
-    line = ProgressLine("check")
-    try:
-        if arguments.fix:
-            report = check.fix(files, data, journal, filename, _trial_loader(), line.show)
-        else:
-            report = check.examine(files, journal, filename, _trial_loader(), line.show)
-        line.end()
-        print("\n".join(report.lines()))
-        if arguments.export is not None:
-            line = ProgressLine("check: export")
-            commands = check.export(files, journal, arguments.export, filename, report, line.show)
-            line.end()
-            print(f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir ...")
-    except LockedError:
-        raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
-    except DamagedError as error:
-        raise Failure(EXIT_DAMAGED, str(error))
-    except FileExistsError as error:
-        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give another directory with --export")
-    except FileNotFoundError as error:
-        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give the directory served with --dir")
-    except OSError as error:
-        raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
-    finally:
-        line.end()
-    return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
-
-
-def _trial_loader() -> Loader:
-    """Return a loader into a state that is thrown away."""
-    _keep_collector_out()
-    state = Engine(config=Config(databases=_TRIAL_DATABASES)).state
-    replay = Replay(state)
-    replay.borrow()
-    return Loader(state.keyspace, replay)
-
-
-async def _run_server(config: Config, directory: Path) -> int:
-    try:
-        server = Server(config)
-    except UserFileError as error:
-        raise Failure(EXIT_USAGE, f"users: {error}")
-    server.inherited = take_sockets(os.environ)
-    loop, starting = asyncio.get_running_loop(), asyncio.current_task()
-    assert starting is not None
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, starting.cancel)
-    progress = _LoadingLine(log_is_shown=not config.text("logfile"))
-    try:
-        await server.start(progress.show)
-    except asyncio.CancelledError:
-        _say("streamd stopped before it was ready")
-        return EXIT_OK
-    except AddressError as error:
-        raise Failure(EXIT_ADDRESS, f"{error}; choose another with {error.flags}")
-    except ConfigError as error:
-        raise Failure(EXIT_USAGE, str(error))
-    except LockedError:
-        raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
-    except DamagedError as error:
-        raise Failure(EXIT_DAMAGED, str(error))
-    except LoadError as error:
-        raise Failure(EXIT_DAMAGED, str(error))
-    except OSError as error:
-        raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")
-    finally:
-        progress.end()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.request_stop)
-    loop.add_signal_handler(signal.SIGHUP, partial(_reload_tls, server))
-    _say(_banner(server, directory))
-    notify(os.environ, READY=1, MAINPID=os.getpid(), STATUS=f"serving on {_shown(server)}")
-    if config["log-format"] == "json":
-        log.info("ready", "serving on %s, process %d", _shown(server), os.getpid())
-    try:
-        await server.stopped.wait()
-    except asyncio.CancelledError:  # a signal came behind the last wait of the start
-        server.request_stop()
-        await server.stopped.wait()
-    notify(os.environ, STOPPING=1)
-    if server.journal_failure is not None:
-        raise Failure(EXIT_JOURNAL, server.journal_failure)
-    _say("streamd stopped")
-    return EXIT_OK
-
-
-def _reload_tls(server: Server) -> None:
-    try:
-        server.reload_tls()
-    except ConfigError as error:
-        log.warning("tls-unchanged", "TLS goes on as before: %s", error)
-
-
-class _LoadingLine:
-    """Says how far loading has come: in a line on a terminal, once a second in the log, and to systemd.
-
-    log_is_shown: the log goes to the standard error stream; if that is a terminal, the line there is enough.
-    """
-
-    def __init__(self, log_is_shown: bool) -> None:
-        self._shown = 0
-        is_terminal = sys.stderr.isatty()
-        self._line = ProgressLine("loading the journal") if is_terminal else None
-        self._is_logged = not (is_terminal and log_is_shown)
-
-    def show(self, persistence: Persistence) -> None:
-        """Say it, if it is time."""
-        loading = persistence.journal.loading
-        if self._line is not None:
-            self._line.show(loading.bytes_done, loading.bytes_total)
-        second = persistence.loading_ms // 1000
-        if second <= self._shown:
-            return
-        self._shown = second
-        percent = 100 * loading.bytes_done // max(loading.bytes_total, 1)
-        notify(os.environ, STATUS=f"loading the journal: {percent} %", EXTEND_TIMEOUT_USEC=LOADING_US)
-        if self._is_logged:
-            log.info("journal-loading", "loading the journal: %d %% of %d bytes", percent, loading.bytes_total)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._line is not None:
-            self._line.end()
-
-
-def _banner(server: Server, directory: Path) -> str:
-    if server.addresses:
-        host, port = server.addresses[0]
-        encrypts = port == server.config.integer("tls-port")
-        first, connect = f"{host}:{port}", f"redis-cli -h {host} -p {port}{' --tls' if encrypts else ''}"
-    else:
-        first, connect = server.paths[0], f"redis-cli -s {server.paths[0]}"
-    persistence = "off: data is in memory and ends with this process"
-    if server.persistence is not None:
-        journal = server.persistence.journal
-        persistence = f"journal in {journal.directory}, appendfsync {server.config['appendfsync']}"
-    places = "  ".join(f"http://{place}/metrics" for place in _places(server.admin_addresses))
-    admin = f"  admin port        {places}\n" if places else ""
-    return (
-        f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
-        f"  listening on      {_shown(server)}\n"
-        f"{admin}"
-        f"  data directory    {directory}\n"
-        f"  persistence       {persistence}\n"
-        f"  connect with      {connect}\n"
-        f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
-        f"Ready to accept connections on {first}"
-    )
-
-
-def _shown(server: Server) -> str:
-    tls_port = server.config.integer("tls-port")
-    ports = [number for _, number in server.addresses]
-    places = [
-        f"{place} (TLS)" if number == tls_port else place
-        for place, number in zip(_places(server.addresses), ports, strict=True)
-    ]
-    return "  ".join([*places, *server.paths])
-
-
-def _places(addresses: list[tuple[str, int]]) -> list[str]:
-    return [f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in addresses]
+    add_options: _Options
+    match name:
+        case "serve":
+            collector.pause()
+            from streamd.serving import add_options
+        case "check":
+            from streamd.checking import add_options
+        case "backup":
+            from streamd.backup.cli import add_backup_options as add_options
+        case "restore":
+            from streamd.backup.cli import add_restore_options as add_options
+        case "config":
+            from streamd.configuration.cli import add_options
+        case "topics":
+            from streamd.topics.cli import add_options
+        case "ui":
+            from streamd.ui.cli import add_options
+        case _:
+            return None
+    return add_options

@@ -6,6 +6,9 @@ import pytest
 
 from streamd.base.clock import ManualClock
 from tests.session import Session
+from tests.workers import pytest_collection_modifyitems, pytest_xdist_make_scheduler
+
+__all__ = ["clock", "engine", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 try:
     from hypothesis import settings

@@ -1,8 +1,7 @@
 """Whether a user may have a request executed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.acl.user import User
 
@@ -13,8 +12,7 @@ CHANNEL: Final = "channel"
 _ORDER: Final = (COMMAND, KEY, CHANNEL)
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """What a request names.
 
     command, bit: its full name, and its bit in the vocabulary. is_free: who has not logged in may say it, too.
@@ -29,8 +27,7 @@ class Named:
     channels: Callable[[], list[tuple[bytes, bool]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """OK, or what is refused: COMMAND, KEY or CHANNEL, and its name."""
 
     reason: str

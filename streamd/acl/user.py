@@ -1,8 +1,6 @@
 """A user: who may log in by which passwords, and what then is allowed."""
 
-import hashlib
 import re
-from hmac import compare_digest
 from typing import Final
 
 from streamd.acl.rule_errors import Brackets, Fault, RuleError
@@ -15,7 +13,9 @@ _MAY_BE_CUT: Final = (b">", b"<", b"#", b"!")
 
 def hash_of(password: bytes) -> bytes:
     """Return what is kept of a password: its SHA-256, in hexadecimal digits."""
-    return hashlib.sha256(password).hexdigest().encode()
+    from hashlib import sha256  # a start without passwords need not wait for OpenSSL's
+
+    return sha256(password).hexdigest().encode()
 
 
 class User:
@@ -63,6 +63,8 @@ class User:
 
     def accepts(self, password: bytes) -> bool:
         """Return whether somebody who says this password may log in; it takes as long whichever it is."""
+        from hmac import compare_digest  # as above
+
         hashed = hash_of(password)
         found = False
         for known in self.passwords:

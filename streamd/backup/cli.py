@@ -2,8 +2,6 @@
 
 import argparse
 import os
-from collections.abc import Callable
-from typing import Any
 
 from streamd.backup import copying
 from streamd.backup.placing import PlaceError
@@ -14,15 +12,12 @@ from streamd.base.progress import ProgressLine
 URL = "redis://127.0.0.1:6379"
 
 
-def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add `backup` and `restore` to the commands of a command line; redis-py is imported when one runs."""
-    backup = commands.add_parser(
-        "backup",
-        help="copy a running server's data to this machine",
-        description="Copy the journal of a running server, over the protocol, into a new data directory DIR on this"
+def add_backup_options(backup: argparse.ArgumentParser) -> None:
+    """Say what `streamd backup` takes; redis-py is imported when it runs."""
+    backup.description = (
+        "Copy the journal of a running server, over the protocol, into a new data directory DIR on this"
         " machine: a state that was, whatever clients write meanwhile. The server rewrites its journal first. DIR can"
-        " be served as it is. Needs redis-py: streamd[client].",
-        allow_abbrev=False,
+        " be served as it is. Needs redis-py: streamd[client]."
     )
     backup.add_argument(
         "--url",
@@ -32,12 +27,13 @@ def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentPar
     )
     backup.add_argument("directory", metavar="DIR", help="a data directory without a journal; made if it is not there")
     backup.set_defaults(action=_back_up)
-    restore = commands.add_parser(
-        "restore",
-        help="put a backup into a data directory",
-        description="Examine the backup COPY, and copy it into the data directory DIR, which has no journal. No server"
-        " may be running there. A backup can also be served where it is.",
-        allow_abbrev=False,
+
+
+def add_restore_options(restore: argparse.ArgumentParser) -> None:
+    """Say what `streamd restore` takes."""
+    restore.description = (
+        "Examine the backup COPY, and copy it into the data directory DIR, which has no journal. No server"
+        " may be running there. A backup can also be served where it is."
     )
     restore.add_argument("copy", metavar="COPY", help="what `streamd backup` has made, or another data directory")
     restore.add_argument("directory", metavar="DIR", help="a data directory without a journal; made if it is not there")

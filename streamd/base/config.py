@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
 
@@ -15,8 +14,7 @@ class ConfigError(ValueError):
     """A value that an option does not take; the message says what it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option: its Redis name, what values it takes and who may set it when.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,

@@ -2,6 +2,17 @@
 
 EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 
+# The same, as help tells them.
+EXIT_CODES = """exit codes:
+  0  stopped cleanly; the journal is whole
+  1  a bug in streamd
+  2  usage or configuration
+  3  address: in use, or not this machine's
+  4  data directory: unreadable, unwritable or locked by another server
+  5  journal damaged
+  6  journal could not be written
+"""
+
 
 class Failure(Exception):
     """An end with an exit code and one line that says what is wrong and what to do."""

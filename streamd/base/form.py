@@ -1,13 +1,8 @@
 """Which form of the source runs: as it is written, or compiled; and what compiling takes away from it."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
-
-# Written by the build of the compiled form, whose functions have no docstrings: the first line of each.
-_SUMMARIES_FILE: Final = Path(__file__).with_name("summaries.json")
 
 
 def is_compiled() -> bool:
@@ -26,4 +21,13 @@ def summary_of(function: Callable[..., Any]) -> str:
     return text.strip().partition("\n")[0]
 
 
-_SUMMARIES: Final[dict[str, str]] = json.loads(_SUMMARIES_FILE.read_text("utf-8")) if is_compiled() else {}
+def _summaries() -> dict[str, str]:
+    """Return what the build of the compiled form has written, whose functions have no docstrings: the first lines."""
+    import json  # only the compiled form needs it
+    from pathlib import Path
+
+    found: dict[str, str] = json.loads(Path(__file__).with_name("summaries.json").read_text("utf-8"))
+    return found
+
+
+_SUMMARIES: Final[dict[str, str]] = _summaries() if is_compiled() else {}

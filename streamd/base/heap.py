@@ -91,13 +91,13 @@ class IdleTrim:
     def __init__(self, pack: Callable[[], None]) -> None:
         self._pack = pack
         self._seen = self._done = 0
-        self._is_prepared = False
+        self._looks = 0
 
     def look(self, changes: int) -> bool:
         """Look at a server that has made so many changes, a few times a second; return whether something was done."""
-        if not self._is_prepared:
-            self._is_prepared = True
-            _library()  # while there is little else
+        self._looks += 1
+        if self._looks == 2:  # while there is little else, but not before the first client is served
+            _library()
         is_idle, self._seen = changes == self._seen, changes
         if not is_idle or changes - self._done < CHANGES_MIN:
             return False

@@ -1,10 +1,7 @@
 """The log: lines with a name each, as text for people or as JSON for programs."""
 
-import json
 import logging
-import logging.handlers
 import sys
-from datetime import UTC, datetime
 from typing import Final
 
 _LOGGER: Final = logging.getLogger("streamd")
@@ -61,17 +58,25 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Lines for programs: an object with time (UTC, ISO 8601), level, event, message and, for a bug, traceback."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # A start that logs text need not wait for these.
+        from datetime import UTC, datetime
+        from json import dumps
+
+        self._dumps, self._utc, self._time_of = dumps, UTC, datetime.fromtimestamp
+
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
         line: dict[str, str] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": self._time_of(record.created, self._utc).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": getattr(record, "event", FOREIGN_EVENT),
             "message": record.getMessage(),
         }
         if record.exc_info is not None:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return self._dumps(line, ensure_ascii=False)
 
 
 def start_logging(level: str, form: str, path: str) -> None:
@@ -81,7 +86,9 @@ def start_logging(level: str, form: str, path: str) -> None:
     """
     handler: logging.Handler
     if path:
-        handler = logging.handlers.WatchedFileHandler(path, encoding="utf-8", errors="surrogateescape")
+        from logging.handlers import WatchedFileHandler  # with pickle and more: only where there is a file
+
+        handler = WatchedFileHandler(path, encoding="utf-8", errors="surrogateescape")
     else:
         handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

@@ -1,9 +1,9 @@
 """What the operating system says of the running process."""
 
 import os
-import platform
 import sys
-from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
 try:
     import resource
@@ -11,8 +11,7 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(NamedTuple):
     """Sizes in bytes, times in seconds; 0 where the system does not tell."""
 
     pid: int
@@ -40,9 +39,9 @@ def read_process_facts() -> ProcessFacts:
     return ProcessFacts(
         pid=os.getpid(),
         executable=sys.executable,
-        system=" ".join((platform.system(), platform.release(), platform.machine())),
+        system=_platform()[0],
         bits=64 if sys.maxsize > 2**32 else 32,
-        python=f"{platform.python_implementation()} {platform.python_version()}",
+        python=_platform()[1],
         memory_bytes=resident,
         memory_peak_bytes=max(peak, resident),
         system_memory_bytes=_system_memory_bytes(),
@@ -51,6 +50,15 @@ def read_process_facts() -> ProcessFacts:
         children_user_s=times.children_user,
         children_system_s=times.children_system,
     )
+
+
+@cache
+def _platform() -> tuple[str, str]:
+    """Return the names of the operating system and of this Python."""
+    import platform  # nobody asks at a start
+
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return " ".join((platform.system(), platform.release(), platform.machine())), python
 
 
 def resident_bytes() -> int:

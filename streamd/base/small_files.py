@@ -1,7 +1,7 @@
 """Small files, read and replaced as a whole."""
 
 import os
-from pathlib import Path
+from contextlib import suppress
 
 # Whom a new file is for: its owner alone.
 _MODE = 0o600
@@ -9,7 +9,8 @@ _MODE = 0o600
 
 def read_file(path: str) -> bytes:
     """Return what is in a file. Raises: OSError."""
-    return Path(path).read_bytes()
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def replace_file(path: str, data: bytes) -> None:
@@ -28,7 +29,8 @@ def replace_file(path: str, data: bytes) -> None:
             os.fsync(number)
         os.replace(beside, path)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
         raise
     directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
     try:

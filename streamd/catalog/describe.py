@@ -1,11 +1,13 @@
 """What COMMAND INFO and COMMAND DOCS say of a command, in the shapes of redis-server 7.0.15."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from streamd.catalog import Command
 from streamd.catalog.counted_keys import CountedKeys
-from streamd.catalog.syntax import Argument, parse_syntax
 from streamd.resp.types import Reply, SetReply
+
+if TYPE_CHECKING:
+    from streamd.catalog.syntax import Argument
 
 # Redis lists flags and categories in the order of their bits.
 _FLAGS: Final = str.split(
@@ -113,6 +115,8 @@ def _key_spec(flags: list[str], begin: bytes, begin_spec: Reply, find: bytes, fi
 
 def document(command: Command) -> dict[bytes, Reply]:
     """Return the map of COMMAND DOCS."""
+    from streamd.catalog.syntax import parse_syntax  # with the first one who asks: a start need not wait for it
+
     docs: dict[bytes, Reply] = {
         b"summary": command.summary.rstrip(".").encode(),
         b"since": command.since.encode(),
@@ -127,7 +131,7 @@ def document(command: Command) -> dict[bytes, Reply]:
     return docs
 
 
-def _documented_arguments(arguments: list[Argument], key_specs: int, keys_before: int = 0) -> list[Reply]:
+def _documented_arguments(arguments: "list[Argument]", key_specs: int, keys_before: int = 0) -> list[Reply]:
     documented = []
     for argument in arguments:
         docs: dict[bytes, Reply] = {b"name": argument.name.encode(), b"type": argument.kind.encode()}

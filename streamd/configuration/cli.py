@@ -1,35 +1,27 @@
 """`streamd config check FILE`: what a server would make of a configuration file."""
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
 from streamd.base.config import OPTIONS
 from streamd.base.failure import EXIT_OK, EXIT_USAGE
-from streamd.configuration.layers import read_file
+from streamd.configuration.file import read_file
 
 
-def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add `config` to the commands of a command line."""
-    parser = commands.add_parser(
-        "config",
-        help="examine a configuration file",
-        description="Examine a configuration file without starting a server.",
-        allow_abbrev=False,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Say what `streamd config` takes."""
+    parser.description = "Examine a configuration file without starting a server."
 
     def show(arguments: argparse.Namespace) -> int:
         parser.print_help()
         return EXIT_USAGE
 
     parser.set_defaults(action=show)
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=parser_class)
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
     check = actions.add_parser(
         "check",
         help="say what a server would make of a file",
         description="Say every fault of a file in redis.conf's words, what it sets, and what does not apply to streamd."
         " Exit code 2 if a server would not start with it.",
-        allow_abbrev=False,
     )
     check.add_argument("file", metavar="FILE", help="a configuration file, Redis's own, say")
     check.set_defaults(action=_check)

@@ -28,7 +28,8 @@ ROW_OVERHEAD: Final = 100
 _ELEMENTS_AT_ONCE: Final = 64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# (Neither frozen nor a NamedTuple: `holds` is asked for by every command, and a start has to make the class.)
+@dataclass(slots=True, eq=False, repr=False)
 class ValueType(Generic[T]):
     """What the server knows of a type.
 

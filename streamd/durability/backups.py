@@ -1,10 +1,11 @@
 """Backups: files of the journal that are kept readable, whatever becomes of them, while clients copy them."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from streamd.base.clock import Clock
 from streamd.base.errors import CommandError
+from streamd.durability.rewriting import Rewriting
 from streamd.journal.filesystem import File
 from streamd.journal.journal import Journal
 from streamd.journal.writer import Writer
@@ -16,17 +17,6 @@ BACKUPS_MAX: Final = 4
 IDLE_MS_MAX: Final = 600_000
 # One answer: few enough bytes that nobody waits for the disk, many enough that the way there and back is cheap.
 READ_BYTES_MAX: Final = 256 * 1024
-
-
-class Rewrites(Protocol):
-    """What is asked of rewriting; see Persistence."""
-
-    def start_rewrite(self) -> None:
-        """Begin a rewrite. Raises: CommandError, OSError."""
-
-    @property
-    def rewrites(self) -> tuple[int, bool]:
-        """How many have succeeded, and whether one is under way or due."""
 
 
 @dataclass(slots=True)
@@ -52,7 +42,7 @@ class _Pinned:
 class Backups:
     """The backups under way, one for each client."""
 
-    def __init__(self, journal: Journal, rewriting: Rewrites, clock: Clock) -> None:
+    def __init__(self, journal: Journal, rewriting: Rewriting, clock: Clock) -> None:
         self._journal = journal
         self._rewriting = rewriting
         self._clock = clock
@@ -65,7 +55,7 @@ class Backups:
         """
         if client in self._pinned:
             raise CommandError("ERR this connection has a backup already; end it with BACKUP END")
-        done, is_active = self._rewriting.rewrites
+        done, is_active = self._rewriting.progress
         if client not in self._waiting:
             if len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
                 raise CommandError(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
@@ -83,7 +73,7 @@ class Backups:
 
     def _start_rewrite(self) -> None:
         try:
-            self._rewriting.start_rewrite()
+            self._rewriting.start()
         except OSError as error:
             raise CommandError(f"ERR Can't execute an AOF background rewriting: {error.strerror}")
 

@@ -1,29 +1,22 @@
-"""Persistence: one engine's journal from start to stop: loading, the barrier, rewriting, and what INFO says of it."""
+"""Persistence: one engine's journal from start to stop: loading, turns, and what INFO says of it."""
 
 from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
-from streamd.base.limits import SLICE_US
 from streamd.base.log import log
 from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
+from streamd.durability.rewriting import Rewriting
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit, Syncs
 from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader, LoadError
-from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
 from streamd.journal.recovery import Cut, DamagedError
-from streamd.journal.rewrite import Rewrite
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-# After a rewrite that failed, before the next one begins by itself.
-_RETRY_MS = 1_000
-# How often a rewrite in the foreground tries to sync the directory.
-_TRIES_MAX = 3
 
 
 class Persistence:
@@ -51,10 +44,10 @@ class Persistence:
         config = state.config
         self.journal = Journal(files, directory, config.text("appenddirname"), config.text("appendfilename"))
         self.barrier = Barrier(state, self.journal, syncs, on_fatal)
-        self._submit_beside = submit_beside
         self.barrier.on_synced = self._serve_waiters
-        self.barrier.on_sync_failed = lambda: self._begin_or_plan()
         self.writers = self.barrier.writers
+        self.rewriting = Rewriting(state, self.journal, self.barrier, submit_beside)
+        self.start_rewrite, self.save, self.doubt = self.rewriting.start, self.rewriting.save, self.rewriting.doubt
         # Take the effects of one command or one transaction; write the turn's units and let its output leave, or hold
         # it. (On the hot path: no call between.)
         self.append_unit = self.journal.append_unit
@@ -63,20 +56,7 @@ class Persistence:
         self._loader: Loader | None = None
         self._load_started_ms = 0
         self._waiters: list[Waiter[Client]] = []
-        self._is_planned = False
-        self._is_syncing = False
-        # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
-        self._doubts = self._doubts_seen = self._doubts_settled = 0
-        self._started_ms = 0
-        self._said_s = 0  # so long after that it was last said how far a rewrite has come
-        self._next_try_ms = 0
-        self._last_took_s = -1
-        self._last_failed = False
-        self._rewrites = 0
-        self.backups = Backups(self.journal, self, state.clock)
-        self._saved_ms = state.started_ms
-        self._saved_dirty = 0
-        self._saved_dirty_next = 0
+        self.backups = Backups(self.journal, self.rewriting, state.clock)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
             config.on_change(name, self._note_defaults)
 
@@ -175,7 +155,7 @@ class Persistence:
         """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
         journal = self.journal
         assert journal.writer is not None
-        if journal.is_unsaved or self._is_doubtful or self.barrier.sync_failed is not None:
+        if journal.is_unsaved or self.rewriting.is_doubtful or self.barrier.sync_failed is not None:
             self.save()
         try:
             journal.write()
@@ -204,171 +184,7 @@ class Persistence:
             return False
         if self.backups.tick():
             self._serve_waiters()
-        now_ms = self._state.clock.now_ms()
-        if self.journal.rewrite is None:
-            failed = self.barrier.sync_failed is not None or self.journal.is_unsaved
-            wanted = failed or self._is_doubtful or self._is_planned or self._has_grown()
-            if wanted and now_ms >= self._next_try_ms:
-                self._begin_or_plan()
-        rewrite = self.journal.rewrite
-        if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
-            return self._step()
-        return False
-
-    def doubt(self) -> None:
-        """Have the journal rewritten soon: what it says may not be what is there (a command has ended with a bug)."""
-        self._doubts += 1
-
-    @property
-    def _is_doubtful(self) -> bool:
-        return self._doubts != self._doubts_settled
-
-    # -- rewriting ------------------------------------------------------------------------------------------------
-
-    def _has_grown(self) -> bool:
-        values = self._state.config.values
-        percentage, minimum = values["auto-aof-rewrite-percentage"], values["auto-aof-rewrite-min-size"]
-        assert isinstance(percentage, int)
-        assert isinstance(minimum, int)
-        size = self.journal.size
-        base = self.journal.base_bytes or 1
-        return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
-
-    def start_rewrite(self) -> None:
-        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
-        OSError.
-        """
-        if self.journal.rewrite is not None:
-            raise CommandError("ERR Background append only file rewriting already in progress")
-        state = self._state
-        if state.records:
-            # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
-            self._is_planned = True
-            return
-        defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
-
-        def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
-            return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
-
-        self._is_planned = False
-        self._doubts_seen = self._doubts
-        self._started_ms = state.clock.now_ms()
-        self._said_s = 0
-        self._saved_dirty_next = state.dirty
-        self.journal.begin_rewrite(make)
-
-    def _begin_or_plan(self) -> None:
-        if self.journal.rewrite is not None:
-            self._is_planned = True
-            return
-        try:
-            self.start_rewrite()
-        except OSError as error:
-            self._fail(error)
-
-    def _step(self) -> bool:
-        """Work on the rewrite for a slice; return whether to go on at once."""
-        rewrite = self.journal.rewrite
-        assert rewrite is not None
-        clock = self._state.clock
-        deadline_us = clock.monotonic_us() + SLICE_US
-        try:
-            rewrite.step(lambda: clock.monotonic_us() >= deadline_us)
-            if rewrite.must_restart:
-                self.journal.abandon_rewrite()
-                self._is_planned = True
-                return True
-            if not rewrite.is_complete:
-                self._say_how_far(rewrite)
-                return not rewrite.must_wait
-            job, synced = rewrite.start_sync()
-        except OSError as error:
-            self._fail(error)
-            return False
-        self._is_syncing = True
-
-        def done(error: OSError | None) -> None:
-            self._is_syncing = False
-            if error is None:
-                synced()
-                self._switch()
-            else:
-                self._fail(error)
-
-        self.barrier.run_job(job, done)
-        return False
-
-    def _say_how_far(self, rewrite: Rewrite) -> None:
-        """Once a second, for what takes longer."""
-        seconds = (self._state.clock.now_ms() - self._started_ms) // 1000
-        if seconds > self._said_s:
-            self._said_s = seconds
-            text, written_mb = "rewriting the journal: %d of %d keys, %d MB", rewrite.base_bytes >> 20
-            log.info("journal-rewriting", text, rewrite.keys_done, rewrite.keys_total, written_mb)
-
-    def _switch(self) -> None:
-        try:
-            job, done = self.journal.start_switch()
-        except OSError as error:
-            self._fail(error)
-            return
-        self._is_syncing = True
-
-        def ended(error: OSError | None) -> None:
-            self._is_syncing = False
-            if error is None:
-                self._finish(done())
-                return
-            rewrite = self.journal.rewrite
-            assert rewrite is not None
-            if not rewrite.is_named:
-                self._fail(error)
-            elif self._state.config.values["appendfsync"] == "always":
-                self.barrier.die(f"cannot sync {self.journal.directory}: {error.strerror}")
-            else:
-                self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS  # the job is repeated by the next step
-
-        self.barrier.run_job(job, ended)
-
-    def _finish(self, remove: Callable[[], None]) -> None:
-        clock = self._state.clock
-        self._last_took_s = (clock.now_ms() - self._started_ms) // 1000
-        self._last_failed = False
-        self._rewrites += 1
-        if self._is_doubtful:
-            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug may be met again and again
-        self._doubts_settled = self._doubts_seen
-        self._saved_ms = clock.now_ms()
-        self._saved_dirty = self._saved_dirty_next
-        self.barrier.note_rewritten()
-        log.info("journal-rewritten", "the journal is rewritten: %d bytes", self.journal.base_bytes)
-        # Nobody waits for it: to free a disk takes milliseconds. What fails is left for a start.
-        self._submit_beside(remove, lambda error: None)
-
-    def _fail(self, error: OSError) -> None:
-        log.warning("journal-rewrite-failed", "rewriting the journal failed: %s", error)
-        self._last_failed = True
-        self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
-        rewrite = self.journal.rewrite
-        if rewrite is not None and not rewrite.is_named:
-            self.journal.abandon_rewrite()
-
-    def save(self) -> None:
-        """Rewrite in the foreground (SAVE). Raises: CommandError if that fails."""
-        self.barrier.drain()
-        before = self._rewrites
-        if self.journal.rewrite is None:
-            self._begin_or_plan()
-        tries = 0
-        while self.journal.rewrite is not None and not self.barrier.is_dead and tries < _TRIES_MAX:
-            tries += self.journal.rewrite.is_named  # by then all is done but a sync that does not succeed
-            if not self._is_syncing:
-                self._step()
-            if self.journal.rewrite is not None:
-                self.journal.rewrite.wait()
-            self.barrier.drain()
-        if self._rewrites == before:
-            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+        return self.rewriting.tick()
 
     def reload(self, rewrite: bool) -> None:
         """Empty the keyspace and load the journal, after a rewrite if wanted (DEBUG RELOAD, DEBUG LOADAOF).
@@ -397,7 +213,7 @@ class Persistence:
             replay = Replay(state)
             for _ in self._steps(Loader(state.keyspace, replay), replay):
                 pass
-            self._saved_dirty = state.dirty
+            self.rewriting.note_saved()
         except (OSError, DamagedError, LoadError) as error:
             self.barrier.die(f"Error trying to load the AOF files: {error}")
             raise CommandError(f"ERR Error trying to load the AOF files: {error}")
@@ -445,35 +261,28 @@ class Persistence:
         return self.journal.rewrite is not None
 
     @property
-    def rewrites(self) -> tuple[int, bool]:
-        """How many rewrites have succeeded, and whether one is under way or due."""
-        return self._rewrites, self.is_rewriting or self._is_planned
-
-    @property
     def saved_s(self) -> int:
         """The Unix time of the last successful rewrite, or of the start, in seconds."""
-        return self._saved_ms // 1000
+        return self.rewriting.saved_ms // 1000
 
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Persistence that a journal has."""
-        journal, barrier = self.journal, self.barrier
-        rewriting = journal.rewrite is not None
-        took_s = (self._state.clock.now_ms() - self._started_ms) // 1000 if rewriting else -1
-        status = "err" if self._last_failed else "ok"
+        journal, barrier, rewriting = self.journal, self.barrier, self.rewriting
+        status = "err" if rewriting.last_failed else "ok"
         fields: dict[str, object] = {
             "loading": int(self._state.is_loading),
-            "rdb_changes_since_last_save": self._state.dirty - self._saved_dirty,
+            "rdb_changes_since_last_save": rewriting.unsaved_changes,
             "rdb_bgsave_in_progress": 0,
             "rdb_last_save_time": self.saved_s,
             "rdb_last_bgsave_status": status,
-            "rdb_saves": self._rewrites,
+            "rdb_saves": rewriting.count,
             "aof_enabled": 1,
-            "aof_rewrite_in_progress": int(rewriting),
-            "aof_rewrite_scheduled": int(self._is_planned),
-            "aof_last_rewrite_time_sec": self._last_took_s,
-            "aof_current_rewrite_time_sec": took_s,
+            "aof_rewrite_in_progress": int(self.is_rewriting),
+            "aof_rewrite_scheduled": int(rewriting.is_planned),
+            "aof_last_rewrite_time_sec": rewriting.last_took_s,
+            "aof_current_rewrite_time_sec": rewriting.takes_s,
             "aof_last_bgrewrite_status": status,
-            "aof_rewrites": self._rewrites,
+            "aof_rewrites": rewriting.count,
             "aof_last_write_status": "err" if barrier.write_failed or barrier.sync_failed else "ok",
             "aof_current_size": journal.size,
             "aof_base_size": journal.base_bytes,

@@ -1,7 +1,7 @@
 """The manifest: which files make up the journal, in the format of Redis 7."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
@@ -22,8 +22,7 @@ class ManifestError(ValueError):
     """A manifest that makes no sense; the message says which line and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One file of the journal: its name in the directory, its number, and its kind."""
 
     name: str

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from xxhash import xxh32_hexdigest
 
@@ -27,8 +26,7 @@ class Malformed(Exception):
     """The bytes are no command; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """Where a file stops making sense.
 
     offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies
@@ -41,8 +39,7 @@ class Trouble:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bare:
+class Bare(NamedTuple):
     """Verified RESP without notes, as it stands in the file from `offset` on."""
 
     data: bytes
@@ -56,8 +53,7 @@ class Bare:
         return self.offset + at
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(NamedTuple):
     """Commands and notes; a note's first word begins with `#`, its second is its database.
 
     places: where in the file each of them begins.

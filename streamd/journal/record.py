@@ -25,7 +25,6 @@ redis-server skips such lines anywhere between commands, but none of 1,024 bytes
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
-from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from xxhash import xxh3_64_hexdigest, xxh32_digest
 
@@ -44,6 +43,9 @@ CUT_LINE: Final = b"#streamd cut\n"
 UNITS_PER_RUN_MAX: Final = 100
 
 _LINE_TEXT_MAX: Final = 950
+# Each byte as it stands in a note's line: as in a URL.
+_PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/:"
+_QUOTED: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256))
 _NOTE: Final = b"#streamd note "
 _NOTE_GOES_ON: Final = b"#streamd more "
 
@@ -150,7 +152,7 @@ def encode_note(db_index: int, words: Words) -> bytes:
     """Return a note as one or more `#streamd` lines: name, database, and the other words percent-encoded, `~` if
     empty.
     """
-    quoted = [quote_from_bytes(word, safe="/:") if word != b"~" else "%7E" for word in words[1:]]
+    quoted = ["".join([_QUOTED[byte] for byte in word]) if word != b"~" else "%7E" for word in words[1:]]
     text = b"%b %d %b" % (words[0], db_index, " ".join(word or "~" for word in quoted).encode())
     if len(text) <= _LINE_TEXT_MAX:
         return b"%b%b\n" % (_NOTE, text)
@@ -161,8 +163,14 @@ def encode_note(db_index: int, words: Words) -> bytes:
 def decode_note(text: bytes) -> list[bytes]:
     """Return the words of a note, of which `text` is what its lines say: `#` and its name, database, other words."""
     return [b"#" + text.split(b" ")[0]] + [
-        b"" if word == b"~" else unquote_to_bytes(word) for word in text.split(b" ")[1:]
+        _unquoted(word) if b"%" in word else b"" if word == b"~" else word for word in text.split(b" ")[1:]
     ]
+
+
+def _unquoted(word: bytes) -> bytes:
+    from urllib.parse import unquote_to_bytes  # an empty start need not wait for it
+
+    return unquote_to_bytes(word)
 
 
 def encode_unit(records: Sequence[Record], db: int | None) -> tuple[bytes, int | None, bool]:

@@ -1,9 +1,8 @@
 """Recovery: reading a journal's files back in order, and judging what is torn, what is damaged, what may be cut."""
 
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, repeat, write_all
@@ -28,8 +27,7 @@ class DamagedError(Exception):
         self.detail = detail
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """What recovery cut off: the file's length before, and where it ends now."""
 
     path: str
@@ -144,13 +142,19 @@ def _advice(directory: str, part: Part) -> str:
     if part.kind == manifests.BASE:
         return (
             "a base cannot be cut: start the server that wrote it and have that removed, or save what is before it: "
-            f"`streamd check {shlex.quote(directory)} --export OUT`"
+            f"`streamd check {_quoted(directory)} --export OUT`"
         )
     return _advice_to_cut(directory, "all from there on")
 
 
 def _advice_to_cut(directory: str, what: str) -> str:
-    return f"`streamd check {shlex.quote(directory)} --fix` cuts off {what}, without --fix it only reports"
+    return f"`streamd check {_quoted(directory)} --fix` cuts off {what}, without --fix it only reports"
+
+
+def _quoted(directory: str) -> str:
+    from shlex import quote  # only where something is wrong
+
+    return quote(directory)
 
 
 def apply_cut(files: FileSystem, cut: Cut) -> int:

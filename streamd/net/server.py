@@ -6,9 +6,8 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
@@ -35,8 +34,7 @@ class AddressError(OSError):
         self.flags = flags
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """A way into the server: where it listens, `(host, port, whether it may fail)`, what serves a connection, and
     whether that is encrypted. A Unix socket is a path with the port UNIX.
     """

@@ -9,23 +9,25 @@ strings take. Hence a script that holds more than two thirds of the bound is ref
 Values go over at most RESULTS_MAX at a time: so many always fit onto Lua's stack.
 """
 
-import hashlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from hashlib import sha1
 from typing import Any, Final, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
 from streamd.base.log import log
+from streamd.base.small_files import read_file
 from streamd.resp.encoder import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 from streamd.scripts import replies
 from streamd.scripts.bytecode import UnknownBytecode, without_library_tail_calls
+from streamd.scripts.endings import Failed, NoLua
 from streamd.scripts.random48 import Random48
 from streamd.scripts.replies import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
 
-LUA: Final = Path(__file__).parent / "lua"
+LUA: Final = os.path.join(os.path.dirname(__file__), "lua")
 CHUNK: Final = 15  # as in lua/redis.lua
 FEW_WORDS: Final = 8
 WORDS_MAX: Final = 200  # so many words are handed over at once
@@ -51,24 +53,6 @@ class Caller(Protocol):
 
     def may_call(self, words: list[bytes]) -> bool | None:
         """Return whether a command may be executed; None if there is no such command."""
-
-
-class NoLua(Exception):
-    """lupa or greenlet is not installed."""
-
-
-class Failed(Exception):
-    """A script ended in an error that it did not catch.
-
-    text: the error's line.
-    source, line: where in the script it was raised, `@user_script` and a number; b"" if that is not known.
-    """
-
-    def __init__(self, text: bytes, source: bytes = b"", line: int = 0) -> None:
-        super().__init__(text)
-        self.text = text
-        self.source = source
-        self.line = line
 
 
 def _lua() -> Any:
@@ -138,7 +122,7 @@ class Runtime:
         sandbox[b"close"]()
 
     def _execute(self, name: str, *args: object) -> Any:
-        return self._state.execute((LUA / f"{name}.lua").read_bytes(), *args, name=b"=streamd")
+        return self._state.execute(read_file(os.path.join(LUA, f"{name}.lua")), *args, name=b"=streamd")
 
     def collect(self) -> None:
         """Free what no script holds any more."""
@@ -299,7 +283,7 @@ class Runtime:
     def _sha1(self, text: bytes) -> bytes | bool:
         if self.used_bytes() > self._full:
             return False
-        return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+        return sha1(text, usedforsecurity=False).hexdigest().encode()
 
     def _quote(self, text: bytes) -> bytes | bool:
         """Return a string as JSON writes it, without its quotes; False if there is no room for it."""

@@ -1,14 +1,16 @@
 """The scripts of a server: by their SHA1, compiled once, run in a Lua state that is replaced when it has grown."""
 
-import hashlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import MIB
 from streamd.resp.types import Reply
-from streamd.scripts.runtime import Caller, Failed, NoLua, Runtime
+from streamd.scripts.endings import Failed, NoLua
 from streamd.scripts.shebang import Shebang, read_shebang
+
+if TYPE_CHECKING:
+    from streamd.scripts.runtime import Caller, Runtime
 
 # Of the scripts that came by EVAL so many are kept, those used last: clients that paste values into them send a new one
 # each time. Those of SCRIPT LOAD are kept until SCRIPT FLUSH. Redis does the same since 7.4, with this number.
@@ -42,7 +44,7 @@ class Script:
         self.runtime: Runtime | None = None
         self.is_loaded = False
 
-    def compile(self, runtime: Runtime) -> None:
+    def compile(self, runtime: "Runtime") -> None:
         """Have a function for this Lua state. Raises: CommandError."""
         try:
             self.function = runtime.compile(self._text)
@@ -106,7 +108,7 @@ class Scripts:
         self._by_sha.clear()
         self._by_source.clear()
 
-    def run(self, script: Script, keys: int, words: list[bytes], caller: Caller) -> Reply:
+    def run(self, script: Script, keys: int, words: list[bytes], caller: "Caller") -> Reply:
         """Return what a script returns; the first `keys` words are its KEYS, the others its ARGV.
 
         Raises: CommandError: what the script returned as an error, or did not catch, or what ended it.
@@ -126,9 +128,11 @@ class Scripts:
             raise reply
         return reply
 
-    def _ready_runtime(self) -> Runtime:
+    def _ready_runtime(self) -> "Runtime":
         runtime = self._runtime
         if runtime is None or runtime.bytes_max != self.bytes_max:
+            from streamd.scripts.runtime import Runtime  # with the first script: a start need not wait for it
+
             self._drop()
             try:
                 runtime = self._runtime = Runtime(self.bytes_max, self._tick, COLLECT_BYTES)
@@ -136,14 +140,14 @@ class Scripts:
                 raise CommandError(NOT_INSTALLED)
         return runtime
 
-    def _roomy_runtime(self) -> Runtime:
+    def _roomy_runtime(self) -> "Runtime":
         """Return a state with room for a further script: compiled ones take memory, too."""
         runtime = self._ready_runtime()
         if runtime.used_bytes() > runtime.idle_bytes_max:
             self._free(runtime)
         return self._ready_runtime()
 
-    def _free(self, runtime: Runtime) -> None:
+    def _free(self, runtime: "Runtime") -> None:
         """Have Lua give back what it can; drop the state if that is not enough."""
         if not runtime.is_spent:
             runtime.collect()
@@ -163,7 +167,9 @@ class Scripts:
 
 def sha1_hex(source: bytes) -> str:
     """Return the SHA1 that names a script."""
-    return hashlib.sha1(source, usedforsecurity=False).hexdigest()
+    from hashlib import sha1  # where scripts are used
+
+    return sha1(source, usedforsecurity=False).hexdigest()
 
 
 def _decoded(text: bytes) -> str:

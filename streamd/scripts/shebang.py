@@ -1,15 +1,13 @@
 """The first line of a script, `#!lua flags=...`: what the script promises."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError, echoed
 
 FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
 
 
-@dataclass(frozen=True, slots=True)
-class Shebang:
+class Shebang(NamedTuple):
     """What the first line says.
 
     is_there: a script without the line is run as scripts before Redis 7 were: what it may do is seen at each call.

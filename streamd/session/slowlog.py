@@ -1,16 +1,15 @@
 """The slow log: the last commands that took longer than a configured time."""
 
+import marshal
 from collections import deque
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 # An entry must not keep a large request alive: so many words, and so many bytes of each.
 _WORDS_MAX: Final = 32
 _WORD_BYTES_MAX: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class SlowCommand:
+class SlowCommand(NamedTuple):
     """One entry; `words` is shortened where the request is long."""
 
     number: int
@@ -38,9 +37,9 @@ class SlowLog:
 
     def pack(self) -> None:
         """Make the entries anew: they may be all that is left of a time when there was much more; see heap."""
-        import pickle  # (A start need not wait for it.)
-
-        self.entries = pickle.loads(pickle.dumps(self.entries))
+        # (Not by pickle: what its import makes would be left there itself.)
+        rows = marshal.loads(marshal.dumps([tuple(entry) for entry in self.entries]))
+        self.entries = deque(SlowCommand(*row) for row in rows)
 
 
 def _shortened(request: list[bytes]) -> list[bytes]:

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,19 +18,16 @@ BATCH = 500
 BLOCK_MS = 1_000
 
 
-def add_commands(commands: Any, parser_class: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add `topics` to the commands of a command line; redis-py is not imported before one of them runs."""
-    topics = commands.add_parser(
-        "topics",
-        help="logs of messages by topic: create, publish, tail, info, drop",
-        description="Logs of messages by topic, on streamd or Redis 7.0 and later. Needs redis-py: streamd[client].",
-        allow_abbrev=False,
+def add_options(topics: argparse.ArgumentParser) -> None:
+    """Say what `streamd topics` takes; redis-py is not imported before one of its commands runs."""
+    topics.description = (
+        "Logs of messages by topic, on streamd or Redis 7.0 and later. Needs redis-py: streamd[client]."
     )
     topics.set_defaults(action=_help(topics))
-    actions = topics.add_subparsers(title="commands", metavar="COMMAND", parser_class=parser_class)
+    actions = topics.add_subparsers(title="commands", metavar="COMMAND")
 
     def add(name: str, action: Callable[["redis.Redis", argparse.Namespace], int], text: str) -> Any:
-        one = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+        one = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         one.add_argument("--url", default=URL, help="the server (default: %(default)s)")
         one.set_defaults(action=lambda arguments: _run(action, arguments))
         return one
@@ -136,8 +134,6 @@ def _print_ids(ids: Iterable[str]) -> None:
 
 
 def _tail(client: "redis.Redis", arguments: argparse.Namespace) -> int:
-    from datetime import datetime  # (The server's start imports this file, and need not wait for it.)
-
     log = _open(client, arguments)
     start: Any = arguments.start
     if start not in ("earliest", "latest"):

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamd.ui.guard import Rules
@@ -14,16 +14,15 @@ TOKEN_LENGTH_MIN = 16
 PORT_MAX = 65_535
 
 
-def add_commands(commands: Any) -> None:
-    """Add `ui` to the commands of a command line; what it needs is not imported before it runs."""
-    ui = commands.add_parser(
-        "ui",
-        help="a page that shows the streams of a server",
-        description="Show the streams of a Redis-protocol server in a browser, from a process of its own: entries with"
-        " a live tail, consumer groups, idempotent writes, slow requests. Needs the extra: streamd[ui].",
-        epilog="Where others can reach the page it asks for a token: the variable STREAMD_UI_TOKEN, else one that is"
-        " made and printed at the start.",
-        allow_abbrev=False,
+def add_options(ui: argparse.ArgumentParser) -> None:
+    """Say what `streamd ui` takes; what it needs is not imported before it runs."""
+    ui.description = (
+        "Show the streams of a Redis-protocol server in a browser, from a process of its own: entries with"
+        " a live tail, consumer groups, idempotent writes, slow requests. Needs the extra: streamd[ui]."
+    )
+    ui.epilog = (
+        "Where others can reach the page it asks for a token: the variable STREAMD_UI_TOKEN, else one that is"
+        " made and printed at the start."
     )
     ui.add_argument(
         "--url",

@@ -197,7 +197,7 @@ def test_a_bug_that_is_met_again_and_again_rewrites_the_journal_once_a_second():
         server.clock.advance(waited_ms)
         server.persistence.doubt()
         server.cron()
-        return server.persistence.rewrites[0]
+        return server.persistence.rewriting.progress[0]
 
     assert [rewrites_after(waited_ms) for waited_ms in (0, 100, 899, 1, 999, 1)] == [1, 1, 1, 2, 2, 3]
 
@@ -215,7 +215,7 @@ def test_a_bug_in_what_only_reads_rewrites_nothing(monkeypatch):
     monkeypatch.setattr(server.engine.commands[b"strlen"], "handler", lambda context, words: 1 // 0)
     assert server.send("STRLEN", "k") == b"-ERR internal error\r\n"
     server.cron()
-    assert server.persistence.rewrites == (0, False)
+    assert server.persistence.rewriting.progress == (0, False)
 
 
 SOME = ["SET str x EX 9", "HSET hash f 2 n 1", "SMOVE set new a", "LMOVE list new LEFT LEFT",

@@ -215,15 +215,6 @@ def test_what_makes_a_shell_complete_is_printed(shell, word):
     assert "_STREAMD_COMPLETE" in done.stdout
 
 
-def test_a_server_starts_without_what_these_commands_need():
-    program = (
-        "import sys; from streamd import cli; cli._parser();"
-        "print(sorted({'click', 'rich', 'redis', 'streamd.terminal.app'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "[]\n"
-
-
 def test_without_click_it_says_what_to_install():
     program = "import sys; sys.modules['click'] = None; from streamd import cli; sys.exit(cli.main(['tail', 'orders']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from streamd import cli
+from streamd.base.failure import EXIT_ADDRESS, EXIT_USAGE
 from streamd.topics import TopicLog
 
 
@@ -67,19 +68,19 @@ def test_a_log_is_created_written_read_shown_and_dropped(shell, client):
 def test_what_cannot_be_is_one_line_and_exit_code_2(shell, client, words, said):
     TopicLog.create(client, "there", filters=["t"])
     code, out, err = shell(*words)
-    assert (code, out) == (cli.EXIT_USAGE, "")
+    assert (code, out) == (EXIT_USAGE, "")
     assert said in err
     assert err.startswith("streamd: ")
     assert err.count("\n") == 1
 
 
 def test_a_server_that_is_not_there_is_one_line_and_exit_code_3(capsys):
-    assert cli.main(["topics", "info", "--url", "redis://127.0.0.1:1"]) == cli.EXIT_ADDRESS
+    assert cli.main(["topics", "info", "--url", "redis://127.0.0.1:1"]) == EXIT_ADDRESS
     assert "is a server running there? Give another with --url" in capsys.readouterr().err
 
 
 def test_topics_alone_shows_what_there_is(capsys):
-    assert cli.main(["topics"]) == cli.EXIT_USAGE
+    assert cli.main(["topics"]) == EXIT_USAGE
     assert "create" in capsys.readouterr().out
 
 

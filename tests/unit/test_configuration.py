@@ -10,8 +10,9 @@ import pytest
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.errors import CommandError
 from streamd.base.log import JsonFormatter, TextFormatter, log
+from streamd.configuration.file import read_file
 from streamd.configuration.foreign import is_foreign
-from streamd.configuration.layers import Layers, read_file
+from streamd.configuration.layers import Layers
 from streamd.configuration.rewriting import GENERATED, quoted, rewrite_file, rewritten
 from tests.integration.process import run_cli
 from tests.session import Error, Session

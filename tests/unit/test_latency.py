@@ -143,7 +143,7 @@ def test_the_doctor_says_how_to_begin_what_was_and_what_may_help(engine, watch):
 
 def facts(**given: int) -> ProcessFacts:
     real = read_process_facts()
-    return ProcessFacts(**{name: given.get(name, getattr(real, name)) for name in ProcessFacts.__slots__})
+    return ProcessFacts(**{name: given.get(name, getattr(real, name)) for name in ProcessFacts._fields})
 
 
 def test_memory_stats_have_redis_fields_and_the_process_sizes(engine):

@@ -15,7 +15,7 @@ from bench import long
 from bench import progress as bench_progress
 from bench.measure import Sample, alternate
 from demo.show import Display
-from streamd import cli
+from streamd import checking, cli, serving
 from streamd.backup import cli as backup_cli
 from streamd.base.progress import ProgressLine
 from streamd.durability import check
@@ -120,8 +120,8 @@ def test_streamd_check_and_restore_say_so(tmp_path, monkeypatch, is_terminal):
     with ServerProcess(tmp_path / "data") as server:
         redis.Redis(port=server.port).set("k", "v")
     seconds = iter(range(0, 10_000, 7))
-    monkeypatch.setattr(cli, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
-    monkeypatch.setattr(backup_cli, "ProgressLine", cli.ProgressLine)
+    monkeypatch.setattr(checking, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
+    monkeypatch.setattr(backup_cli, "ProgressLine", checking.ProgressLine)
     assert cli.main(["check", str(tmp_path / "data")]) == 0
     assert "check: 100 % of " in errors.getvalue()
     assert cli.main(["check", str(tmp_path / "data"), "--export", str(tmp_path / "out")]) == 0
@@ -150,7 +150,7 @@ def test_a_rewrite_that_takes_long_says_so_once_a_second(caplog):
     while server.persistence.is_rewriting:
         server.cron()
     said = [record.getMessage() for record in caplog.records if record.event == "journal-rewriting"]
-    took_s = server.persistence._last_took_s
+    took_s = server.persistence.rewriting.last_took_s
     assert 2 <= took_s - 1 <= len(said) <= took_s
     assert said[0].endswith("of 200 keys, 0 MB")
     assert len(set(said)) == len(said)
@@ -163,7 +163,7 @@ def test_loading_that_takes_long_says_so_once_a_second(caplog, monkeypatch):
     for number in range(5):
         server.send("SET", f"k{number}", "v")
     persistence = server.restart().persistence
-    line = cli._LoadingLine(log_is_shown=False)
+    line = serving._LoadingLine(log_is_shown=False)
     persistence._load_started_ms = server.clock.now_ms()
     for _ in range(25):
         line.show(persistence)

@@ -1,5 +1,7 @@
 """Every kind of reply is encoded as its row of the table says, in both protocol versions."""
 
+import re
+
 import hiredis
 import pytest
 
@@ -65,7 +67,12 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("reply", "resp2", "resp3"), TABLE, ids=lambda value: repr(value)[:40])
+def name_of(value: object) -> str:
+    """Return what a case is called: the same each time, so without the places of objects."""
+    return re.sub(r"<[\w.]*\.(\w+) object at \w+>", r"\1", repr(value))[:40]
+
+
+@pytest.mark.parametrize(("reply", "resp2", "resp3"), TABLE, ids=name_of)
 def test_a_reply_is_encoded_as_the_table_says(reply, resp2, resp3):
     assert encode(reply, 2) == resp2
     assert encode(reply, 3) == (resp2 if resp3 is ... else resp3)
@@ -105,7 +112,7 @@ def reads_back(reply):
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("reply", [row[0] for row in TABLE if reads_back(row[0])], ids=lambda value: repr(value)[:40])
+@pytest.mark.parametrize("reply", [row[0] for row in TABLE if reads_back(row[0])], ids=name_of)
 def test_a_client_reads_the_reply_back(reply, protocol):
     reader = hiredis.Reader(notEnoughData=...)
     reader.feed(encode(reply, protocol))

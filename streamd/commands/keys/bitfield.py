@@ -1,7 +1,6 @@
 """BITFIELD: integers of any number of bits at any place of a string."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
@@ -13,8 +12,7 @@ from streamd.resp.types import Reply
 _OVERFLOWS: Final = (b"WRAP", b"SAT", b"FAIL")
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
+class _Operation(NamedTuple):
     """GET, SET or INCRBY of the `bits` bits from `offset` on; `number` is what to set or to add."""
 
     name: bytes

@@ -10,7 +10,6 @@ from streamd.base.errors import (
     WrongArity,
 )
 from streamd.base.glob import compile_glob
-from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
@@ -224,6 +223,8 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hincrbyfloat(context: Context, args: list[bytes]) -> Reply:
     """Add a fraction to a number in a field and return it; no field counts as 0."""
+    from streamd.base.long_double import add_fractions  # with `fractions`: a start need not wait for it
+
     try:
         add_fractions(b"0", args[3])
     except NotFinite:

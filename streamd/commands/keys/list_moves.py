@@ -2,12 +2,12 @@
 
 from collections import deque
 
-from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_wait_ms
-from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.catalog.counted_keys import CountedKeys
 from streamd.commands.keys.lists import end_if_empty, pop_elements
-from streamd.commands.keys.waiting import take_first, take_or_wait
+from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -48,20 +48,6 @@ def _is_left(word: bytes) -> bool:
     return end == b"LEFT"
 
 
-def _parse_several(words: Arguments) -> tuple[list[bytes], bool, int]:
-    """Take keys, the end from which elements are taken, and how many. Raises: CommandError."""
-    keys = take_counted_keys(words, "ERR numkeys should be greater than 0")
-    left = _is_left(words.word())
-    count = 1
-    if words.flag(b"COUNT", followed_by=1):
-        error = CommandError("ERR count should be greater than 0")
-        count = words.integer(error)
-        if count < 1:
-            raise error
-    words.end()
-    return keys, left, count
-
-
 @command(
     "LMPOP", arity=-4, flags="write", since="7.0.0", complexity="O(N+M), N the keys, M the elements taken",
     group="list", find_keys=CountedKeys(1), syntax="numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count]",
@@ -72,7 +58,7 @@ def lmpop(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the key and an array of elements, or null.
     """
-    keys, left, count = _parse_several(Arguments(args, 1))
+    keys, left, count = parse_several(Arguments(args, 1), b"LEFT", b"RIGHT")
     reply = take_first(context, keys, LIST, lambda key: [key, pop_elements(context, key, count, left)])
     return NULL_ARRAY if reply is None else reply
 
@@ -87,7 +73,7 @@ def blmpop(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the key and an array of elements, or null.
     """
-    keys, left, count = _parse_several(Arguments(args, 2))
+    keys, left, count = parse_several(Arguments(args, 2), b"LEFT", b"RIGHT")
     timeout_ms = parse_wait_ms(args[1])
     return take_or_wait(
         context, keys, LIST, lambda key: [key, pop_elements(context, key, count, left)], timeout_ms

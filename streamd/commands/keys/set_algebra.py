@@ -6,6 +6,7 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments
 from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.commands.keys.results import store_result
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
@@ -31,32 +32,13 @@ def _difference(operands: list[Members]) -> Members:
     return set(operands[0]).difference(*operands[1:])
 
 
-def _store(context: Context, key: bytes, members: Members, event: str) -> int:
-    """Put a set at a key over what is there, or remove that for an empty one; return how many members it has."""
-    db = context.db
-    was_there = db.delete(key)
-    if not members:
-        if was_there:
-            context.record(b"DEL", key)
-            context.changed(key, "g", "del")
-        return 0
-    value = MemberSet(members)
-    db.put(key, value)
-    if was_there:
-        context.record(b"DEL", key, changes=0)
-    assert SET.commands is not None
-    for number, words in enumerate(SET.commands(key, value)):
-        context.record(*words, changes=0 if number else 1)
-    context.changed(key, "s", event)
-    return len(value)
-
-
 def _declare(name: str, operation: Callable[[list[Members]], Members], access: str, what: str) -> None:
     def show(context: Context, args: list[bytes]) -> Reply:
         return SetReply(list(operation(_operands(context, args[1:]))))
 
     def store(context: Context, args: list[bytes]) -> Reply:
-        return _store(context, args[1], operation(_operands(context, args[2:])), f"{name.lower()}store")
+        found = MemberSet(operation(_operands(context, args[2:])))
+        return store_result(context, args[1], SET, found, "s", f"{name.lower()}store")
 
     show.__doc__ = f"Return {what} sets."
     store.__doc__ = f"Put {what} sets at a key; return how many members it has."

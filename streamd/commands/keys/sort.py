@@ -8,6 +8,7 @@ from streamd.acl.selector import READ
 from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
+from streamd.commands.keys.results import store_result
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import SortedSet
@@ -149,26 +150,8 @@ def _run(context: Context, args: list[bytes], stores: bool) -> Reply:
         found = [_looked_up(context, pattern, element) for element in elements for pattern in asked.gets]
     if asked.target is None:
         return found
-    return _store(context, asked.target, [word or b"" for word in found])
-
-
-def _store(context: Context, key: bytes, words: list[bytes]) -> int:
-    db = context.db
-    was_there = db.delete(key)
-    if not words:
-        if was_there:
-            context.record(b"DEL", key)
-            context.changed(key, "g", "del")
-        return 0
-    value = deque(words)
-    db.put(key, value)
-    if was_there:
-        context.record(b"DEL", key, changes=0)
-    assert LIST.commands is not None
-    for number, command_words in enumerate(LIST.commands(key, value)):
-        context.record(*command_words, changes=0 if number else len(words))
-    context.changed(key, "l", "sortstore")
-    return len(words)
+    words = deque(word or b"" for word in found)
+    return store_result(context, asked.target, LIST, words, "l", "sortstore", changes=len(words))
 
 
 def _keys(request: list[bytes]) -> list[bytes]:

@@ -9,11 +9,11 @@ from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
 from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.commands.keys.results import store_result
 from streamd.commands.keys.set_algebra import take_limit
-from streamd.commands.keys.sorted_set_ranges import store_sorted_set
 from streamd.commands.keys.sorted_sets import with_scores
 from streamd.data.sorted_set import SortedSet
-from streamd.data.types import SET
+from streamd.data.types import SET, SORTED_SET
 from streamd.resp.types import Reply
 
 Scores = dict[bytes, float]
@@ -129,7 +129,7 @@ def _declare(
         asked = _parse(context, args, 2, stores=True, weighted=weighted)
         # The sum of -0.0 and 0.0 is 0.
         found = SortedSet({member: score + 0.0 for member, score in operation(asked).items()})
-        return store_sorted_set(context, args[1], found, f"{name.lower()}store")
+        return store_result(context, args[1], SORTED_SET, found, "z", f"{name.lower()}store")
 
     show.__doc__ = f"Return {what} sorted sets, with scores if asked for."
     store.__doc__ = f"Put {what} sorted sets at a key; return how many members it has."

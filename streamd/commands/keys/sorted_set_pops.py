@@ -1,11 +1,11 @@
 """Commands that take the first or last members of a sorted set, waiting for them if asked to."""
 
-from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_positive, parse_wait_ms
-from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
+from streamd.catalog.counted_keys import CountedKeys
 from streamd.commands.keys.sorted_sets import end_removal
-from streamd.commands.keys.waiting import take_first, take_or_wait
+from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -83,22 +83,6 @@ def bzpopmax(context: Context, args: list[bytes]) -> Reply:
     return _pop_or_wait(context, args, last=True)
 
 
-def _parse_several(words: Arguments) -> tuple[list[bytes], bool, int]:
-    """Take keys, the end from which members are taken, and how many. Raises: CommandError."""
-    keys = take_counted_keys(words, "ERR numkeys should be greater than 0")
-    last = words.flag(b"MAX")
-    if not last and not words.flag(b"MIN"):
-        raise SyntaxError_()
-    count = 1
-    if words.flag(b"COUNT", followed_by=1):
-        error = CommandError("ERR count should be greater than 0")
-        count = words.integer(error)
-        if count < 1:
-            raise error
-    words.end()
-    return keys, last, count
-
-
 def _named_rows(context: Context, key: bytes, count: int, last: bool) -> Reply:
     return [key, [list(row) for row in _pop(context, key, count, last)]]
 
@@ -112,7 +96,7 @@ def zmpop(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the key and an array of pairs of members and scores, or null.
     """
-    keys, last, count = _parse_several(Arguments(args, 1))
+    keys, last, count = parse_several(Arguments(args, 1), b"MAX", b"MIN")
     reply = take_first(context, keys, SORTED_SET, lambda key: _named_rows(context, key, count, last))
     return NULL_ARRAY if reply is None else reply
 
@@ -127,6 +111,6 @@ def bzmpop(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the key and an array of pairs of members and scores, or null.
     """
-    keys, last, count = _parse_several(Arguments(args, 2))
+    keys, last, count = parse_several(Arguments(args, 2), b"MAX", b"MIN")
     timeout_ms = parse_wait_ms(args[1])
     return take_or_wait(context, keys, SORTED_SET, lambda key: _named_rows(context, key, count, last), timeout_ms)

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
+from streamd.commands.keys.results import store_result
 from streamd.commands.keys.sorted_sets import end_removal, with_scores
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
@@ -198,24 +199,6 @@ for _name, _since, _by, _reverse, _syntax, _summary in (
     _declare_range(_name, _since, _by, _reverse, _syntax, _summary)  # type: ignore[arg-type]
 
 
-def store_sorted_set(context: Context, key: bytes, value: SortedSet, event: str) -> int:
-    """Put a sorted set at a key over what is there, or remove that for an empty one; return how many members it has."""
-    db = context.db
-    was_there = db.delete(key)
-    if not len(value):
-        if was_there:
-            context.record(b"DEL", key)
-            context.changed(key, "g", "del")
-        return 0
-    db.put(key, value)
-    if was_there:
-        context.record(b"DEL", key, changes=0)
-    for count, words in enumerate(SORTED_SET.commands(key, value)):  # type: ignore[misc]
-        context.record(*words, changes=not count)
-    context.changed(key, "z", event)
-    return len(value)
-
-
 @command(
     "ZRANGESTORE", arity=-5, flags="write denyoom", keys=(1, 2, 1), since="6.2.0", complexity=_OLOG,
     group="sorted-set", syntax="dst:key src:key min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]",
@@ -229,7 +212,7 @@ def zrangestore(context: Context, args: list[bytes]) -> Reply:
     if value is not None:
         for member in asked.members(value):
             stored.put(member, value.scores[member])
-    return store_sorted_set(context, args[1], stored, "zrangestore")
+    return store_result(context, args[1], SORTED_SET, stored, "z", "zrangestore")
 
 
 def _count(context: Context, key: bytes, find: Finder) -> int:

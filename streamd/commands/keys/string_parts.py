@@ -1,7 +1,6 @@
 """Commands on a part of a string: counting with it, its length, appending to it, ranges of it."""
 
 from streamd.base.errors import CommandError, StringTooLong, WouldOverflow, WrongType
-from streamd.base.long_double import add_fractions
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
 from streamd.data.growing import GROWING_BYTES_MIN, GrowingString
@@ -67,6 +66,8 @@ def decrby(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
     """Add a fraction to a number and return it; no key counts as 0."""
+    from streamd.base.long_double import add_fractions  # with `fractions`: a start need not wait for it
+
     key, db = args[1], context.db
     old = db.get_as(key, STRING)
     value = add_fractions(b"0" if old is None else old, args[2])

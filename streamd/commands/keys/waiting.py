@@ -1,12 +1,34 @@
-"""Taking from the first of several keys that has something, and waiting until one of them has."""
+"""Takes from the first of several keys that has something, or waits until one of them has."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context
+from streamd.catalog.arguments import Arguments
+from streamd.catalog.counted_keys import take_counted_keys
 from streamd.data.types import ValueType
 from streamd.resp.types import NULL_ARRAY, Reply
 from streamd.session.blocking import BLOCKED
+
+
+def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[bytes], bool, int]:
+    """Take what LMPOP, ZMPOP and the like ask for: keys, whether from this end or the other, and how many.
+
+    Raises: CommandError.
+    """
+    keys = take_counted_keys(words, "ERR numkeys should be greater than 0")
+    is_end = words.flag(end)
+    if not is_end and not words.flag(other):
+        raise SyntaxError_()
+    count = 1
+    if words.flag(b"COUNT", followed_by=1):
+        error = CommandError("ERR count should be greater than 0")
+        count = words.integer(error)
+        if count < 1:
+            raise error
+    words.end()
+    return keys, is_end, count
 
 
 def take_first(

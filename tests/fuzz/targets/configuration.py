@@ -7,7 +7,7 @@ import os
 import tempfile
 
 from streamd.base.config import OPTIONS, Config
-from streamd.configuration.layers import FromFile, read_file
+from streamd.configuration.file import FromFile, read_file
 from streamd.configuration.rewriting import rewritten
 
 WORDS = [*(name.encode() for name in OPTIONS), b"yes", b"no", b"1gb", b"100mb", b"0", b"-1", b"18446744073709551616",

@@ -1,0 +1,239 @@
+"""When the journal is rewritten, and how: a slice at a time, to its end or to the next try."""
+
+from collections.abc import Callable
+
+from streamd.base.errors import CommandError
+from streamd.base.limits import SLICE_US
+from streamd.base.log import log
+from streamd.durability.barrier import Barrier
+from streamd.journal.filesystem import FileSystem
+from streamd.journal.jobs import Submit
+from streamd.journal.journal import Journal
+from streamd.journal.manifest import Part
+from streamd.journal.rewrite import Rewrite
+from streamd.session.state import State
+
+# After a rewrite that failed, before the next one begins by itself.
+_RETRY_MS = 1_000
+# How often a rewrite in the foreground tries to sync the directory.
+_TRIES_MAX = 3
+
+
+class Rewriting:
+    """Rewrites one engine's journal: when it is asked to, when the journal has grown, or when it may not say what is.
+
+    count: rewrites that have succeeded. is_planned: one begins as soon as it can. last_failed, last_took_s: of the last
+    one; -1 before the first. saved_ms: the Unix time of the last success, or of the start.
+    """
+
+    def __init__(self, state: State, journal: Journal, barrier: Barrier, submit_beside: Submit) -> None:
+        """submit_beside: takes jobs that no output waits for; tick() is wanted after each."""
+        self._state = state
+        self._journal = journal
+        self._barrier = barrier
+        self._submit_beside = submit_beside
+        barrier.on_sync_failed = self.begin_or_plan
+        self.is_planned = False
+        self._is_syncing = False
+        # How often there was a doubt; up to which one the running rewrite, and the last one, has what is there.
+        self._doubts = self._doubts_seen = self._doubts_settled = 0
+        self._started_ms = 0
+        self._said_s = 0  # so long after that it was last said how far a rewrite has come
+        self._next_try_ms = 0
+        self.last_took_s = -1
+        self.last_failed = False
+        self.count = 0
+        self.saved_ms = state.started_ms
+        self._saved_dirty = 0
+        self._saved_dirty_next = 0
+
+    # -- when -----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> bool:
+        """Begin a rewrite if one is wanted, and do a slice of one; return whether more is to be done at once."""
+        journal, now_ms = self._journal, self._state.clock.now_ms()
+        if journal.rewrite is None:
+            failed = self._barrier.sync_failed is not None or journal.is_unsaved
+            wanted = failed or self.is_doubtful or self.is_planned or self._has_grown()
+            if wanted and now_ms >= self._next_try_ms:
+                self.begin_or_plan()
+        rewrite = journal.rewrite
+        if rewrite is not None and not self._is_syncing and (now_ms >= self._next_try_ms or not rewrite.is_named):
+            return self._step()
+        return False
+
+    def doubt(self) -> None:
+        """Have the journal rewritten soon: what it says may not be what is there (a command has ended with a bug)."""
+        self._doubts += 1
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether there was a doubt that no rewrite has settled."""
+        return self._doubts != self._doubts_settled
+
+    def _has_grown(self) -> bool:
+        values = self._state.config.values
+        percentage, minimum = values["auto-aof-rewrite-percentage"], values["auto-aof-rewrite-min-size"]
+        assert isinstance(percentage, int)
+        assert isinstance(minimum, int)
+        size = self._journal.size
+        base = self._journal.base_bytes or 1
+        return percentage > 0 and size > minimum and (size - base) * 100 >= base * percentage
+
+    def start(self) -> None:
+        """Begin a rewrite; within a transaction, have it begin after that. Raises: CommandError if one is running;
+        OSError.
+        """
+        if self._journal.rewrite is not None:
+            raise CommandError("ERR Background append only file rewriting already in progress")
+        state = self._state
+        if state.records:
+            # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
+            self.is_planned = True
+            return
+        defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
+
+        def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
+            return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
+
+        self.is_planned = False
+        self._doubts_seen = self._doubts
+        self._started_ms = state.clock.now_ms()
+        self._said_s = 0
+        self._saved_dirty_next = state.dirty
+        self._journal.begin_rewrite(make)
+
+    def begin_or_plan(self) -> None:
+        """Begin a rewrite, or plan one if one is running; what fails is logged, and tried again."""
+        if self._journal.rewrite is not None:
+            self.is_planned = True
+            return
+        try:
+            self.start()
+        except OSError as error:
+            self._fail(error)
+
+    def _step(self) -> bool:
+        """Work on the rewrite for a slice; return whether to go on at once."""
+        rewrite = self._journal.rewrite
+        assert rewrite is not None
+        clock = self._state.clock
+        deadline_us = clock.monotonic_us() + SLICE_US
+        try:
+            rewrite.step(lambda: clock.monotonic_us() >= deadline_us)
+            if rewrite.must_restart:
+                self._journal.abandon_rewrite()
+                self.is_planned = True
+                return True
+            if not rewrite.is_complete:
+                self._say_how_far(rewrite)
+                return not rewrite.must_wait
+            job, synced = rewrite.start_sync()
+        except OSError as error:
+            self._fail(error)
+            return False
+        self._is_syncing = True
+
+        def done(error: OSError | None) -> None:
+            self._is_syncing = False
+            if error is None:
+                synced()
+                self._switch()
+            else:
+                self._fail(error)
+
+        self._barrier.run_job(job, done)
+        return False
+
+    def _say_how_far(self, rewrite: Rewrite) -> None:
+        """Once a second, for what takes longer."""
+        seconds = (self._state.clock.now_ms() - self._started_ms) // 1000
+        if seconds > self._said_s:
+            self._said_s = seconds
+            text, written_mb = "rewriting the journal: %d of %d keys, %d MB", rewrite.base_bytes >> 20
+            log.info("journal-rewriting", text, rewrite.keys_done, rewrite.keys_total, written_mb)
+
+    def _switch(self) -> None:
+        try:
+            job, done = self._journal.start_switch()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._is_syncing = True
+
+        def ended(error: OSError | None) -> None:
+            self._is_syncing = False
+            if error is None:
+                self._finish(done())
+                return
+            rewrite = self._journal.rewrite
+            assert rewrite is not None
+            if not rewrite.is_named:
+                self._fail(error)
+            elif self._state.config.values["appendfsync"] == "always":
+                self._barrier.die(f"cannot sync {self._journal.directory}: {error.strerror}")
+            else:
+                self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS  # the job is repeated by the next step
+
+        self._barrier.run_job(job, ended)
+
+    def _finish(self, remove: Callable[[], None]) -> None:
+        clock = self._state.clock
+        self.last_took_s = (clock.now_ms() - self._started_ms) // 1000
+        self.last_failed = False
+        self.count += 1
+        if self.is_doubtful:
+            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug may be met again and again
+        self._doubts_settled = self._doubts_seen
+        self.saved_ms = clock.now_ms()
+        self._saved_dirty = self._saved_dirty_next
+        self._barrier.note_rewritten()
+        log.info("journal-rewritten", "the journal is rewritten: %d bytes", self._journal.base_bytes)
+        # Nobody waits for it: to free a disk takes milliseconds. What fails is left for a start.
+        self._submit_beside(remove, lambda error: None)
+
+    def _fail(self, error: OSError) -> None:
+        log.warning("journal-rewrite-failed", "rewriting the journal failed: %s", error)
+        self.last_failed = True
+        self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
+        rewrite = self._journal.rewrite
+        if rewrite is not None and not rewrite.is_named:
+            self._journal.abandon_rewrite()
+
+    def save(self) -> None:
+        """Rewrite in the foreground (SAVE). Raises: CommandError if that fails."""
+        self._barrier.drain()
+        before = self.count
+        if self._journal.rewrite is None:
+            self.begin_or_plan()
+        tries = 0
+        while self._journal.rewrite is not None and not self._barrier.is_dead and tries < _TRIES_MAX:
+            tries += self._journal.rewrite.is_named  # by then all is done but a sync that does not succeed
+            if not self._is_syncing:
+                self._step()
+            if self._journal.rewrite is not None:
+                self._journal.rewrite.wait()
+            self._barrier.drain()
+        if self.count == before:
+            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+
+    # -- what is said of it ---------------------------------------------------------------------------------------
+
+    def note_saved(self) -> None:
+        """Note that the journal has all that is there."""
+        self._saved_dirty = self._state.dirty
+
+    @property
+    def unsaved_changes(self) -> int:
+        """How many changes came since the last rewrite began."""
+        return self._state.dirty - self._saved_dirty
+
+    @property
+    def takes_s(self) -> int:
+        """How many seconds the running rewrite has taken so far; -1: none is running."""
+        return -1 if self._journal.rewrite is None else (self._state.clock.now_ms() - self._started_ms) // 1000
+
+    @property
+    def progress(self) -> tuple[int, bool]:
+        """How many rewrites have succeeded, and whether one is under way or due."""
+        return self.count, self._journal.rewrite is not None or self.is_planned
