@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures examples
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -104,7 +104,6 @@ notebook: set-up
 	@$(RUN) scripts/run_notebook.py examples/orders.ipynb $(ARGS)
 	@$(RUN) scripts/run_notebook.py examples/topics.ipynb $(ARGS)
 
-.PHONY: examples
 examples: set-up
 	@for example in examples/*.py; do echo "== $$example"; $(RUN) $$example || exit 1; done
 

@@ -54,7 +54,7 @@ _AGAIN = [
     if not first[1] then return 'refused' end
     local place = table.remove(first)
     table.remove(first, 1)
-    -- 8 bytes of which nearly all are ones are rounded up to a number that 8 bytes do not hold; Redis packs 0 then, too.
+    -- 8 bytes, nearly all of them ones, round up to a number that 8 bytes do not hold: Redis, too, packs 0 then.
     for _, value in ipairs(first) do if value == 2 ^ 64 then return 'refused' end end
     local fine, text = pcall(struct.pack, ARGV[2], unpack(first))
     if not fine then return 'refused' end
