@@ -127,6 +127,7 @@ pictures: set-up
 
 docs: set-up
 	@$(RUN) scripts/site.py $(ARGS)
+	@STREAMD_SITE=build/site $(RUN) -m pytest tests/documents/test_site_browser.py
 
 docs-serve: set-up
 	@exec $(RUN) scripts/site.py serve $(ARGS)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,15 @@ def config_file(shell: Shell) -> None:
     (shell.place / "etc" / "redis" / "redis.conf").write_text("maxmemory 2gb\nappendfsync always\n")
 
 
+def spark_job(shell: Shell) -> None:
+    python = shell.place / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    job = "import os, sys\nassert os.environ['JAVA_HOME'] and os.environ['PYSPARK_PYTHON'] == sys.executable\n"
+    (shell.place / "job.py").write_text(job)  # the job itself is what tests/spark/test_start_example.py runs
+
+
 # What has to be there before a block: its document and its first words.
 PREPARED: dict[tuple[str, str], Callable[[Shell], None]] = {
     ("docs/guarantees.md", "streamd check DIR"): journal,
@@ -162,6 +172,7 @@ PREPARED: dict[tuple[str, str], Callable[[Shell], None]] = {
     ("docs/operations.md", "streamd check DIR --export"): journal,
     ("docs/security.md", "streamd serve --port 0 --tls-port"): certificates,
     ("docs/security.md", "streamd serve --port 0 --unixsocket"): socket_directory,
+    ("docs/start.md", "eval"): spark_job,
 }
 
 
@@ -179,13 +190,13 @@ def test_the_lines_of_a_block_end_well(block: Block, shell: Shell):
     for (document, begin), prepare in PREPARED.items():
         if block.document == document and block.text.startswith(begin):
             prepare(shell)
-    for line in map(shell.of_this_place, lines_of(block.text)):
-        last = line.rpartition(" && ")[2]
-        if SERVES.match(last):
-            shell.start(line)
+    for is_server, lines in groupby(lines_of(block.text), lambda line: bool(SERVES.match(line))):
+        script = shell.of_this_place("\n".join(lines))
+        if is_server:
+            shell.start(script)
         else:
-            done = shell.run(line)
-            assert done.returncode == 0, f"{line}: {done.stdout}"
+            done = shell.run(f"set -e\n{script}")
+            assert done.returncode == 0, f"{script}: {done.stdout}"
     shell.end()
 
 
