@@ -75,7 +75,8 @@ def page(title: str, commands: list[Command], differences: dict[str, list[Differ
     ]
     for one in commands:
         parts += section(one, differences, "##")
-        for leaf in sorted(one.subcommands.values(), key=lambda leaf: leaf.name):
+        leaves = (leaf for leaf in one.subcommands.values() if not leaf.name.endswith("|help"))
+        for leaf in sorted(leaves, key=lambda leaf: leaf.name):
             parts += section(leaf, differences, "###")
     return "\n\n".join(parts) + "\n"
 

@@ -25,6 +25,8 @@ def test_each_command_has_a_heading_on_the_page_of_its_group():
         page = PAGES[command_pages.path_of(one.group)]
         assert f"\n## {one.name.upper()}\n" in page
         for leaf in one.subcommands.values():
+            if leaf.name.endswith("|help"):  # which says the same in each
+                continue
             assert f"\n### {leaf.name.upper().replace('|', ' ')}\n" in page
 
 
