@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures examples
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -36,6 +36,8 @@ help:
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
 	@echo "make pictures   the pictures in docs/pictures, with tmux and headless Chromium"
+	@echo "make docs    the documents as a site in build/site; a broken link or anchor fails it"
+	@echo "make docs-serve   shows them on http://127.0.0.1:8000, and again when they change"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
 	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
 	@echo "make bench-trees OTHER=DIR   this checkout's CPU per request beside that of another checkout"
@@ -134,7 +136,15 @@ pictures: set-up
 	@$(RUN) -m scripts.pictures_failures
 	@$(RUN) -m scripts.pictures_speed
 	@$(RUN) -m scripts.pictures_terminal
+	@$(RUN) -m scripts.pictures_idempotence
 	@$(RUN) -m scripts.pictures_ui
+
+docs: set-up
+	@$(RUN) scripts/site.py $(ARGS)
+	@STREAMD_SITE=build/site $(RUN) -m pytest tests/documents/test_site_browser.py
+
+docs-serve: set-up
+	@exec $(RUN) scripts/site.py serve $(ARGS)
 
 map: set-up
 	@$(RUN) scripts/map.py
@@ -143,6 +153,6 @@ set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
 
 clean:
-	rm -rf .venv .venv-compiled .venv-spark40 .venv-dist .venv-programs .java build dist ./*.egg-info
+	rm -rf .venv .venv-compiled .venv-dist .venv-docs .venv-programs .venv-spark40 .java build dist ./*.egg-info
 	rm -rf .hypothesis .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -181,9 +181,10 @@ def test_the_check_of_sleeps_finds_sleeps(source, lines):
 def test_the_files_that_the_documents_name_exist():
     named = {
         path
-        for document in ("README.md", "ARCHITECTURE.md")
+        for document in prose()
+        if document.endswith(".md") and document != "CHANGELOG.md"
         for path in re.findall(
-            r"`((?:streamd|spark_source|pyspark_streamd|demo|bench|tests)/[\w/.]*)`", text_of(document)
+            r"`((?:streamd|spark_source|pyspark_streamd|demo|bench|tests|examples|scripts)/[\w/.]*)`", text_of(document)
         )
     }
     assert len(named) > 20

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from streamd.sessions import AsyncDeviceStore, BufferedStore, DeviceStore, Message
+from tests.documents.blocks import blocks_for
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")
@@ -11,19 +12,10 @@ TEXT = (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")
 
 def test_the_examples_of_the_document_run_one_after_the_other(server):
     names: dict[str, object] = {}
-    examples = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    examples = blocks_for(__file__)
     assert len(examples) == 2
     for example in examples:
-        exec(compile(example.replace("6379", str(server.port)), "docs/sessions.md", "exec"), names)
-
-
-def test_the_example_of_the_readme_runs(server):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (example,) = [one for one in re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S) if "DeviceStore" in one]
-    names: dict = {}
-    exec(compile(example.replace("6379", str(server.port)), "README.md", "exec"), names)
-    assert names["packet_ids"] == [1, 2]
-    assert [message.payload for message in names["waiting"]] == [b"on", b"off"]
+        exec(compile(example.text.replace("6379", str(server.port)), str(example), "exec"), names)
 
 
 def test_the_methods_and_fields_that_the_document_names_are_there():

@@ -12,6 +12,7 @@ import redis
 
 from spark_source.options import NAMES, parse_options
 from spark_source.stream_reader import DEFAULT_MAX_ENTRIES
+from tests.documents.blocks import blocks_for
 from tests.spark.servers import client, redis_server
 from tests.spark.test_connections import EXPECTED, round_trip
 
@@ -52,9 +53,8 @@ def test_an_option_that_is_for_streams_or_batches_alone_is_one() -> None:
 
 @pytest.mark.redis
 def test_the_rights_of_the_user_are_enough() -> None:
-    rights = re.search(r"^```\n(~orders .*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
-    assert rights is not None
-    words = [word for word in rights[1].split() if word != "+waitaof"]  # came with Redis 7.2
+    (rights,) = [one for one in blocks_for(__file__) if one.language == "text"]
+    words = [word for word in rights.text.split() if word != "+waitaof"]  # came with Redis 7.2
     with redis_server() as port, client(port) as admin:
         admin.execute_command("ACL", "SETUSER", "spark", "on", ">secret", *words)
         given = {"port": port, "username": "spark", "password": "secret", "entriesPerPartition": 20}
@@ -68,7 +68,7 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
     for number in range(5):
         streamd.xadd("orders", {"order": f"o-{number}", "cents": 200 * number})
     streamd.xadd("baskets", {"order": "o-1", "lines": '[{"item":"pen","cents":125}]', "extra": '{"gift":"yes"}'})
-    blocks = re.findall(r"^```sh\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
+    blocks = [one.text for one in blocks_for(__file__) if one.language == "sh"]
     job = f"exec python -m tests.spark.document_job {PLACE}"
     environment = {
         **os.environ,
@@ -82,7 +82,7 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
 
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
-    assert seen["blocks"] == DOCUMENT.count("```python\n")
+    assert seen["blocks"] == sum(one.language == "python" for one in blocks_for(__file__))
     assert seen["baskets"] == [{"order": "o-1", "lines": [{"item": "pen", "cents": 125}], "extra": {"gift": "yes"}}]
     assert seen["recent"] == 5 + 1000 + 3
     assert seen["lag"] == {"orders": 0}
@@ -92,14 +92,6 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
     assert streamd.xlen("orders") == 5 + 1000 + 3, "the history, and the records of Kafka"
     assert streamd.xlen("large-orders") == 2 + 499, "of the orders, and of the history"
     assert streamd.xlen("notes") == 2
-
-
-def test_what_is_no_block_of_python_or_the_shell_is_known() -> None:
-    """So that no new kind of block comes in that nobody runs."""
-    others = [
-        text for kind, text in re.findall(r"^```(\w*)\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL) if not kind
-    ]
-    assert [text.split()[0] for text in others] == ["pip", "~orders"]
 
 
 KAFKA = (

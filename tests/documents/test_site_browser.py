@@ -1,0 +1,85 @@
+"""The site of documents in headless Chromium: it fits a phone, its search finds, and it asks no other host.
+
+`make docs` runs this on what it has built, in the directory STREAMD_SITE; otherwise it is skipped.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.ui.test_ui_browser import Browser, browser  # noqa: F401  (a fixture)
+from tests.ui.test_ui_browser import pytestmark as needs_chromium
+
+SITE = os.environ.get("STREAMD_SITE", "")
+pytestmark = [needs_chromium, pytest.mark.skipif(not SITE, reason="make docs runs this on what it has built")]
+# Questions of a newcomer, and a page that has to be among the answers.
+QUESTIONS = {
+    "make my producer idempotent": "idempotence.html",
+    "read in spark": "spark.html",
+    "what happens if it crashes": "guarantees.html",
+    "XAUTOCLAIM": "commands/stream.html#xautoclaim",
+    "maxmemory": "operations.html",
+}
+ASK = """
+const [question, page, done] = arguments;
+const bare = one => one.href.replace(/[?][^#]*/, '');  // without the words that it is to highlight
+const input = document.querySelector('[data-md-component=search-query]');
+document.querySelector('label[for=__search]').click();
+const has = () => [...document.querySelectorAll('.md-search-result__link')].some(one => bare(one).endsWith(page));
+new MutationObserver(() => has() && done(true)).observe(document.body, {childList: true, subtree: true});
+input.focus();
+input.value = question;
+for (const name of ['keyup', 'input', 'change']) input.dispatchEvent(new Event(name, {bubbles: true}));
+setTimeout(() => done([...document.querySelectorAll('.md-search-result__link')].map(bare)), 20000);
+"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and says nothing of it."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join(10)
+
+
+def pages() -> list[str]:
+    return sorted(str(path.relative_to(SITE)) for path in Path(SITE).rglob("*.html") if path.name != "404.html")
+
+
+def test_every_page_fits_a_phone_and_asks_no_other_host(browser: Browser, address: str):  # noqa: F811
+    assert len(pages()) > 30
+    faults = {}
+    for page in pages():
+        browser.call("POST", "/url", {"url": f"{address}/{page}"})
+        fits = browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        asked = browser.run("return performance.getEntriesByType('resource').map(one => one.name)")
+        broken = browser.run(
+            "return [...document.images].filter(one => one.complete && !one.naturalWidth).map(i => i.src)"
+        )
+        foreign = [name for name in asked if not name.startswith(address) and not name.startswith("data:")]
+        log = [one["message"] for one in browser.call("POST", "/se/log", {"type": "browser"})]
+        if not fits or foreign or broken or log:
+            faults[page] = (fits, foreign, broken, log)
+    assert faults == {}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_search_finds_the_page(browser: Browser, address: str, question: str):  # noqa: F811
+    browser.call("POST", "/timeouts", {"script": 30_000})
+    browser.call("POST", "/url", {"url": f"{address}/index.html"})
+    found = browser.call("POST", "/execute/async", {"script": ASK, "args": [question, QUESTIONS[question]]})
+    assert found is True
