@@ -13,6 +13,9 @@ _KEYS_PER_BUCKET: Final = 16
 # Keys that are given their place at once: that takes half a millisecond.
 _PLACED_AT_ONCE: Final = 1_000
 
+# What buckets without keys share: to make a list for each of a great many at once takes milliseconds.
+_EMPTY: Final[list[bytes]] = []
+
 
 def _hash(key: bytes) -> int:
     # Python's own hash: the key carries it since it was put into a dict, which makes it ten times as fast as another.
@@ -39,15 +42,12 @@ class ScanOrder:
         """at_once: place the keys; else `place` does, a part with each call."""
         bits = max(0, (len(keys) // _KEYS_PER_BUCKET).bit_length())
         self._shift = _HASH_BITS - bits
-        self._buckets: list[list[bytes]] = [[] for _ in range(1 << bits)]
+        self._buckets: list[list[bytes]] = [_EMPTY] * (1 << bits)
         self._size = len(keys)
         self._changed: set[bytes] = set()
-        self._unplaced: list[bytes] = []
-        if at_once:
-            for key in keys:
-                self._buckets[_hash(key) >> self._shift].append(key)
-        else:
-            self._unplaced = list(keys)
+        self._unplaced = list(keys)
+        while at_once and self._unplaced:
+            self.place()
 
     @property
     def is_built(self) -> bool:
@@ -58,8 +58,14 @@ class ScanOrder:
         """Give some more keys their place."""
         buckets, shift, changed = self._buckets, self._shift, self._changed
         for key in self._unplaced[-_PLACED_AT_ONCE:]:
-            if key not in changed:
-                buckets[_hash(key) >> shift].append(key)
+            if key in changed:
+                continue
+            at = _hash(key) >> shift
+            bucket = buckets[at]
+            if bucket:
+                bucket.append(key)
+            else:
+                buckets[at] = [key]
         del self._unplaced[-_PLACED_AT_ONCE:]
         if not self._unplaced:
             changed.clear()

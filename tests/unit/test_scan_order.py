@@ -49,6 +49,19 @@ def test_what_stays_is_met_once_while_everything_else_changes(seed):
     assert len(found) == len(set(found))
 
 
+def test_an_order_makes_no_bucket_before_a_key_stands_in_it():
+    keys = [b"%d" % number for number in range(20_000)]
+    order = ScanOrder(keys, at_once=False)
+    assert len({id(bucket) for bucket in order._buckets}) == 1
+    steps = 0
+    while not order.is_built:
+        order.place()
+        steps += 1
+    assert steps == 20
+    assert sorted(walk(order, 1_000)) == sorted(keys)
+    assert sorted(walk(ScanOrder(keys), 1_000)) == sorted(keys)
+
+
 def test_a_page_holds_as_many_keys_as_asked_for():
     order = ScanOrder([b"%d" % number for number in range(1000)])
     cursor, page = order.page(0, 10)
