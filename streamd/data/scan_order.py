@@ -4,6 +4,8 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
+from streamd.base.heap import settle
+
 # So many bits of the hash make the cursor: clients exist that read it into a signed 64-bit integer.
 _HASH_BITS: Final = 48 if sys.hash_info.width >= 64 else 30
 _HASH_MASK: Final = (1 << _HASH_BITS) - 1
@@ -66,6 +68,8 @@ class ScanOrder:
                 bucket.append(key)
             else:
                 buckets[at] = [key]
+        if len(self._unplaced) >= _PLACED_AT_ONCE:
+            settle()
         del self._unplaced[-_PLACED_AT_ONCE:]
         if not self._unplaced:
             changed.clear()

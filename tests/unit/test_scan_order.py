@@ -1,5 +1,6 @@
 """SCAN's order: a cursor meets every key that stays, whatever comes and goes meanwhile."""
 
+import gc
 import random
 
 import pytest
@@ -60,6 +61,13 @@ def test_an_order_makes_no_bucket_before_a_key_stands_in_it():
     assert steps == 20
     assert sorted(walk(order, 1_000)) == sorted(keys)
     assert sorted(walk(ScanOrder(keys), 1_000)) == sorted(keys)
+
+
+def test_a_young_collection_does_not_look_at_the_buckets_of_a_long_order():
+    order = ScanOrder([b"%d" % number for number in range(20_000)])
+    young = {id(one) for generation in (0, 1) for one in gc.get_objects(generation=generation)}
+    assert id(order._buckets) not in young
+    assert not young & {id(bucket) for bucket in order._buckets}
 
 
 def test_a_page_holds_as_many_keys_as_asked_for():
