@@ -210,4 +210,3 @@ def test_a_copy_changes_apart_from_its_original():
         history[2](pair)
         pair.check()
         twin.check()
-
