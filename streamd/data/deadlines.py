@@ -70,8 +70,9 @@ class Deadlines:
 
     def _clear_up(self, number: int, without: bytes, keys: list[bytes], due_ms: Mapping[bytes, int]) -> None:
         del self._gone[number]
-        # (The key that is taken out may come back into the same span: it has a row then that `add` makes.)
-        rows = [key for key in _in_span(keys, number, due_ms) if key != without]
+        rows = _in_span(keys, number, due_ms)
+        if without in due_ms and due_ms[without] >> _SPAN_BITS == number:
+            rows.remove(without)  # it comes back into the same span: `add` makes a row for it
         if len(rows) > 1:
             self._spans[number] = rows
         elif rows:
