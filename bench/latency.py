@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.client import Replies, ask, request
-from bench.latency_rows import Row, background_rows, rows
+from bench.latency_rows import JOURNAL, Row, background_rows, rows
 from bench.measure import alternate, redis_benchmark
 from bench.servers import Target, redis_binary
 from streamd.base.progress import ProgressLine
@@ -27,14 +27,18 @@ BEGIN_MARK, END_MARK = "<!-- make latency writes from here -->", "<!-- to here -
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """What PINGs met: the longest, the most that the server computed during one, their 99th percentile; and how long
-    the work took.
+    """What PINGs met: the longest, the most that the server computed during one, their 99th percentile; how long the
+    work took, and what is to be said of it.
     """
 
     longest_ms: float
     computed_ms: float
     p99_ms: float
     took_ms: float
+    note: str = ""
+
+
+FIGURES = ("longest_ms", "computed_ms", "p99_ms", "took_ms")
 
 
 def measure(target: Target, row: Row) -> Waited:
@@ -53,8 +57,9 @@ def measure(target: Target, row: Row) -> Waited:
     pinger.start()
     here.recv()
     started = time.perf_counter()
+    note = ""
     if row.wait is not None:
-        row.wait(target)
+        note = row.wait(target)
     else:
         reader = threading.Thread(target=_drain, args=(sock,))
         reader.start()
@@ -68,7 +73,7 @@ def measure(target: Target, row: Row) -> Waited:
     longest_ms, computed_ms, p99_ms = here.recv()
     pinger.join()
     sock.close()
-    return Waited(longest_ms, computed_ms, p99_ms, took_ms)
+    return Waited(longest_ms, computed_ms, p99_ms, took_ms, note)
 
 
 def _ping(target: Target, stop: Connection) -> None:
@@ -137,12 +142,12 @@ def _measure_rows(kind: str, target: Target, some: Sequence[Row], only: str, fou
             line.say(f"{kind}: {row.name}, {number + 1} of {times}")  # not by a thread: measure() forks
             runs.append(measure(target, row))
         line.end()
-        columns = ([getattr(run, name) for run in runs] for name in Waited.__slots__)
-        result = Waited(*map(statistics.median, columns))
+        columns = ([getattr(run, name) for run in runs] for name in FIGURES)
+        result = Waited(*map(statistics.median, columns), runs[-1].note)
         found.setdefault(row.name, {})[kind] = result
         print(
             f"{kind}: {row.name}: {result.longest_ms:.0f} ms, computing {result.computed_ms:.0f}, p99 "
-            f"{result.p99_ms:.1f}, of {result.took_ms:.0f}",
+            f"{result.p99_ms:.1f}, of {result.took_ms:.0f}{result.note and '; '}{result.note}",
             file=sys.stderr,
         )
 
@@ -165,9 +170,19 @@ def _table(size: int, every: Sequence[Row], found: Found) -> list[str]:
     return lines
 
 
-def _percentiles(kinds: Sequence[str], rounds: int) -> str:
-    """Return a sentence on XADD's slowest in a thousand, at 50 clients."""
-    targets = [Target(kind) for kind in kinds]
+def _notes(every: Sequence[Row], found: Found) -> list[str]:
+    """Return what is to be said of rows, a line for each server."""
+    return [
+        f"* {row.name.strip('()')}, {kind}: {waited.note}; the 99th percentile of PING was {waited.p99_ms:.1f} ms."
+        for row in every
+        for kind, waited in found.get(row.name, {}).items()
+        if waited.note
+    ]
+
+
+def _percentiles(kinds: Sequence[str], rounds: int, journal: str, options: tuple[str, ...] = ()) -> str:
+    """Return a line on XADD's slowest in a thousand, at 50 clients."""
+    targets = [Target(kind, options) for kind in kinds]
     try:
         words = ["XADD", "s", "MAXLEN", "~", "100000", "*", "f", "v" * 64]
         result = alternate("XADD", targets, lambda target: redis_benchmark(target, 200_000, 50, 1, words), rounds)
@@ -175,7 +190,7 @@ def _percentiles(kinds: Sequence[str], rounds: int) -> str:
         for target in targets:
             target.stop()
     ours, ratio = result.median("streamd", "p999_ms"), result.ratio("p999_ms")
-    text = f"One in a thousand XADDs of 50 clients takes {ours:.2f} ms or longer"
+    text = f"* {journal}, one in a thousand XADDs of 50 clients takes {ours:.2f} ms or longer"
     return text + (f", {ratio:.2f} times as long as with redis-server (wanted: 1.5)." if ratio is not None else ".")
 
 
@@ -206,9 +221,12 @@ def main() -> int:
             _measure_rows(kind, target_of_row, [row], only, found)
         if target_of_row is not None:
             target_of_row.stop()
-    lines = _table(arguments.size, [*rows(arguments.size), *background_rows(arguments.size)], found)
-    if redis_binary("redis-benchmark"):
-        lines += ["", _percentiles(kinds, 5)]
+    every = [*rows(arguments.size), *background_rows(arguments.size)]
+    lines = _table(arguments.size, every, found)
+    lines += ["", *_notes(every, found)]
+    if redis_binary("redis-benchmark") and only in "xadd of 50 clients":
+        lines.append(_percentiles(kinds, 5, "Without a journal"))
+        lines.append(_percentiles(kinds, 5, "With one, synced every second", JOURNAL))
     print("\n".join(lines))
     if len(kinds) == 2 and not only:
         text = DOCUMENT.read_text()

@@ -9,6 +9,7 @@ from bench.client import ask, request
 from bench.servers import Target
 
 PIECE_BYTES = 16 * 1024
+JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Row:
 
     wanted_ms: None for no longer than redis-server, divided by `part` (a share of its speed that is enough).
     prepare: requests that are executed before, each time. times: how often it is measured; what changes the data once.
-    wait: what is done instead of sending, with a connection; returns when the work is done.
+    wait: what is done instead of sending; returns when the work is done, and what is to be said of it.
     options: of the server, for a row that has one of its own.
     """
 
@@ -27,7 +28,7 @@ class Row:
     prepare: Callable[[], Iterable[bytes]] = tuple
     times: int = 3
     part: float = 1.0
-    wait: Callable[[Target], None] | None = None
+    wait: Callable[[Target], str] | None = None
     options: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ("streamd", "redis-server")
 
@@ -45,6 +46,11 @@ def _in_pieces(*words: bytes | str | int) -> Iterator[bytes]:
     data = request(*words)
     for at in range(0, len(data), PIECE_BYTES):
         yield data[at : at + PIECE_BYTES]
+
+
+def _idempotent(size: int) -> Iterator[bytes]:
+    for number in range(size):
+        yield request("XADD", "s", "MAXLEN", "~", 1_000, "IDMP", f"p{number % 1000}", number, "*", "f", "v")
 
 
 def rows(size: int) -> list[Row]:
@@ -73,6 +79,12 @@ def rows(size: int) -> list[Row]:
         yield request("FLUSHALL")
         yield from _many(size, "HSET", "h", "field:#", value)()
 
+    def window() -> Iterator[bytes]:
+        yield request("FLUSHALL")
+        yield request("XADD", "s", "*", "f", "v")
+        yield request("XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", 10_000)
+        yield from _idempotent(size)
+
     return [
         Row("XRANGE s - +", _one("XRANGE", "s", "-", "+"), prepare=once(fill)),
         Row("XREVRANGE s + -", _one("XREVRANGE", "s", "+", "-")),
@@ -100,13 +112,14 @@ def rows(size: int) -> list[Row]:
         Row("HSCAN h 0 COUNT of all, the first", _one("HSCAN", "h", 0, "COUNT", size), 60, times=1),
         Row("HSCAN h 0 COUNT of all", _one("HSCAN", "h", 0, "COUNT", size), 60),
         Row("DEL h", _one("DEL", "h"), 100, times=1),
+        Row("XCFGSET, which forgets as many idempotent IDs", _one("XCFGSET", "s", "IDMP-DURATION", 100), 140,
+            prepare=once(window), times=1, kinds=("streamd",)),
     ]  # fmt: skip
 
 
 def background_rows(size: int) -> list[Row]:
     """Return the rows of work that nobody asks for at that moment, each with a server of its own."""
     value = "v" * 20
-    journal = ("--appendonly", "yes", "--appendfsync", "everysec")
 
     def entries() -> Iterator[bytes]:
         yield from _many(size, "XADD", "s", "#-1", "f", value)()
@@ -126,12 +139,11 @@ def background_rows(size: int) -> list[Row]:
     def iids() -> Iterator[bytes]:
         yield request("XADD", "s", "*", "f", "v")
         yield request("XCFGSET", "s", "IDMP-DURATION", 45 + size // 40_000, "IDMP-MAXSIZE", 10_000)
-        for number in range(size):
-            yield request("XADD", "s", "MAXLEN", "~", 1_000, "IDMP", f"p{number % 1000}", number, "*", "f", "v")
+        yield from _idempotent(size)
 
     return [
-        Row("(a rewrite of as many entries)", wait=_rewrite, prepare=once(entries), times=1, options=journal),
-        Row("(loading these at a start)", wait=_restart, times=1, options=journal),
+        Row("(a rewrite of as many entries)", wait=_rewrite, prepare=once(entries), times=1, options=JOURNAL),
+        Row("(loading these at a start)", wait=_restart, times=1, options=JOURNAL),
         Row("(as many keys that end in one second)", wait=_expire, prepare=once(keys), times=1),
         Row("(as many idempotent IDs that expire)", wait=_sweep, prepare=once(iids), times=1, kinds=("streamd",)),
     ]
@@ -142,42 +154,47 @@ def _info(sock, section: str, field: str) -> str:  # type: ignore[no-untyped-def
     return text.split(f"{field}:", 1)[1].splitlines()[0]
 
 
-def _rewrite(target: Target) -> None:
+def _rewrite(target: Target) -> str:
     with target.connect() as sock:
         ask(sock, "BGREWRITEAOF")
         while _info(sock, "persistence", "aof_rewrite_in_progress") != "0":
             time.sleep(0.05)
+    return ""
 
 
-def _restart(target: Target) -> None:
+def _restart(target: Target) -> str:
     target.restart(wait=False)
     while True:
         try:
             with target.connect() as sock:
                 sock.sendall(request("PING"))
                 if sock.recv(64).startswith(b"+PONG"):
-                    return
+                    return ""
         except OSError:
             pass
         time.sleep(0.05)
 
 
-def _expire(target: Target) -> None:
+def _expire(target: Target) -> str:
     with target.connect() as sock:
         first_ms = int(bytes(ask(sock, "GET", "first")))  # type: ignore[call-overload]
+        while time.time() * 1000 < first_ms:
+            time.sleep(0.05)
+        before_s = target.cpu_s()
         while ask(sock, "DBSIZE") != 1:
             time.sleep(0.05)
         took_ms = time.time() * 1000 - first_ms - 1_000
-        print(f"{target.kind}: all keys were gone {took_ms:.0f} ms after the last one's time", flush=True)
+    cpu_s = target.cpu_s() - before_s
+    return f"the last of them was gone {took_ms:,.0f} ms after its time, for {cpu_s:.1f} s of CPU since the first"
 
 
-def _sweep(target: Target) -> None:
+def _sweep(target: Target) -> str:
     with target.connect() as sock:
         while True:
             facts = ask(sock, "XINFO", "STREAM", "s")
             assert isinstance(facts, list)
             if facts[facts.index(b"iids-tracked") + 1] == 0:
-                return
+                return ""
             time.sleep(0.2)
 
 

@@ -10,7 +10,7 @@ objects that were made while there was much else can keep a hundred times their 
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
@@ -71,6 +71,16 @@ def packed(rows: dict[K, V]) -> dict[K, V]:
     return {**rows}
 
 
+def settle() -> None:
+    """Have the collector take all that is there for old, which it hardly ever looks at; a microsecond.
+
+    For who makes a great many lists that live long: the next collection would look at all that is in them. Not for what
+    happens all the time: garbage in cycles that is young now is not found then.
+    """
+    gc.freeze()
+    gc.unfreeze()
+
+
 def give_back() -> None:
     """Give back to the system what nothing uses."""
     # A full collection empties Python's free lists. It has nothing to look at, so it takes no time.
@@ -85,25 +95,33 @@ def give_back() -> None:
 class IdleTrim:
     """Gives back when a server is idle behind many changes, if that takes no time that anybody would see.
 
-    pack: has the server take no more memory for what it holds than that needs.
+    packing: has the server take no more memory for what it holds than that needs, a step each time it is asked.
     """
 
-    def __init__(self, pack: Callable[[], None]) -> None:
-        self._pack = pack
+    def __init__(self, packing: Callable[[], Iterator[None]]) -> None:
+        self._packing = packing
+        self._left: Iterator[None] | None = None
         self._seen = self._done = 0
         self._looks = 0
 
     def look(self, changes: int) -> bool:
-        """Look at a server that has made so many changes, a few times a second; return whether something was done."""
+        """Look at a server that has made so many changes, a few times a second; return whether it has given back.
+
+        A look does one step: to let go of what a dict of a million rows has left takes some milliseconds by itself.
+        """
         self._looks += 1
         if self._looks == 2:  # while there is little else, but not before the first client is served
             _library()
         is_idle, self._seen = changes == self._seen, changes
-        if not is_idle or changes - self._done < CHANGES_MIN:
+        if self._left is None:
+            if not is_idle or changes - self._done < CHANGES_MIN:
+                return False
+            self._done = changes
+            if unused_bytes() > UNASKED_BYTES_MAX:
+                return False
+            self._left = self._packing()
+        if next(self._left, self) is not self:
             return False
-        self._done = changes
-        if unused_bytes() > UNASKED_BYTES_MAX:
-            return False
-        self._pack()
+        self._left = None
         give_back()
         return True

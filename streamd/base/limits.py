@@ -43,6 +43,9 @@ SLICED_ITEMS_MIN = 4_000
 # One slice of background work (sweeping, rewriting, expiring), or of a long reply: short beside a network round trip.
 SLICE_US = 1_000
 
+# Loading at a start is given so long between two turns of those who ask meanwhile: nobody is served before its end.
+LOAD_TURN_US = 5_000
+
 # A stop waits so long for replies to leave.
 STOP_S = 3.0
 

@@ -368,11 +368,23 @@ class Database:
             self.on_ready(self, key)
         return count
 
-    def pack(self) -> None:
-        """Take no more memory for the keys' rows than those that are there need."""
-        self.values = packed(self.values)
-        self.expires_ms = packed(self.expires_ms)
-        self.used_s = self.touched = packed(self.used_s)
+    def packing(self) -> Iterator[None]:
+        """Take no more memory for the keys' rows than those that are there need; yields behind each that shrinks."""
+        values = self.values
+        self.values = packed(values)
+        if self.values is not values:
+            del values
+            yield
+        times = self.expires_ms
+        self.expires_ms = packed(times)
+        if self.expires_ms is not times:
+            del times
+            yield
+        used_s = self.used_s
+        self.used_s = self.touched = packed(used_s)
+        if self.used_s is not used_s:
+            del used_s
+            yield
         self.field_times.due_ms = packed(self.field_times.due_ms)
 
     def touch(self, key: bytes) -> None:

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Collection
 from typing import Final
 
+from streamd.base.heap import settle
+
 # So many bits of the hash make the cursor: clients exist that read it into a signed 64-bit integer.
 _HASH_BITS: Final = 48 if sys.hash_info.width >= 64 else 30
 _HASH_MASK: Final = (1 << _HASH_BITS) - 1
@@ -12,6 +14,9 @@ _KEYS_PER_BUCKET: Final = 16
 
 # Keys that are given their place at once: that takes half a millisecond.
 _PLACED_AT_ONCE: Final = 1_000
+
+# What buckets without keys share: to make a list for each of a great many at once takes milliseconds.
+_EMPTY: Final[list[bytes]] = []
 
 
 def _hash(key: bytes) -> int:
@@ -39,15 +44,12 @@ class ScanOrder:
         """at_once: place the keys; else `place` does, a part with each call."""
         bits = max(0, (len(keys) // _KEYS_PER_BUCKET).bit_length())
         self._shift = _HASH_BITS - bits
-        self._buckets: list[list[bytes]] = [[] for _ in range(1 << bits)]
+        self._buckets: list[list[bytes]] = [_EMPTY] * (1 << bits)
         self._size = len(keys)
         self._changed: set[bytes] = set()
-        self._unplaced: list[bytes] = []
-        if at_once:
-            for key in keys:
-                self._buckets[_hash(key) >> self._shift].append(key)
-        else:
-            self._unplaced = list(keys)
+        self._unplaced = list(keys)
+        while at_once and self._unplaced:
+            self.place()
 
     @property
     def is_built(self) -> bool:
@@ -58,8 +60,16 @@ class ScanOrder:
         """Give some more keys their place."""
         buckets, shift, changed = self._buckets, self._shift, self._changed
         for key in self._unplaced[-_PLACED_AT_ONCE:]:
-            if key not in changed:
-                buckets[_hash(key) >> shift].append(key)
+            if key in changed:
+                continue
+            at = _hash(key) >> shift
+            bucket = buckets[at]
+            if bucket:
+                bucket.append(key)
+            else:
+                buckets[at] = [key]
+        if len(self._unplaced) >= _PLACED_AT_ONCE:
+            settle()
         del self._unplaced[-_PLACED_AT_ONCE:]
         if not self._unplaced:
             changed.clear()

@@ -9,6 +9,8 @@ from typing import Any, Final
 from streamd.data.deadlines import Deadlines
 from streamd.data.scan_order import ScanOrder
 from streamd.data.sorted_set import SortedSet
+from streamd.idmp.indexed import IndexedWindow
+from streamd.idmp.table import IdmpTable
 from streamd.stream.group import Group
 from streamd.stream.pending import Chunk
 from streamd.stream.segment import Segment
@@ -18,6 +20,8 @@ from streamd.stream.stream import Stream
 _ELEMENTS_MIN: Final = 1_000
 # So many elements are let go between two looks at the time.
 _AT_ONCE: Final = 256
+# If these have many elements themselves, only those go with them that have no more of them than so many.
+_FEW: Final = 16
 
 # Elements that are freed as they are: short, or one object however long.
 _SMALL: Final = frozenset({bytes, bytearray, int, float, tuple, str, type(None), Chunk, Segment})
@@ -80,16 +84,26 @@ class Trash:
         if not value:
             left.pop()
             parts += get_referents(value)  # the order in which a set or a hash is scanned
-        left += [part for part in parts if _is_large(part)]
+        heavy = [part for part in parts if type(part) not in _SMALL]
+        if sum(map(_elements, heavy)) > _ELEMENTS_MIN:
+            left += [part for part in heavy if _elements(part) > _FEW]
 
 
 def _is_large(value: object) -> bool:
-    if type(value) in _SMALL:
-        return False
+    return type(value) not in _SMALL and _elements(value) > _ELEMENTS_MIN
+
+
+def _elements(value: object) -> int:
+    """Return about how many objects are freed with a value."""
+    if isinstance(value, dict | set | list | deque | SortedSet):
+        return len(value)
     if isinstance(value, Stream):
-        return len(value) > _ELEMENTS_MIN or value.idmp.iids_tracked > _ELEMENTS_MIN or bool(value.groups)
+        # (Groups are looked at one by one.)
+        return len(value) + value.idmp.iids_tracked + (_ELEMENTS_MIN + 1 if value.groups else 0)
+    if isinstance(value, IndexedWindow):
+        return len(value.order)
     if isinstance(value, Group):
-        return len(value.pending) + len(value.consumers) > _ELEMENTS_MIN
-    return isinstance(value, ScanOrder | Deadlines) or (
-        isinstance(value, dict | set | list | deque | SortedSet) and len(value) > _ELEMENTS_MIN
-    )
+        return len(value.pending) + len(value.consumers)
+    if isinstance(value, IdmpTable):
+        return value.iids_tracked
+    return _ELEMENTS_MIN + 1 if isinstance(value, ScanOrder | Deadlines) else 1

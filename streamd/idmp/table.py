@@ -251,42 +251,33 @@ class IdmpTable:
             return None
         return known
 
-    def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> bool:
-        """Set what is given (XCFGSET); return whether that changed anything, in which case all iids are forgotten."""
+    def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
+        """Set what is given (XCFGSET); None if that changes nothing. Else all iids are forgotten, see `clear`."""
         if duration_s in (None, self.duration_s) and maxsize in (None, self.maxsize):
-            return False
-        self.reconfigure(duration_s, maxsize)
-        return True
+            return None
+        return self.reconfigure(duration_s, maxsize)
 
-    def reconfigure(self, duration_s: int | None = None, maxsize: int | None = None) -> None:
-        """Set what is given (XIDMP CFGSET), and forget all iids even if it was so before."""
+    def reconfigure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable:
+        """Set what is given (XIDMP CFGSET), and forget all iids even if it was so before; see `clear`."""
         if duration_s is not None:
             self.duration_s = duration_s
         if maxsize is not None:
             self.maxsize = maxsize
-        self.clear()
+        return self.clear()
 
-    def clear(self) -> None:
-        """Forget all iids; settings, iids_added and iids_duplicates stay."""
+    def clear(self) -> IdmpTable:
+        """Forget all iids; settings, iids_added and iids_duplicates stay.
+
+        Returns: a table that is used no more, with the iids: to free a million of them at once takes a while.
+        """
+        forgotten = IdmpTable(self.duration_s, self.maxsize)
+        forgotten._packed, forgotten._indexed, forgotten._schedule = self._packed, self._indexed, self._schedule
+        forgotten.iids_tracked = self.iids_tracked
         self._packed = _NO_PACKED
         self._indexed = _NO_INDEXED
         self._schedule = None
         self.iids_tracked = 0
-
-    def release(self, should_stop: Callable[[], bool]) -> bool:
-        """Free a part of a table that nobody uses any more, until `should_stop` says so; return whether all is freed.
-
-        (Dropping 100,000 producers of 100 iids at once stops the server for a while.)
-        """
-        self._schedule = None
-        while self._indexed or self._packed:
-            for _ in range(min(len(self._packed), 20)):
-                self._packed.popitem()
-            if self._indexed:
-                self._indexed.popitem()
-            if should_stop():
-                break
-        return not self._indexed and not self._packed
+        return forgotten
 
     def copy(self) -> IdmpTable:
         """Return a table of its own with the same iids, settings, counters and sweeper."""

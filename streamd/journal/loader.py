@@ -8,8 +8,11 @@ from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import NoCommandError, bare_commands
 
-# Commands between two points where the loader can be interrupted: about two milliseconds.
-_SLICE_COMMANDS: Final = 2_000
+# Between two points where the loader can be interrupted it applies so much: about two milliseconds. What goes on with a
+# run of entries weighs as many as it has words; another command as many as a few, and more with each of its words
+# (XCLAIM may name a hundred entries).
+_SLICE_WEIGHT: Final = 8_000
+_COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
 # Of the number of a database; --databases takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -67,17 +70,20 @@ class Loader:
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
-        before, count = self.commands, 0
+        before, count, weight = self.commands, 0, 0
         words: list[bytes] = []
         take_entry = self._target.take_entry
         try:
             for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
-                if not take_entry(self._db, words):
+                if take_entry(self._db, words):
+                    weight += len(words)
+                else:
                     self._take(words)
+                    weight += _COMMAND_WEIGHT + _WORD_WEIGHT * len(words)
                 count += 1
-                if count == _SLICE_COMMANDS:
+                if weight >= _SLICE_WEIGHT:
                     self.commands += count
-                    count = 0
+                    count = weight = 0
                     yield
         except _Refusal as refusal:
             self.commands += count

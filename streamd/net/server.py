@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
 from streamd.base.heap import IdleTrim
-from streamd.base.limits import SLICE_US, STOP_S
+from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
@@ -122,7 +122,7 @@ class Server:
         self._cron: asyncio.TimerHandle | None = None
         self._stopping = False
         self._checked_s = 0
-        self._trim = IdleTrim(self.engine.state.pack)
+        self._trim = IdleTrim(self.engine.state.packing)
         self.persistence: Persistence | None = None
         self.journal_failure: str | None = None
         self.measures = Measures() if self.config.integer("admin-port") else None
@@ -219,12 +219,12 @@ class Server:
 
     async def _load_journal(self, persistence: Persistence, on_progress: Callable[[Persistence], None]) -> None:
         """Load in slices; clients get -LOADING meanwhile."""
-        until_us = self.clock.monotonic_us() + 10 * SLICE_US
+        until_us = self.clock.monotonic_us() + LOAD_TURN_US
         for _ in persistence.load():
             if self.clock.monotonic_us() >= until_us:
                 on_progress(persistence)
                 await asyncio.sleep(0)
-                until_us = self.clock.monotonic_us() + 10 * SLICE_US
+                until_us = self.clock.monotonic_us() + LOAD_TURN_US
         persistence.begin()
 
     def _journal_failed(self, reason: str) -> None:

@@ -20,6 +20,7 @@ DECODED_BYTES_MAX = 4 * 1024
 # From so many bytes on a chunk's first request tells whether words are long: on average longer than the second.
 LARGE_BYTES_MIN = 4 * 1024
 LONG_BYTES_MIN = 512
+WORDS_LOOKED_AT_MAX = 100
 # What is left of a request of many words is split at its line ends, so many bytes at a time.
 SPLIT_WORDS_MIN = 16
 SPLIT_BYTES = 64 * 1024
@@ -161,7 +162,8 @@ class Decoder:
                 return requests
             requests.append(request)
             # To search a chunk of long words for what looks like a header would cost more than to step over them.
-            plain = sum(map(len, request)) <= LONG_BYTES_MIN * len(request)
+            some = request[:WORDS_LOOKED_AT_MAX]
+            plain = sum(map(len, some)) <= LONG_BYTES_MIN * len(some)
         if plain and self._data and self.error is None:
             self._take_plain(requests)
         while self._data:

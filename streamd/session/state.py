@@ -1,6 +1,6 @@
 """What all clients share: keyspace, configuration, time, statistics, who waits and who listens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Protocol
 
@@ -320,11 +320,12 @@ class State:
         if self.records is not None:
             self.records.append((db_index, list(words)))
 
-    def pack(self) -> None:
-        """Take no more memory for what there is than it needs, whatever there was."""
+    def packing(self) -> Iterator[None]:
+        """Take no more memory for what there is than it needs, whatever there was, a part each time it is asked."""
         for db in self.keyspace:
-            db.pack()
+            yield from db.packing()
         self.sweeper.pack()
+        yield
         self.slowlog.pack()
 
     def _expired(self, db: Database, keys: list[bytes]) -> None:

@@ -1,7 +1,6 @@
 """Consumer groups: how far a group has read, who is in it, and what it has not acknowledged."""
 
 from collections.abc import Iterable
-from operator import attrgetter
 from typing import Final
 
 from streamd.stream.patterns import EntryFilter
@@ -24,14 +23,18 @@ def columns_of(
     """Return of some groups how many consumers each has, how many pending entries, the last ID delivered, how many
     entries it has read, and its filter. Hot path where a stream has 100,000 groups.
     """
-    every = list(groups)
-    return (
-        list(map(len, map(attrgetter("consumers"), every))),
-        list(map(attrgetter("pending._length"), every)),
-        list(map(attrgetter("last_id"), every)),
-        list(map(attrgetter("entries_read"), every)),
-        list(map(attrgetter("wanted"), every)),
-    )
+    consumers: list[int] = []
+    pending: list[int] = []
+    last_ids: list[int] = []
+    read: list[int | None] = []
+    wanted: list[EntryFilter | None] = []
+    for group in groups:
+        consumers.append(len(group.consumers))
+        pending.append(group.pending._length)
+        last_ids.append(group.last_id)
+        read.append(group.entries_read)
+        wanted.append(group.wanted)
+    return consumers, pending, last_ids, read, wanted
 
 
 class Group:
@@ -92,7 +95,11 @@ class Group:
     def columns(self) -> Columns:
         """Return what the consumers are now: 100,000 take a few milliseconds, where copying them takes 100."""
         every = list(self.consumers.values())
-        seen_ms, active_ms, pending = (
-            list(map(attrgetter(name), every)) for name in ("seen_ms", "active_ms", "pending")
-        )
+        seen_ms: list[int] = []
+        active_ms: list[int | None] = []
+        pending: list[int] = []
+        for consumer in every:
+            seen_ms.append(consumer.seen_ms)
+            active_ms.append(consumer.active_ms)
+            pending.append(consumer.pending)
         return list(self.consumers), every, seen_ms, active_ms, pending

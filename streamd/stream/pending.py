@@ -203,7 +203,7 @@ class PendingEntries(PendingInSlices):
     def renew(self, owner: Consumer, start: int, time_ms: int) -> None:
         """Deliver all entries of a consumer from ID `start` on once more; none of their chunks has others' entries."""
         for chunk in list(self.chunks_of(owner, start)):
-            first = bisect_left(chunk.ids, start)
+            first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
             if first < len(chunk.ids):
                 chunk = self._own(chunk)
                 chunk.take_over(first, len(chunk.ids), owner, time_ms, counts_up=True)
@@ -479,10 +479,9 @@ class PendingEntries(PendingInSlices):
     def copy(self, consumers: dict[bytes, Consumer]) -> "PendingEntries":
         """Return an independent copy whose owners are the consumers of the same names in `consumers`."""
         other = PendingEntries()
-        for entry_id, owner, time_ms, count in self.iterate():
-            if owner is None:
-                other.set(entry_id, None, time_ms, count)
-            else:
-                other.deliver([entry_id], consumers[owner.name], time_ms, count)
+        if self._chunks:
+            other._lows = self._lows[:]
+            other._chunks = [chunk.copy_for(consumers) for chunk in self._chunks]
+            other._length = self._length
         other.nacked = self.nacked.copy() if self.nacked else _NO_NACKED
         return other

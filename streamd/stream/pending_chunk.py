@@ -119,6 +119,23 @@ class Chunk:
         other.counts = self.counts[:] if isinstance(self.counts, list) else self.counts
         return other
 
+    def copy_for(self, consumers: dict[bytes, Consumer]) -> "Chunk":
+        """Return the same entries for the consumers of the same names in `consumers`, who are told of it."""
+        other = self.copy()
+        other.noted_ms = None
+        owners = self.owners
+        if isinstance(owners, list):
+            assert self.held is not None
+            twins = {owner: consumers[owner.name] for owner in self.held}
+            other.owners = [*map(twins.get, owners)]  # type: ignore[arg-type]  # None, nobody, gives None
+            other.held = {}
+            for owner, entries in self.held.items():
+                other._gain(twins[owner], entries)
+        elif owners is not None:
+            other.owners = consumers[owners.name]
+            other.welcome(other.owners)
+        return other
+
     def owner_at(self, index: int) -> Consumer | None:
         owners = self.owners
         return owners[index] if isinstance(owners, list) else owners

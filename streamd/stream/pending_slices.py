@@ -54,7 +54,7 @@ class PendingInSlices:
         for chunk in self.chunks_of(owner, start):
             if chunk.owners is not owner:
                 return None
-            first = bisect_left(chunk.ids, start)
+            first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
             if first < len(chunk.ids):
                 first_id = chunk.ids[first] if first_id < 0 else first_id
                 last_id = chunk.ids[-1]
@@ -64,5 +64,10 @@ class PendingInSlices:
     def chunks_of(self, owner: Consumer, start: int) -> Iterator[Chunk]:
         """Yield the chunks in which a consumer may have entries from ID `start` on; they may be changed meanwhile."""
         lows, held = self._lows, owner.chunks
+        at = -1
         for place in range(max(0, bisect_right(held, start) - 1), len(held)):
-            yield self._chunks[bisect_left(lows, held[place])]
+            low = held[place]
+            at += 1  # most stand one behind the other
+            if at >= len(lows) or lows[at] != low:
+                at = bisect_left(lows, low)
+            yield self._chunks[at]

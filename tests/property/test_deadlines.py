@@ -22,10 +22,15 @@ def short_spans(monkeypatch):
     monkeypatch.setattr(deadlines, "_TAKEN_AT_ONCE", 2)
 
 
-def run(steps, looked_at_max):
-    """Take the steps with a Database and with a dict, and compare what is there after each."""
+def run(steps, looked_at_max, is_scanned=False):
+    """Take the steps with a Database and with a dict, and compare what is there after each.
+
+    is_scanned: somebody walks over the keys, which are removed one by one then.
+    """
     time = TurnTime(0)
     db, model = Database(0, time), {}
+    if is_scanned:
+        db.in_scan_order()
     expired: list[bytes] = []
     db.on_expired = lambda _, keys: expired.extend(keys)
     for kind, key, number in steps:
@@ -60,6 +65,7 @@ def run(steps, looked_at_max):
         assert db.expires_sum_ms == sum(model.values())
         assert bool(db.deadlines) or not model
         assert len(db.deadlines) <= 2 * len(model) + 1_000
+        assert db.deadlines._gone.keys() <= db.deadlines._spans.keys()
     time.ms = 100
     while db.expire_due(lambda: False):
         pass
@@ -67,23 +73,23 @@ def run(steps, looked_at_max):
     assert not db.expires_ms
 
 
-@pytest.mark.parametrize("looked_at_max", [0, 1_000])
-def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, monkeypatch):
+@pytest.mark.parametrize(("looked_at_max", "is_scanned"), [(0, False), (0, True), (1_000, False)])
+def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, is_scanned, monkeypatch):
     monkeypatch.setattr(deadlines, "_LOOKED_AT_MAX", looked_at_max)
     for length in range(1, 5):
         for steps in product(STEPS, repeat=length):
-            run(steps, looked_at_max)
+            run(steps, looked_at_max, is_scanned)
 
 
 @given(st.lists(st.one_of(
     st.tuples(st.just("set"), st.sampled_from([b"%d" % number for number in range(12)]), st.integers(0, 40)),
     st.tuples(st.just("clear"), st.sampled_from([b"%d" % number for number in range(12)]), st.just(0)),
     st.tuples(st.sampled_from(["one", "all"]), st.just(b""), st.integers(0, 40)),
-), max_size=40), st.sampled_from([0, 2, 1_000]))  # fmt: skip
-def test_long_histories_of_deadlines_are_those_of_a_dict(steps, looked_at_max):
+), max_size=40), st.sampled_from([0, 2, 1_000]), st.booleans())  # fmt: skip
+def test_long_histories_of_deadlines_are_those_of_a_dict(steps, looked_at_max, is_scanned):
     deadlines._LOOKED_AT_MAX, before = looked_at_max, deadlines._LOOKED_AT_MAX
     try:
-        run(steps, looked_at_max == 1_000)
+        run(steps, looked_at_max == 1_000, is_scanned)
     finally:
         deadlines._LOOKED_AT_MAX = before
 
@@ -98,6 +104,25 @@ def test_what_ends_in_a_short_span_ends_in_the_order_of_time():
     for keys in held.take_due(5, due_ms):
         taken += keys
     assert taken == [b"a", b"b", b"c", b"d"]
+
+
+def test_keys_of_which_others_are_gone_are_all_removed_one_by_one(monkeypatch):
+    monkeypatch.setattr(deadlines, "_LOOKED_AT_MAX", 4)
+    time = TurnTime(0)
+    db = Database(0, time)
+    keys = [b"%d" % number for number in range(20)]
+    for key in keys:
+        db.put(key, b"v")
+        db.set_expiry(key, 1)
+    db.in_scan_order()
+    for key in keys[:9]:
+        db.clear_expiry(key)
+    time.ms = 100
+
+    assert not db.expire_due(lambda: False)
+
+    assert sorted(db.values) == sorted(keys[:9])
+    assert not db.deadlines
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])

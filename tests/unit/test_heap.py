@@ -19,7 +19,7 @@ def unused(monkeypatch):
 
 
 def test_an_idle_server_gives_back_once_behind_many_changes(unused):
-    trim = IdleTrim(lambda: None)
+    trim = IdleTrim(lambda: iter(()))
     looks = [0, CHANGES_MIN - 1, CHANGES_MIN - 1, CHANGES_MIN, CHANGES_MIN + 5, CHANGES_MIN + 5, CHANGES_MIN + 5]
     assert [trim.look(changes) for changes in looks] == [False] * 5 + [True, False]
     assert not any(trim.look(2 * CHANGES_MIN) for _ in range(3))
@@ -29,9 +29,30 @@ def test_an_idle_server_gives_back_once_behind_many_changes(unused):
 
 def test_what_would_take_long_is_left_to_memory_purge(unused):
     unused["bytes"] = UNASKED_BYTES_MAX + 1
-    trim = IdleTrim(lambda: None)
+    trim = IdleTrim(lambda: iter(()))
     assert not any(trim.look(CHANGES_MIN) for _ in range(3))
     assert unused["given"] == 0
+
+
+def test_an_idle_server_lets_go_of_one_dict_with_each_look(unused, engine):
+    for number in range(2_000):
+        engine.execute(["SET", f"k{number}", "v", "EX", "1000"])
+    db = engine.state.keyspace[0]
+    sizes = lambda: [sys.getsizeof(rows) for rows in (db.values, db.expires_ms, db.used_s)]  # noqa: E731
+    engine.execute(["DEL", *(f"k{number}" for number in range(2_000))])
+    trim = IdleTrim(engine.state.packing)
+    trim.look(CHANGES_MIN)
+
+    shrank = []
+    done = False
+    while not done:
+        before = sizes()
+        done = trim.look(CHANGES_MIN)
+        shrank.append(sum(now < then for now, then in zip(sizes(), before, strict=True)))
+
+    assert sum(shrank) == 3
+    assert max(shrank) == 1
+    assert unused["given"] == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux" or heap.unused_bytes() == 0, reason="wants glibc 2.33 or newer")

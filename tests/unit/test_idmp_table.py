@@ -310,13 +310,12 @@ def test_a_table_is_as_small_after_its_last_iid_as_before_its_first(form):
     assert subject.pids_tracked == 0
 
 
-def test_a_released_table_is_freed_in_slices(form):
+def test_a_table_that_is_cleared_hands_over_what_it_held(form):
     subject = filled(producers=100, iids=1)
-    steps = 1
-    while not subject.release(lambda: True):
-        steps += 1
-    assert steps >= 5
-    assert subject.pids_tracked == 0
+    held = sorted(subject)
+    forgotten = subject.clear()
+    assert (subject.pids_tracked, subject.iids_tracked, list(subject)) == (0, 0, [])
+    assert sorted(forgotten) == held
 
 
 def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkeypatch):

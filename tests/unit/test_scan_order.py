@@ -1,5 +1,6 @@
 """SCAN's order: a cursor meets every key that stays, whatever comes and goes meanwhile."""
 
+import gc
 import random
 
 import pytest
@@ -47,6 +48,26 @@ def test_what_stays_is_met_once_while_everything_else_changes(seed):
         found += page
     assert sorted(key for key in found if key in staying) == sorted(staying)
     assert len(found) == len(set(found))
+
+
+def test_an_order_makes_no_bucket_before_a_key_stands_in_it():
+    keys = [b"%d" % number for number in range(20_000)]
+    order = ScanOrder(keys, at_once=False)
+    assert len({id(bucket) for bucket in order._buckets}) == 1
+    steps = 0
+    while not order.is_built:
+        order.place()
+        steps += 1
+    assert steps == 20
+    assert sorted(walk(order, 1_000)) == sorted(keys)
+    assert sorted(walk(ScanOrder(keys), 1_000)) == sorted(keys)
+
+
+def test_a_young_collection_does_not_look_at_the_buckets_of_a_long_order():
+    order = ScanOrder([b"%d" % number for number in range(20_000)])
+    young = {id(one) for generation in (0, 1) for one in gc.get_objects(generation=generation)}
+    assert id(order._buckets) not in young
+    assert not young & {id(bucket) for bucket in order._buckets}
 
 
 def test_a_page_holds_as_many_keys_as_asked_for():

@@ -3,6 +3,7 @@
 import pytest
 
 from streamd.base.limits import INPUT_TURN_BYTES, OUTPUT_PAUSE_BYTES
+from streamd.commands.long_replies import ITEMS_AT_ONCE, used_up
 from tests.crash.restartable import Restartable
 from tests.unit.test_connection import FakeServer
 
@@ -126,6 +127,50 @@ def test_a_bug_in_the_middle_of_a_long_reply_ends_the_connection(server, monkeyp
     assert transport.closed
     assert server.engine.state.stats.internal_errors == 1
     assert "the reply of xrange" in caplog.text
+
+
+@pytest.mark.parametrize("size", [0, 1, ITEMS_AT_ONCE - 1, ITEMS_AT_ONCE, 3 * ITEMS_AT_ONCE + 7])
+def test_a_list_is_let_go_of_while_a_reply_is_made_of_it(size):
+    items = list(range(size))
+    shown: list[int] = []
+    for some in used_up(items):
+        shown += some
+        assert 0 < len(some) <= ITEMS_AT_ONCE
+        assert len(items) == size - len(shown)
+    assert shown == list(range(size))
+    assert items == []
+
+
+FILLED = [
+    ("HSET", lambda n: [f"f{n:05}", f"v{n}"], "HGETALL k"),
+    ("HSET", lambda n: [f"f{n:05}", f"v{n}"], "HKEYS k"),
+    ("HSET", lambda n: [f"f{n:05}", f"v{n}"], "HVALS k"),
+    ("RPUSH", lambda n: [f"e{n}"], "LRANGE k 0 -1"),
+]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize(("fill", "words", "read"), FILLED, ids=[row[2] for row in FILLED])
+def test_a_long_reply_of_words_is_what_a_short_one_would_be_and_is_made_once_each_time(fill, words, read, protocol):
+    server = FakeServer()
+    ticks = iter(range(0, 10**12, 400_000))
+    server.engine.calls.stopwatch = lambda: next(ticks)
+    connection, transport = server.connect()
+    connection.client.protocol = protocol
+    every = [word for number in range(ENTRIES) for word in words(number)]
+    for at in range(0, len(every), 1_000):
+        connection.data_received(encoded(fill, "k", *every[at : at + 1_000]))
+        turns(server)
+    shown = {"HKEYS k": every[::2], "HVALS k": every[1::2]}.get(read, every)
+    is_map = read == "HGETALL k" and protocol == 3
+    head = b"%%%d\r\n" % (len(shown) // 2) if is_map else b"*%d\r\n" % len(shown)
+    transport.written = b""
+
+    for _ in range(2):
+        connection.data_received(encoded(*read.split()))
+        turns(server)
+
+    assert transport.written == 2 * (head + b"".join(b"$%d\r\n%b\r\n" % (len(one), one.encode()) for one in shown))
 
 
 def test_a_front_end_that_wants_values_gets_a_long_reply_whole(server):

@@ -70,6 +70,60 @@ def test_what_is_removed_is_freed_a_little_at_a_time(kind, how):
     assert sys.getallocatedblocks() < before - SIZE // 2
 
 
+WINDOW = {
+    "many producers": [["XADD", "k", "IDMP", f"p{n}", "i", "*", "f", "v"] for n in range(SIZE)],
+    "some that have many": [["XADD", "k", "IDMP", f"p{n % 3}", f"{n:099}", "*", "f", "v"] for n in range(SIZE)],
+}
+
+
+@pytest.mark.parametrize("requests", WINDOW.values(), ids=WINDOW)
+@pytest.mark.parametrize("how", [["XCFGSET", "k", "IDMP-DURATION", 7], ["XIDMP", "CFGSET", "k", "DURATION", 100]])
+def test_the_iids_of_a_window_that_is_set_anew_are_freed_a_little_at_a_time(requests, how):
+    session = Session()
+    session.send(*requests)
+    session.received()
+    left = session.state.keyspace.trash
+    gc.collect()
+    before = sys.getallocatedblocks()
+
+    session.send(how)
+    assert session.received() == b"+OK\r\n"
+    assert session.state.keyspace[0].values[b"k"].idmp.iids_tracked == 0
+    assert sys.getallocatedblocks() > before - 20
+
+    most = steps = 0
+    more = True
+    while more:
+        then = sys.getallocatedblocks()
+        more = left.free(lambda: True)
+        most, steps = max(most, then - sys.getallocatedblocks()), steps + 1
+    assert steps > SIZE // 8
+    assert most < 40
+
+
+@pytest.mark.parametrize("kind", ["HSET", "SADD", "RPUSH", "ZADD"])
+def test_many_values_that_are_not_large_by_themselves_are_freed_a_few_at_a_time(kind, monkeypatch):
+    monkeypatch.setattr(trash, "_ELEMENTS_MIN", 30)
+    monkeypatch.setattr(trash, "_AT_ONCE", 16)
+    words = {"HSET": ["a", "b"], "SADD": ["a"], "RPUSH": ["a"], "ZADD": ["1", "a"]}[kind]
+    session = Session()
+    for n in range(100):
+        session.send([kind, f"k{n}", *(f"{word}{n}" for n in range(10, 30) for word in words)])
+    session.received()
+    session.send(["FLUSHALL"])
+    session.received()
+    gc.collect()
+
+    most = 0
+    more = True
+    while more:
+        then = sys.getallocatedblocks()
+        more = session.state.keyspace.trash.free(lambda: True)
+        most = max(most, then - sys.getallocatedblocks())
+
+    assert most < 200
+
+
 def test_what_somebody_still_holds_stays_as_it_is():
     session = filled("hash")
     value = session.state.keyspace[0].values[b"k"]

@@ -2,6 +2,8 @@
 
 import pytest
 
+from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.stream.pending import PendingEntries
 from tests.session import Error
 
 WRONG_TYPE = Error("WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -288,6 +290,26 @@ def test_a_group_delivers_each_entry_once_and_history_shows_it_again(engine, clo
     assert engine.do("XREADGROUP GROUP g a STREAMS s 1-1") == [[b"s", [entry("2-1")]]]
     assert engine.do("XREADGROUP GROUP g a STREAMS s 2-1") == [[b"s", []]]
     assert engine.do("XPENDING s g - + 9") == [[b"1-1", b"a", 7, 1], [b"2-1", b"a", 0, 2], [b"3-1", b"b", 7, 1]]
+
+
+def test_a_short_page_of_a_long_history_looks_at_no_chunk_behind_it(engine, monkeypatch):
+    entries = SLICED_ITEMS_MIN + 2_000
+    for number in range(1, entries + 1):
+        engine.execute([b"XADD", b"s", b"%d-1" % number, b"f", b"v"])
+    engine.do("XGROUP CREATE s g 0")
+    engine.execute([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"%d" % entries, b"STREAMS", b"s", b">"])
+    looked_at = []
+    chunks_of = PendingEntries.chunks_of
+
+    def counting(pending, owner, start):
+        for chunk in chunks_of(pending, owner, start):
+            looked_at.append(chunk)
+            yield chunk
+
+    monkeypatch.setattr(PendingEntries, "chunks_of", counting)
+    shown = engine.do("XREADGROUP GROUP g c COUNT 10 STREAMS s 0")
+    assert [row[0] for row in shown[0][1]] == [b"%d-1" % number for number in range(1, 11)]
+    assert len(looked_at) <= 2
 
 
 def test_history_shows_a_deleted_entry_without_fields(engine):

@@ -108,7 +108,7 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
     Reply: map.
     """
     fields = context.db.read_as(args[1], HASH)
-    return {} if fields is None else mapping(dict(fields))
+    return {} if fields is None else mapping(fields)
 
 
 @command(

@@ -1,13 +1,14 @@
 """Commands on keys of any type: there or not, removing, finding."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from streamd.base.errors import SyntaxError_
 from streamd.base.glob import compile_glob
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor
-from streamd.commands.long_replies import ITEMS_AT_ONCE, some_at_a_time
+from streamd.commands.long_replies import ITEMS_AT_ONCE, used_up
 from streamd.data.keyspace import Database
 from streamd.data.types import ROW_OVERHEAD, type_of
 from streamd.resp.encoder import bulk
@@ -16,7 +17,7 @@ from streamd.resp.types import LongArray, Reply, Sliced
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
 
-def _delete(context: Context, keys: list[bytes]) -> int:
+def _delete(context: Context, keys: Iterable[bytes]) -> int:
     removed = 0
     # A request may name a million keys, most of which are not there.
     for key in filter(context.db.values.__contains__, keys):
@@ -33,7 +34,7 @@ def _delete(context: Context, keys: list[bytes]) -> int:
 )  # fmt: skip
 def del_(context: Context, args: list[bytes]) -> Reply:
     """Remove keys; return how many there were."""
-    return _delete(context, args[1:])
+    return _delete(context, islice(args, 1, None))
 
 
 @command(
@@ -42,7 +43,7 @@ def del_(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def unlink(context: Context, args: list[bytes]) -> Reply:
     """Remove keys; return how many there were."""
-    return _delete(context, args[1:])
+    return _delete(context, islice(args, 1, None))
 
 
 @command(
@@ -82,16 +83,16 @@ def keys(context: Context, args: list[bytes]) -> Reply:
     matches, db = compile_glob(args[1]), context.db
     if len(db) <= SLICED_ITEMS_MIN:
         return [key for key in db.keys() if matches(key)]  # noqa: SIM118
-    names, gone = list(db.values), db.overdue()
+    every, gone = list(db.values), db.overdue()
     found: list[bytes] = []
 
     def look() -> Iterator[int]:
-        for at in range(0, len(names), ITEMS_AT_ONCE):
-            some = [key for key in names[at : at + ITEMS_AT_ONCE] if matches(key) and key not in gone]
+        for names in used_up(every):
+            some = [key for key in names if matches(key) and key not in gone]
             found.extend(some)
             yield len(some)
 
-    return Sliced(LongArray(look(), some_at_a_time(found)), ROW_OVERHEAD * len(names))
+    return Sliced(LongArray(look(), used_up(found)), ROW_OVERHEAD * len(every))
 
 
 @command(
@@ -159,7 +160,7 @@ def _scan_in_slices(
             break
         yield b""
     yield bulk(b"%d" % cursor) + b"*%d\r\n" % len(found)
-    for some in some_at_a_time(found):
+    for some in used_up(found):
         yield b"".join(map(bulk, some))
 
 

@@ -26,7 +26,9 @@ def xcfgset(context: Context, args: list[bytes]) -> Reply:
     key = args[1]
     stream = need_stream(context.stream(key))
     duration_s, maxsize = parse_settings(Arguments(args, 2), "IDMP-DURATION", "IDMP-MAXSIZE")
-    if stream.idmp.configure(duration_s, maxsize):
+    forgotten = stream.idmp.configure(duration_s, maxsize)
+    if forgotten is not None:
+        context.db.trash.add(forgotten)
         context.record(
             b"XCFGSET",
             key,

@@ -65,7 +65,7 @@ def xidmp_cfgset(context: Context, args: list[bytes]) -> Reply:
     key = args[2]
     idmp = need_stream(context.stream(key)).idmp
     duration_s, maxsize = parse_settings(Arguments(args, 3), "DURATION", "MAXSIZE")
-    idmp.reconfigure(duration_s, maxsize)
+    context.db.trash.add(idmp.reconfigure(duration_s, maxsize))
     context.record(b"XIDMP", b"CFGSET", key, b"DURATION", b"%d" % idmp.duration_s, b"MAXSIZE", b"%d" % idmp.maxsize)
     return "OK"
 

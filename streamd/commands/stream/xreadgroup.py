@@ -247,11 +247,13 @@ def _read_all_again(
     stream: Stream, pending: PendingEntries, consumer: Consumer, after_id: int, budget: ReadBudget, now_ms: int
 ) -> LongArray | None:
     """Return what `_read_again` does, at once, if that is long and all of it stands in the log one behind the other."""
-    span = pending.span_of(consumer, after_id + 1) if len(pending) > SLICED_ITEMS_MIN else None
+    left = budget.entries_left
+    if min(consumer.pending, consumer.pending if left is None else left) <= SLICED_ITEMS_MIN:
+        return None  # (To find the span takes a look at each of the consumer's chunks.)
+    span = pending.span_of(consumer, after_id + 1)
     if span is None:
         return None
     first_id, last_id, entries = span
-    left = budget.entries_left
     if (
         entries <= SLICED_ITEMS_MIN
         or (left is not None and left < entries)
