@@ -7,10 +7,11 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_timeout_ms
 from streamd.commands.stream.filter_words import slice_end, take_filter
 from streamd.resp.encoder import encode
-from streamd.resp.types import Parts, Raw, Reply
+from streamd.resp.types import Raw, Reply
 from streamd.session.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_range_end, parse_range_start
 from streamd.stream.patterns import EntryFilter
+from streamd.stream.reading import gathered
 from streamd.stream.searching import Found, search
 from streamd.stream.stream import Stream
 
@@ -160,9 +161,9 @@ class _Attempt:
             index = stream.index_of(self.wanted.field)
             last = end if is_read else ID_MAX
             found = search(stream.log, index, self.wanted, start, last, self.question.count if is_read else 1, stop)
-            if is_read and (found.ids or not found.is_done):
+            if is_read and (found.entries or not found.is_done):
                 return _answer(found, min(last, stream.last_id))
-            if not is_read and (found.ids or not found.is_done or stream.last_id == ID_MAX):
+            if not is_read and (found.entries or not found.is_done or stream.last_id == ID_MAX):
                 return self.on_timeout()
             if is_read:
                 wakes = stream.last_id >= end
@@ -177,4 +178,5 @@ def _answer(found: Found, end: int) -> Reply:
     """Return the reply of a search that came to something, or to the end of its time; `end`: of what is there."""
     assert found.passed_id is not None
     passed = format_id(end if found.is_done else found.passed_id)
-    return Parts([b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, len(found.ids)), *found.parts])
+    head = b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, found.entries)
+    return gathered([head, *found.parts])
