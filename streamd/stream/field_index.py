@@ -4,16 +4,14 @@ from array import array
 from collections.abc import Sequence
 from sys import byteorder
 from typing import Final
-from zlib import crc32
 
+from streamd.stream.buckets import BUCKETS, DOLLARS, bits_of, bucket
 from streamd.stream.field_values import column, values_at
 from streamd.stream.patterns import Pattern
 from streamd.stream.segment import Segment
 
-# Values have numbers below this, as long as there is room; others go to buckets by a hash, from this on, those that
-# begin with $ to the last ones. What has no such field has the last number. Two bytes each.
-_BUCKETS: Final = 0x8000
-_DOLLARS: Final = 0xFF00
+# Values have numbers below those of buckets, as long as there is room; others go to buckets. What has no such field has
+# the last number. Two bytes each.
 _ABSENT: Final = 0xFFFF
 # What says of all entries of a segment that they have the field, and no value begins with $; it takes no memory.
 _ALL_PLAIN: Final = b"a"
@@ -44,17 +42,18 @@ class Wanted:
     """Which numbers of an index a pattern matches.
 
     numbers: those that match, of the first `judged` ones; if the pattern takes nearly all, those that do not. hits:
-    those that the segment has that was judged last. pair: where one value alone matches, the two bytes of its number
-    once it has one.
+    those that the segment has that was judged last. mask, bits: what buckets of values that match have in common.
+    pair: where one value alone matches, the two bytes of its number once it has one.
     """
 
-    __slots__ = ("hits", "judged", "numbers", "pair", "pattern")
+    __slots__ = ("bits", "hits", "judged", "mask", "numbers", "pair", "pattern")
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self.numbers: set[int] = set()
         self.hits: set[int] = set()
         self.judged = 0
+        self.mask, self.bits = bits_of(pattern)
         self.pair = b""
 
 
@@ -69,8 +68,7 @@ class FieldIndex:
     next if the greatest is _ABSENT: 235 bytes for 100 entries. Where that would be a burden, or all values are the
     same: the numbers without doubles, ascending; or _ALL_PLAIN; or b"", which says nothing. _numbers: value -> number,
     each of _values its place there. Once the values have had their share of memory (`is_full`), further ones get one of
-    32,767 buckets by their hash; a pattern with wildcards has to look at each entry that has a bucket. log_bytes: what
-    the log takes.
+    32,767 buckets by a hash; what has one is looked at if its value may match. log_bytes: what the log takes.
     noted_bytes, noted_of_bytes: what the notes took that were made, and their segments.
     """
 
@@ -114,7 +112,7 @@ class FieldIndex:
         if not self.is_full:
             self.limit_bytes = max(self.limit_bytes, room_bytes)
             return True
-        has_room = len(self._values) < _BUCKETS and room_bytes >= 2 * self.limit_bytes
+        has_room = len(self._values) < BUCKETS and room_bytes >= 2 * self.limit_bytes
         return first_id <= self.until_id and not has_room
 
     def _room_bytes(self) -> int:
@@ -155,11 +153,11 @@ class FieldIndex:
         if wanted.judged < len(self._values):
             self._judge_values(wanted, greatest)
         if pattern.takes_plain:
-            if greatest < _DOLLARS and wanted.numbers.isdisjoint(numbers):
+            if greatest < DOLLARS and wanted.numbers.isdisjoint(numbers):
                 return ALL_MATCH
             return SOME_MAY_MATCH
         wanted.hits = hits = wanted.numbers.intersection(numbers)
-        if greatest < _BUCKETS:
+        if greatest < BUCKETS:
             if hits and (len(wanted.numbers) == wanted.judged or wanted.numbers.issuperset(numbers)):
                 return ALL_MATCH
         elif _has_buckets(numbers):
@@ -170,7 +168,7 @@ class FieldIndex:
         """Return the two bytes that notes have for a value; b"" if none has it so far."""
         number = self._numbers.get(literal)
         if number is None:
-            return _two_bytes(_bucket(literal)) if self.has_buckets else b""
+            return _two_bytes(bucket(literal)) if self.has_buckets else b""
         wanted.pair = _two_bytes(number)
         return wanted.pair
 
@@ -196,8 +194,10 @@ class FieldIndex:
             misses = wanted.numbers
             places = [at for at, number in enumerate(numbers) if number < _ABSENT and number not in misses]
         elif has_buckets:
-            hits = wanted.hits
-            places = [at for at, number in enumerate(numbers) if number in hits or _BUCKETS <= number < _ABSENT]
+            hits, mask, bits = wanted.hits, wanted.mask, wanted.bits
+            places = [
+                at for at, number in enumerate(numbers) if number in hits or (number & mask == bits and number < _ABSENT)
+            ]
         elif len(wanted.hits) <= _FEW:
             places = []
             for number in wanted.hits:
@@ -213,7 +213,7 @@ class FieldIndex:
             del places[-1]
         if not has_buckets:
             return places
-        unsure = _DOLLARS if pattern.takes_plain else _BUCKETS
+        unsure = DOLLARS if pattern.takes_plain else BUCKETS
         return self._checked(segment, wanted, places, [at for at in places if numbers[at] >= unsure])
 
     def _checked(self, segment: Segment, wanted: Wanted, places: list[int], unsure: list[int]) -> list[int]:
@@ -276,20 +276,14 @@ class FieldIndex:
             return known
         if not self.is_full and len(value) <= _VALUE_BYTES_MAX:
             size = _VALUE_BYTES + len(value)
-            if self.bytes + size <= self.limit_bytes and len(self._values) < _BUCKETS:
+            if self.bytes + size <= self.limit_bytes and len(self._values) < BUCKETS:
                 self.bytes += size
                 number = self._numbers[value] = len(self._values)
                 self._values.append(value)
                 return number
             self.is_full = True
         self.has_buckets = True
-        return _bucket(value)
-
-
-def _bucket(value: bytes) -> int:
-    if value[:1] == b"$":
-        return _DOLLARS | crc32(value) % (_ABSENT - _DOLLARS)
-    return _BUCKETS | crc32(value) % (_DOLLARS - _BUCKETS)
+        return bucket(value)
 
 
 def _two_bytes(number: int) -> bytes:
@@ -299,7 +293,7 @@ def _two_bytes(number: int) -> bytes:
 def _has_buckets(numbers: Sequence[int]) -> bool:
     """Return whether a note has numbers of buckets."""
     greatest = numbers[-1]
-    return greatest >= _BUCKETS and (greatest < _ABSENT or (len(numbers) > 1 and numbers[-2] >= _BUCKETS))
+    return greatest >= BUCKETS and (greatest < _ABSENT or (len(numbers) > 1 and numbers[-2] >= BUCKETS))
 
 
 def _find(note: bytes, pair: bytes, start: int) -> int:
