@@ -196,7 +196,9 @@ class FieldIndex:
         elif has_buckets:
             hits, mask, bits = wanted.hits, wanted.mask, wanted.bits
             places = [
-                at for at, number in enumerate(numbers) if number in hits or (number & mask == bits and number < _ABSENT)
+                at
+                for at, number in enumerate(numbers)
+                if number in hits or (number & mask == bits and number < _ABSENT)
             ]
         elif len(wanted.hits) <= _FEW:
             places = []
