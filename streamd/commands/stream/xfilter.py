@@ -121,7 +121,8 @@ class _Attempt:
 
     def passed(self, key: bytes, entry_id: int) -> None:
         """Note that up to an ID there is nothing for this one."""
-        self.starts[key] = max(self.starts[key], min(entry_id, ID_MAX - 1) + 1)
+        if entry_id >= self.starts[key]:
+            self.starts[key] = min(entry_id, ID_MAX - 1) + 1
 
     def on_timeout(self) -> Reply:
         """Return the reply when nothing has come."""
@@ -133,10 +134,10 @@ class _Attempt:
     def __call__(self) -> Reply:
         # One entry may wake a thousand who ask the same: what the first of them gets is encoded once.
         shared, question = self.context.state.blocked.shared, self.question
-        asked = (
-            *(self.context.db.index, self.context.client.protocol, question.end, question.count),
-            *(self.wanted, *self.starts.items()),
-        )
+        context = self.context
+        starts = self.starts[question.key] if len(self.starts) == 1 else (*self.starts.items(),)
+        limits = question.end, question.count
+        asked = context.db.index, context.client.protocol, question.key, starts, *limits, self.wanted
         if shared is not None and asked in shared:
             return shared[asked]
         values = map(self.context.db.peek, self.starts)
