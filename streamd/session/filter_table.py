@@ -104,7 +104,8 @@ class _Field:
 
     def find(self, value: bytes, found: _Waiters) -> None:
         """Add to `found` those whose filters let a value through."""
-        found.update(self.values.get(value, {}))
+        if value in self.values:
+            found.update(self.values[value])
         for matches, waiters in self.globs.values():
             if matches(value):
                 found.update(waiters)
