@@ -200,6 +200,8 @@ class BlockedClients(Generic[Who]):
         next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
         if table is not None:
             next_ones += [(waiter.number, waiter) for waiter in table.due(key, _stream(db, key))]
+            if not next_ones and not lines:
+                return
         for name, line in lines.items():
             if name is not None:
                 first = next(iter(line))

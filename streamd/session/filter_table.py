@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
+from streamd.base.glob import Matcher
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.patterns import EntryFilter, value_of
+from streamd.stream.patterns import EntryFilter, Pattern, value_of
 from streamd.stream.stream import Stream
 
 # For so many new entries for each that waits, they look themselves, from index to index.
@@ -46,36 +47,51 @@ class _Level:
 
 
 class _Field:
-    """Those who wait for values of one field: by the only value that matches, by topic filter, by glob."""
+    """Those who wait for values of one field: by the only value that matches, by topic filter, by glob.
 
-    __slots__ = ("globs", "topics", "values")
+    places: where those of each pattern with wildcards stand, by kind and text: the levels are gone down once for all
+        who wait with the same.
+    """
+
+    __slots__ = ("globs", "places", "topics", "values")
 
     def __init__(self) -> None:
+        self.places: dict[tuple[bytes, bytes], _Waiters] = {}
         self.values: dict[bytes, _Waiters] = {}
-        self.globs: dict[EntryFilter, _Waiters] = {}
+        self.globs: dict[bytes, tuple[Matcher, _Waiters]] = {}
         self.topics = _Level()
 
-    def place(self, wanted: EntryFilter) -> _Waiters:
-        """Return where those stand who wait with a filter, made if need be."""
-        pattern = wanted.pattern
+    def place(self, pattern: Pattern) -> _Waiters:
+        """Return where those stand who wait for what matches a pattern, made if need be."""
         if pattern.literal is not None:
             return self.values.setdefault(pattern.literal, {})
+        said = pattern.kind, pattern.text
+        place = self.places.get(said)
+        if place is None:
+            place = self.places[said] = self._place(pattern)
+        return place
+
+    def _place(self, pattern: Pattern) -> _Waiters:
         if pattern.levels is None:
-            return self.globs.setdefault(wanted, {})
+            return self.globs.setdefault(pattern.text, (pattern.matches, {}))[1]
         level = self.topics
         for name in pattern.levels:
             if name == b"#":
                 return level.open
-            level = level.below.setdefault(name, _Level())
+            below = level.below.get(name)
+            if below is None:
+                below = level.below[name] = _Level()
+            level = below
         return level.ending
 
-    def forget(self, wanted: EntryFilter) -> None:
-        """Take away the places of a filter that nobody waits with any more."""
-        pattern = wanted.pattern
+    def forget(self, pattern: Pattern) -> None:
+        """Take away the place of those who wait for what matches a pattern: there are none any more."""
         if pattern.literal is not None:
             del self.values[pattern.literal]
-        elif pattern.levels is None:
-            del self.globs[wanted]
+            return
+        del self.places[pattern.kind, pattern.text]
+        if pattern.levels is None:
+            del self.globs[pattern.text]
         else:
             path = [(self.topics, b"")]
             for name in pattern.levels:
@@ -88,9 +104,10 @@ class _Field:
 
     def find(self, value: bytes, found: _Waiters) -> None:
         """Add to `found` those whose filters let a value through."""
-        found.update(self.values.get(value, {}))
-        for wanted, waiters in self.globs.items():
-            if wanted.pattern.matches(value):
+        if value in self.values:
+            found.update(self.values[value])
+        for matches, waiters in self.globs.values():
+            if matches(value):
                 found.update(waiters)
         top = self.topics
         is_system = value[:1] == b"$"  # no wildcard at the beginning matches it
@@ -140,7 +157,7 @@ class FilterTable:
             return
         wanted = filtering.wanted
         field = self._by_field.setdefault(wanted.field, _Field())
-        field.place(wanted)[waiter] = None
+        field.place(wanted.pattern)[waiter] = None
 
     def remove(self, waiter: object, filtering: Filtering) -> None:
         """Forget one."""
@@ -149,10 +166,10 @@ class FilterTable:
             del self._tried_always[waiter]
             return
         field = self._by_field[filtering.wanted.field]
-        place = field.place(filtering.wanted)
+        place = field.place(filtering.wanted.pattern)
         del place[waiter]
         if not place:
-            field.forget(filtering.wanted)
+            field.forget(filtering.wanted.pattern)
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
         """Return whom what came to the stream at a key is for; the others need not look at it any more."""
@@ -184,7 +201,7 @@ class FilterTable:
     def _all(self) -> _Waiters:
         everybody = dict(self._tried_always)
         for field in self._by_field.values():
-            for waiters in (*field.values.values(), *field.globs.values()):
+            for waiters in (*field.values.values(), *(waiters for _, waiters in field.globs.values())):
                 everybody.update(waiters)
             levels = [field.topics]
             while levels:

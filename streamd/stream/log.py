@@ -323,9 +323,7 @@ class Log:
 
     def get(self, entry_id: int) -> list[bytes] | None:
         """Return the fields and values of an entry, a new list; None when there is no such entry."""
-        for source, low, high in self.runs(entry_id, entry_id):
-            return source.entries(low, high)[0]
-        return None
+        return next((source.entries(low, high)[0] for source, low, high in self.runs(entry_id, entry_id)), None)
 
     def __contains__(self, entry_id: int) -> bool:
         ids, sealed = self._ids, self._sealed
@@ -352,7 +350,12 @@ class Log:
 
         This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
         """
-        return self._batch(start, ID_MAX, False)
+        ids = self._ids
+        if not ids or start <= ids[0]:
+            return self._batch(start, ID_MAX, False)
+        low = bisect_left(ids, start)
+        rows = Tail(ids, self._texts, self._width, self._widths).entries(low, len(ids))
+        return list(zip(ids[low:], rows, strict=True))
 
     def encode_commands(self, start: int, words: tuple[bytes, ...]) -> tuple[int, bytes] | None:
         """Return `(the last ID, commands)` of some entries from ID `start` on: `words` ID field value ... for each.
@@ -463,10 +466,8 @@ class Log:
     def rank(self, entry_id: int) -> int:
         """Return how many entries have an ID less than `entry_id`."""
         ids, sealed = self._ids, self._sealed
-        if sealed is None:
-            return bisect_left(ids, entry_id)
-        if ids and entry_id >= ids[0]:
-            return sealed.live_count + bisect_left(ids, entry_id)
+        if sealed is None or (ids and entry_id >= ids[0]):
+            return len(self) - len(ids) + bisect_left(ids, entry_id)
         index = sealed.index(entry_id)
         if index < sealed.head:
             return 0
@@ -493,8 +494,7 @@ class Log:
         other = Log(self._node_max)
         other._width, other._room = self._width, self._room
         other._gone, other._gone_id, other._emptied = self._gone, self._gone_id, self._emptied
-        other._ids = list(self._ids)
-        other._texts = list(self._texts)
+        other._ids, other._texts = list(self._ids), list(self._texts)
         other._widths = None if self._widths is None else list(self._widths)
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other

@@ -16,10 +16,11 @@ class Pattern:
     """A pattern of one field's values.
 
     kind: MQTT (a topic filter: `+` is one level, `#` all that follow), GLOB (as KEYS has it) or EQ. levels: those of a
-    topic filter, None for other kinds. literal: the one value that matches, None if several may.
+    topic filter, None for other kinds. literal: the one value that matches, None if several may. takes_plain: whether
+    all values match that do not begin with `$`.
     """
 
-    __slots__ = ("kind", "levels", "literal", "matches", "text")
+    __slots__ = ("kind", "levels", "literal", "matches", "takes_plain", "text")
 
     def __init__(self, kind: bytes, text: bytes) -> None:
         """Raises: CommandError, which says what is wrong with a topic filter."""
@@ -27,6 +28,7 @@ class Pattern:
         self.text = text
         self.levels: list[bytes] | None = None
         self.literal: bytes | None = None
+        self.takes_plain = (kind, text) in ((b"MQTT", b"#"), (b"GLOB", b"*"))
         self.matches: Matcher
         if kind == b"MQTT":
             self.levels = _checked_levels(text)

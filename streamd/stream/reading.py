@@ -1,8 +1,18 @@
 """The entries of streams as replies, and how much of several streams one reply may hold."""
 
-from streamd.base.limits import SLICED_ITEMS_MIN
-from streamd.resp.types import LongArray, Parts
+from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
+from streamd.resp.types import LongArray, Parts, Raw
 from streamd.stream.log import Log
+
+# Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
+PIECE_BYTES_MIN = 1024
+
+
+def gathered(parts: list[bytes]) -> Raw | Parts:
+    """Return a reply whose RESP is in parts."""
+    if sum(map(len, parts)) > max(LARGE_REPLY_BYTES, PIECE_BYTES_MIN * len(parts)):
+        return Parts(parts)
+    return Raw(b"".join(parts))
 
 
 def long_array(

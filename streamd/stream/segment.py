@@ -2,12 +2,11 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import compress as selected
 from itertools import islice
-from struct import Struct
 
 from streamd.stream.columns import index_of, pack, view
+from streamd.stream.cutting import cut, cut_alike
 from streamd.stream.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -39,13 +38,6 @@ _PLACES = 1024
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
 _OBJECT_BYTES = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
-
-_FORMATS = [f"{length}s" for length in range(1024)]
-
-
-@lru_cache(maxsize=256)
-def _cutter(lengths: tuple[int, ...], entries: int) -> Struct:
-    return Struct("".join([f"{length}s" for length in lengths]) * entries)
 
 
 class Segment:
@@ -395,24 +387,27 @@ class Segment:
         The cache takes what is read whole and in order at once, and what is read in part when that goes on.
         """
         whole = high - low == self.count and not reverse
-        encoded = self.encoded
-        data = None if encoded is None else encoded.data
-        if encoded is None or data is None:
-            if not whole and not self._is_worth_keeping(low, high, reverse):
+        encoded, data = self.encoded, self.kept()
+        if data is None:
+            if not whole and not self.is_worth_keeping(low, high, reverse):
                 return self.encode(low, high, reverse)
             data = self.encode(0, self.count)
-            encoded = self._keep(data, not whole)
-        else:
-            encoded.hot = True
-            if encoded.raw_bytes:
-                data = decompress(data, uncompressed_size=encoded.raw_bytes)
-                if whole:
-                    self._keep(data, False)
+            encoded = self.keep(data, not whole)
+        elif whole and encoded is not None and encoded.raw_bytes:
+            self.keep(data, False)
         if whole:
             return data
         return self.encode(low, high, reverse) if encoded is None else self._cut_out(data, encoded, low, high, reverse)
 
-    def _is_worth_keeping(self, low: int, high: int, reverse: bool) -> bool:
+    def kept(self) -> bytes | None:
+        """Return the RESP of all entries if the cache has it."""
+        encoded = self.encoded
+        if encoded is None or encoded.data is None:
+            return None
+        encoded.hot = True
+        return decompress(encoded.data, uncompressed_size=encoded.raw_bytes) if encoded.raw_bytes else encoded.data
+
+    def is_worth_keeping(self, low: int, high: int, reverse: bool = False) -> bool:
         """Note that a part is read; return whether all should be kept.
 
         That is so the second time, while the cache has room. When others would have to go, it is for who reads on from
@@ -431,7 +426,8 @@ class Segment:
         self.touched = read * _PLACES + (low if reverse else high)
         return False
 
-    def _keep(self, data: bytes, compressed: bool) -> Encoded | None:
+    def keep(self, data: bytes, compressed: bool) -> Encoded | None:
+        """Hand the RESP of all entries to the cache; return what holds it, None if it is too large."""
         self.touched = 0
         self.encoded = CACHE.keep(data, len(data) // self.count if self._is_regular() else 0, compressed)
         return self.encoded
@@ -443,13 +439,17 @@ class Segment:
             if not reverse:
                 return data[low * size : high * size]
             return b"".join([data[at : at + size] for at in range((high - 1) * size, (low - 1) * size, -size)])
-        ends = encoded.ends
-        if ends is None:
-            ends = encoded.ends = view(pack(entry_ends(*self._weave(0, self.count, False))), self.count)
+        ends = self.ends(encoded)
         bounds = [*ends[low - 1 : high]] if low else [0, *ends[:high]]
         if not reverse:
             return data[bounds[0] : bounds[-1]]
         return b"".join([data[start:end] for start, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True)])
+
+    def ends(self, encoded: Encoded) -> Sequence[int]:
+        """Return where each entry ends in the RESP of all."""
+        if encoded.ends is None:
+            encoded.ends = view(pack(entry_ends(*self._weave(0, self.count, False))), self.count)
+        return encoded.ends
 
     def _is_regular(self) -> bool:
         """Whether the RESP of all entries has the same length."""
@@ -468,8 +468,7 @@ class Segment:
         assert type(lengths) is tuple
         if type(self.texts) is tuple:
             return self.texts[low * width : high * width], lengths
-        # (struct cuts several times as quickly as slices do.)
-        return _cutter(lengths, high - low).unpack_from(self._joined(), low * sum(lengths)), lengths
+        return cut_alike(self.joined(), lengths, low, high), lengths
 
     def _mixed_texts(self, widths: Sequence[int], low: int, high: int) -> tuple[Sequence[bytes], Sequence[int]]:
         assert type(self.lengths) is bytes
@@ -480,14 +479,10 @@ class Segment:
         picked = lengths[low:high]
         if type(self.texts) is tuple:
             return self.texts[low:high], picked
-        try:
-            layout = "".join([_FORMATS[length] for length in picked])
-        except IndexError:
-            layout = "%ds" * len(picked) % tuple(picked)
-        # A Struct of its own: struct's cache would be full of formats that never come again.
-        return Struct(layout).unpack_from(self._joined(), sum(lengths[:low])), picked
+        return cut(self.joined(), picked, sum(lengths[:low])), picked
 
-    def _joined(self) -> bytes:
+    def joined(self) -> bytes:
+        """Return the values one behind the other, if they are not so large that `texts` is a tuple of them."""
         assert type(self.texts) is bytes
         if self.raw_bytes:
             return decompress(self.texts, uncompressed_size=self.raw_bytes)

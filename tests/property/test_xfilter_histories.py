@@ -1,12 +1,15 @@
 """XFILTER and groups with a filter against XRANGE and an obvious filter: all short histories, and many long ones."""
 
+from fnmatch import fnmatchcase
 from itertools import product
 from random import Random
 
 import pytest
 
+from streamd.base.limits import SEGMENT_CACHE_BYTES_MAX
 from streamd.stream import field_index
 from streamd.stream.field_index import FieldIndex
+from streamd.stream.segment_cache import CACHE
 from tests.session import Session
 from tests.topics.mqtt_model import matches
 
@@ -18,6 +21,8 @@ def passes(fields, kind, pattern):
     value = dict(zip(fields[::2], fields[1::2], strict=True)).get(b"t")
     if value is None:
         return False
+    if kind == "GLOB":
+        return fnmatchcase(value.decode(), pattern)
     return matches(pattern, value.decode()) if kind == "MQTT" else value.decode() == pattern
 
 
@@ -102,6 +107,53 @@ def test_a_filtered_read_finds_what_a_filter_of_all_finds_after_long_histories(m
         world.check(("MQTT", "#"), ("EQ", "c"), ("MQTT", "a/2"))
 
 
+TOPICS = [
+    *("a", "b", "a/b", "a/c", "b/c", "/a", "a/", "$a", "$a/b", "$", "", "c" * 300),
+    *(f"a/{n}/b" for n in range(40)),
+]
+PATTERNS = [
+    *(("MQTT", pattern) for pattern in ("#", "+", "a/#", "a/+", "+/b", "a/+/b", "a/7/b", "$a/#", "/+", "+/+/b", "a")),
+    *(("GLOB", pattern) for pattern in ("*", "a*", "*b", "$*")),
+    *(("EQ", value) for value in ("a/b", "a/3/b", "", "$a", "c" * 300)),
+]
+
+
+def fields_of(random, shape):
+    """Return fields and values of an entry. shape: what all entries of a stream have in common."""
+    topic = random.choice(TOPICS[: shape["topics"]] or TOPICS)
+    payload = PAYLOADS[random.randrange(8)][: 200 if shape["regular"] else random.randrange(200)]
+    fields = ["t" if shape["topics"] else "none", topic, "p", payload * shape["times"]]
+    if shape["mixed"]:
+        fields = random.choice([fields, fields[2:], [*fields, "t", random.choice(TOPICS)], ["t", topic]])
+    return fields
+
+
+@pytest.mark.parametrize("room_bytes", [100_000, 0, 1_500])
+def test_filters_of_all_kinds_pick_what_a_filter_of_all_finds_however_entries_are_kept(monkeypatch, room_bytes):
+    monkeypatch.setattr(field_index, "_VALUES_BYTES_MIN", room_bytes)
+    random = Random(room_bytes)
+    shapes = [*product([False, True], [False, True], [0, 1, 40], [0, 1, 10, len(TOPICS)])]
+    for mixed, regular, times, topics in random.sample(shapes, 20):
+        shape = {"mixed": mixed, "regular": regular, "times": times, "topics": topics}
+        monkeypatch.setattr(CACHE, "bytes_max", random.choice([SEGMENT_CACHE_BYTES_MAX, 0]))
+        engine = Session()
+        engine.do("CONFIG SET stream-node-max-entries 20")
+        ms = 998
+        for at in range(150):
+            ms += 1 if regular else random.choice([0, 0, 1, 2000])
+            engine.execute(["XADD", "s", f"{ms}-{0 if regular else at}", *fields_of(random, shape)])
+        everything = engine.do("XRANGE s - +")
+        assert len(everything) == 150
+        for _ in range(3):
+            for kind, pattern in random.sample(PATTERNS, 8):
+                wanted = [one for one in everything if passes(one[1], kind, pattern)]
+                assert filtered(engine, kind, pattern, random.choice([1, 7, 1000])) == wanted
+            engine.execute(["XRANGE", "s", random.choice(everything)[0], "+", "COUNT", random.choice([3, 40])])
+            for one in random.sample(everything, 10):
+                engine.execute(["XDEL", "s", one[0]])
+            everything = [one for one in everything if engine.execute(["XRANGE", "s", one[0], one[0]])]
+
+
 def test_segments_that_cannot_match_are_passed_over_and_whole_ones_are_not_looked_through():
     engine = Session()
     random = Random(3)
@@ -110,9 +162,9 @@ def test_segments_that_cannot_match_are_passed_over_and_whole_ones_are_not_looke
     looked = []
     places = FieldIndex.places
 
-    def watched(index, segment, wanted, column):
-        looked.append(len(column))
-        return places(index, segment, wanted, column)
+    def watched(index, segment, wanted):
+        looked.append(segment.count)
+        return places(index, segment, wanted)
 
     def entries_looked_at(pattern):
         looked.clear()

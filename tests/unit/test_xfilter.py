@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from streamd.base.clock import ManualClock
+from streamd.stream.patterns import entry_filter
 from tests.session import Error, Session
 
 SYNTAX = "ERR syntax error"
@@ -218,6 +219,21 @@ def test_an_entry_wakes_those_alone_whose_filters_let_it_through(engine, topic):
     for reader in readers.values():
         reader.disconnect()
     assert not engine.state.blocked._filtered
+
+
+@pytest.mark.parametrize("one", ["MQTT a/+", "GLOB a*", "MQTT a/1", "EQ a/1"])
+def test_a_reader_is_woken_whoever_waited_with_the_same_filter_before(engine, one):
+    words = f"s - + COUNT 1 BLOCK 0 FIELD t {one}"
+    blocked_reader(engine, "s - + COUNT 1 BLOCK 0 FIELD t MQTT other/+")
+    first = blocked_reader(engine, words)
+    entry_filter.cache_clear()  # so the same words make another filter
+    second = blocked_reader(engine, words)
+    second.disconnect()
+    first.disconnect()
+    third, fourth = blocked_reader(engine, words), blocked_reader(engine, "s - + COUNT 1 BLOCK 0 FIELD t MQTT a/1")
+    fourth.disconnect()
+    engine.do("XADD s 1 t a/1 p v")
+    assert third.replies() == [[b"1-0", [entry("1-0", "a/1")]]]
 
 
 def test_readers_who_ask_the_same_get_one_reply_made_once(engine):

@@ -7,10 +7,11 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_timeout_ms
 from streamd.commands.stream.filter_words import slice_end, take_filter
 from streamd.resp.encoder import encode
-from streamd.resp.types import Parts, Raw, Reply
+from streamd.resp.types import Raw, Reply
 from streamd.session.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_range_end, parse_range_start
 from streamd.stream.patterns import EntryFilter
+from streamd.stream.reading import gathered
 from streamd.stream.searching import Found, search
 from streamd.stream.stream import Stream
 
@@ -120,7 +121,8 @@ class _Attempt:
 
     def passed(self, key: bytes, entry_id: int) -> None:
         """Note that up to an ID there is nothing for this one."""
-        self.starts[key] = max(self.starts[key], min(entry_id, ID_MAX - 1) + 1)
+        if entry_id >= self.starts[key]:
+            self.starts[key] = min(entry_id, ID_MAX - 1) + 1
 
     def on_timeout(self) -> Reply:
         """Return the reply when nothing has come."""
@@ -132,10 +134,10 @@ class _Attempt:
     def __call__(self) -> Reply:
         # One entry may wake a thousand who ask the same: what the first of them gets is encoded once.
         shared, question = self.context.state.blocked.shared, self.question
-        asked = (
-            *(self.context.db.index, self.context.client.protocol, question.end, question.count),
-            *(self.wanted, *self.starts.items()),
-        )
+        context = self.context
+        starts = self.starts[question.key] if len(self.starts) == 1 else (*self.starts.items(),)
+        limits = question.end, question.count
+        asked = context.db.index, context.client.protocol, question.key, starts, *limits, self.wanted
         if shared is not None and asked in shared:
             return shared[asked]
         values = map(self.context.db.peek, self.starts)
@@ -160,9 +162,9 @@ class _Attempt:
             index = stream.index_of(self.wanted.field)
             last = end if is_read else ID_MAX
             found = search(stream.log, index, self.wanted, start, last, self.question.count if is_read else 1, stop)
-            if is_read and (found.ids or not found.is_done):
+            if is_read and (found.entries or not found.is_done):
                 return _answer(found, min(last, stream.last_id))
-            if not is_read and (found.ids or not found.is_done or stream.last_id == ID_MAX):
+            if not is_read and (found.entries or not found.is_done or stream.last_id == ID_MAX):
                 return self.on_timeout()
             if is_read:
                 wakes = stream.last_id >= end
@@ -177,4 +179,5 @@ def _answer(found: Found, end: int) -> Reply:
     """Return the reply of a search that came to something, or to the end of its time; `end`: of what is there."""
     assert found.passed_id is not None
     passed = format_id(end if found.is_done else found.passed_id)
-    return Parts([b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, len(found.ids)), *found.parts])
+    head = b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, found.entries)
+    return gathered([head, *found.parts])

@@ -1,14 +1,10 @@
 """XRANGE and XREVRANGE: the entries between two IDs."""
 
-from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import parse_count_option
-from streamd.resp.types import NULL_ARRAY, Parts, Raw, Reply, Sliced
+from streamd.resp.types import NULL_ARRAY, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
-from streamd.stream.reading import long_array, pinned_bytes
-
-# Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
-PIECE_BYTES_MIN = 1024
+from streamd.stream.reading import gathered, long_array, pinned_bytes
 
 _COMPLEXITY = "O(N) with N being the number of entries returned, and O(log(S)) for finding the first of S segments."
 
@@ -64,7 +60,4 @@ def _read(context: Context, args: list[bytes], start_text: bytes, end_text: byte
         return Sliced(many[1], pinned_bytes(stream.log, many[0]))
     entries, parts = stream.log.encode_parts(start, end, count, reverse)
     parts.insert(0, b"*%d\r\n" % entries)
-    size_bytes = sum(map(len, parts))
-    if size_bytes > max(LARGE_REPLY_BYTES, PIECE_BYTES_MIN * len(parts)):
-        return Parts(parts)
-    return Raw(b"".join(parts))
+    return gathered(parts)

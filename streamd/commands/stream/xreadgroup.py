@@ -23,7 +23,7 @@ from streamd.stream.group import Group
 from streamd.stream.log import Log
 from streamd.stream.patterns import EntryFilter
 from streamd.stream.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
-from streamd.stream.reading import ReadBudget, pinned_bytes
+from streamd.stream.reading import ReadBudget, gathered, pinned_bytes
 from streamd.stream.searching import search
 from streamd.stream.stream import Stream
 
@@ -318,7 +318,7 @@ class _Delivery:
         if self.group.wanted is not None:
             ids, parts, passed_id = self._search(self.group.wanted, budget)
             self._deliver(ids, passed_id)
-            return Parts([b"*%d\r\n" % len(ids), *parts]) if ids else None
+            return gathered([b"*%d\r\n" % len(ids), *parts]) if ids else None
         entries, shown = budget.take(log, start, ID_MAX, ids)
         if not entries:
             return None
@@ -333,7 +333,7 @@ class _Delivery:
         count = _COUNT_MAX if count is None else count
         if budget.sizes_count:
             count = min(count, _SIZED_MAX)  # nothing is passed that is too large now
-        found = search(log, index, wanted, self.group.last_id + 1, ID_MAX, count, self.stop)
+        found = search(log, index, wanted, self.group.last_id + 1, ID_MAX, count, self.stop, with_ids=True)
         self.is_unfinished = not found.is_done and not found.ids
         assert found.passed_id is not None
         if not budget.sizes_count:
