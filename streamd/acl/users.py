@@ -164,4 +164,5 @@ def is_name(name: bytes) -> bool:
 
 
 def _decoded(word: bytes) -> str:
-    return echoed(word, len(word))
+    """Return a word for a message, which is one line in the log, too."""
+    return echoed(word, len(word)).replace("\r", " ").replace("\n", " ")
