@@ -72,6 +72,9 @@ class AccessServices(Protocol):
     def save(self) -> None:
         """Write all users to the file. Raises: CommandError."""
 
+    def rewrite(self) -> None:
+        """Write options and users that were changed into the configuration file. Raises: CommandError."""
+
     def guard_of(self, user: User) -> "Permissions":
         """Return the rules of any user."""
 
