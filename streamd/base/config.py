@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import DATABASES_MAX
 
 Value = int | bool | str
 
@@ -246,7 +247,7 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("acllog-max-len", "integer", 128, "entries the log of refusals keeps", 0),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
-        Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
+        Option("databases", "integer", 16, "number of databases", 1, DATABASES_MAX, mutable=False, flag=True),
         Option(
             "loglevel",
             "choice",

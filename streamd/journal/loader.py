@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
@@ -10,7 +11,7 @@ from streamd.journal.words import NoCommandError, bare_commands
 
 # Commands between two points where the loader can be interrupted: about two milliseconds.
 _SLICE_COMMANDS: Final = 2_000
-# Of the number of a database; --databases takes no longer one.
+# Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
 
@@ -85,6 +86,8 @@ class Loader:
             detail, advice = f"`{_decoded(words)}`: {refusal}", self._advice
             if refusal.needs_databases:
                 advice = f"start with more of them: --databases {refusal.needs_databases}"
+                if refusal.needs_databases > DATABASES_MAX:
+                    advice = f"no server has more than {DATABASES_MAX}: move its keys where it was written"
             raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
         except NoCommandError:
             self.commands += count

@@ -68,16 +68,17 @@ def check_user(user: User, table: CommandTable, vocabulary: Vocabulary) -> None:
             command = find_command(table, request)
             expected = decide(user, named_by(vocabulary, command, request)).reason == "ok"
             assert guard.allows(command, request) == expected, (user.text(), request)
-            if request[0] in guard.all_quick:
-                # What the engine asks before it asks for more.
-                known = guard.known.get(command.name)
-                assert expected or (known is not None and request[1] not in known), (user.text(), request)
+            # What the engine asks before it asks for more.
+            if request[0] in guard.all_quick and not expected:
+                known = guard.known[command.name]
+                assert request[1] not in known.names, (user.text(), request)
+                assert not request[1].startswith(known.prefixes), (user.text(), request)
         for lines in PIPELINES:
             requests = [line.split() for line in lines]
             command = find_command(table, requests[0])
             allowed = [decide(user, named_by(vocabulary, command, one)).reason == "ok" for one in requests]
             if allowed[0] and requests[0][0] in guard.all_quick:  # otherwise there are no runs
-                end = guard.end_of_run(command, requests, 0, len(requests))
+                end = guard.end_of_run(command, requests, 0)
                 assert end == [*allowed, False].index(False), (user.text(), requests)
 
 
