@@ -77,7 +77,7 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
         config.users = found.users
         notes += [f"{arguments.file} passed over: {note}" for note in found.notes()]
         config.path = os.path.abspath(arguments.file)
-        config.on_rewrite = lambda: rewrite_file(config.path, config, config.changed)
+        config.on_rewrite = lambda users: rewrite_file(config.path, config, config.changed, users)
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in OPTIONS}
     flags = {name: text for name, text in given.items() if text is not None}
     try:
@@ -89,7 +89,7 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
         raise Failure(
             EXIT_USAGE, "--user needs a name and rules, in one pair of quotes: --user 'ann on +@read ~orders:*'"
         )
-    config.users += given_users
+    config.flag_users = given_users
     return config, notes
 
 

@@ -170,7 +170,11 @@ class Selector:
         if matchers is None:
             matchers = self._matchers[access] = self._compiled(access)
         prefixes, others = matchers
-        return key.startswith(prefixes) or any(matches(key) for matches in others)
+        return key.startswith(prefixes) or (bool(others) and any(matches(key) for matches in others))
+
+    def prefixes(self, access: int) -> tuple[bytes, ...]:
+        """Return beginnings of keys: all keys that begin so may be accessed so."""
+        return self._compiled(access)[0]
 
     def _compiled(self, access: int) -> tuple[tuple[bytes, ...], list[Matcher]]:
         patterns = [pattern for pattern, allowed in self.keys.items() if allowed & access == access]

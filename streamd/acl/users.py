@@ -157,6 +157,17 @@ class Users:
                     raise UserFileError(f"Error loading ACL rule{named} for {who}: {error}")
             self.put(user)
 
+    def differing(self, definitions: Iterable[Sequence[bytes]], password: bytes) -> dict[bytes, bytes | None]:
+        """Return, of each user that is not what definitions of the configuration, and a password for `default`, make of
+        it: its name, and its text or None if it is gone.
+        """
+        made = Users(self.vocabulary, self.all_channels)
+        if password:
+            made.set_default_password(password)
+        made.add_configured(definitions)
+        before, now = ({user.name: user.text() for user in users} for users in (made, self))
+        return {name: now.get(name) for name in before | now if before.get(name) != now.get(name)}
+
 
 def is_name(name: bytes) -> bool:
     """Return whether users may be called so."""
@@ -164,4 +175,5 @@ def is_name(name: bytes) -> bool:
 
 
 def _decoded(word: bytes) -> str:
-    return echoed(word, len(word))
+    """Return a word for a message, which is one line in the log, too."""
+    return echoed(word, len(word)).replace("\r", " ").replace("\n", " ")

@@ -1,11 +1,12 @@
 """The configuration: every option once, for flags, CONFIG GET and CONFIG SET."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import DATABASES_MAX
 
 Value = int | bool | str
 
@@ -244,7 +245,7 @@ OPTIONS: Final[dict[str, Option]] = {
         Option("acllog-max-len", "integer", 128, "entries the log of refusals keeps", 0),
         Option("protected-mode", "boolean", True, "without a password, refuse clients that are not local", flag=True),
         Option("maxclients", "integer", 10_000, "clients served at one time", 1, 2**32 - 1, flag=True),
-        Option("databases", "integer", 16, "number of databases", 1, 2**31 - 1, mutable=False, flag=True),
+        Option("databases", "integer", 16, "number of databases", 1, DATABASES_MAX, mutable=False, flag=True),
         Option(
             "loglevel",
             "choice",
@@ -369,18 +370,20 @@ class Config:
     """The options' current values.
 
     `on_change(name, action)` registers what must happen when CONFIG SET changes an option. path: the file that was read
-    at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite: writes these to the file.
-    users: of each user in the configuration the name, and the rules behind it.
+    at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite(users): writes these to the
+    file, and users that were changed: name -> rules, or None for one that is gone.
+    users: of each user in the file the name, and the rules behind it. flag_users: of each that a flag gives.
     """
 
     def __init__(self, **values: Value) -> None:
         """Take initial values with underscores for dashes, `stream_idmp_duration=5`. Raises: ConfigError."""
         self.values: dict[str, Value] = {name: option.default for name, option in OPTIONS.items()}
         self.users: list[list[bytes]] = []
+        self.flag_users: list[list[bytes]] = []
         self._actions: dict[str, list[Callable[[], None]]] = {}
         self.path = ""
         self.changed: dict[str, None] = {}
-        self.on_rewrite: Callable[[], None] | None = None
+        self.on_rewrite: Callable[[Mapping[bytes, bytes | None]], None] | None = None
         for name, value in values.items():
             option = OPTIONS.get(name.replace("_", "-"))
             if option is None:
@@ -450,8 +453,13 @@ class Config:
                 done.append(action)
         self.changed.update(dict.fromkeys(parsed))
 
-    def rewrite(self) -> None:
-        """Write what CONFIG SET has changed into the file. Raises: CommandError with Redis's texts."""
+    def rewrite(self, users: Mapping[bytes, bytes | None]) -> None:
+        """Write what CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's texts.
+
+        users: see `on_rewrite`.
+        """
         if self.on_rewrite is None:
             raise CommandError("ERR The server is running without a config file")
-        self.on_rewrite()
+        self.on_rewrite(users)
+        kept = [words for words in self.users if words[0] not in users]
+        self.users = kept + [[name, *rules.split(b" ")] for name, rules in users.items() if rules is not None]

@@ -32,6 +32,16 @@ class ScriptServices(Protocol):
         """End the script that runs, at its next slice. Raises: CommandError."""
 
 
+class Known:
+    """Words that are allowed in one place: some of them, and how all begin of which that is enough."""
+
+    __slots__ = ("names", "prefixes")
+
+    def __init__(self) -> None:
+        self.names: set[bytes] = set()
+        self.prefixes: tuple[bytes, ...] = ()
+
+
 class Permissions(Protocol):
     """What is known of the rules of one user; see streamd.catalog.guard.
 
@@ -39,7 +49,7 @@ class Permissions(Protocol):
     """
 
     quick: "QuickTable"
-    known: "dict[str, set[bytes] | frozenset[bytes]]"
+    known: dict[str, Known]
 
     def allows(self, command: "Command", request: list[bytes]) -> bool:
         """Return whether the user may have a request executed, which has as many words as it must."""
@@ -47,7 +57,7 @@ class Permissions(Protocol):
     def decide(self, command: "Command", request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything, besides of READ | WRITE for all keys."""
 
-    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int, end: int) -> int:
+    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed."""
 
 
@@ -71,6 +81,9 @@ class AccessServices(Protocol):
 
     def save(self) -> None:
         """Write all users to the file. Raises: CommandError."""
+
+    def rewrite(self) -> None:
+        """Write options and users that were changed into the configuration file. Raises: CommandError."""
 
     def guard_of(self, user: User) -> "Permissions":
         """Return the rules of any user."""
@@ -269,7 +282,8 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
 # they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
 # without `$` or all integers, into the client's output and returns how many it executed. Each record that it leaves is
-# a unit of its own. 0: it executed none, the handler is to be asked.
+# a unit of its own. 0: it executed none, the handler is to be asked. That the client may have requests[at] executed was
+# looked at, of all others that name the same key it follows, and for further keys a batch asks `context.guard`.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 

@@ -3,6 +3,9 @@
 from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog.arguments import Arguments, parse_integer
 
+# What most requests have, read already.
+_FEW = {b"%d" % count: count for count in range(1, 10)}
+
 
 class CountedKeys:
     """Finds a request's keys: those behind the number at place `at`, and before them the one at place `target`."""
@@ -15,8 +18,12 @@ class CountedKeys:
 
     def __call__(self, request: list[bytes]) -> list[bytes]:
         """Return the keys; none of a request whose number is wrong."""
+        at = self.at
+        count = _FEW.get(request[at], 0)
+        if count and not self.target and at + count < len(request):
+            return request[at + 1 : at + 1 + count]
         try:
-            count = parse_integer(request[self.at])
+            count = parse_integer(request[at])
         except NotAnInteger:
             return []
         if not 0 < count <= len(request) - self.at - 1:

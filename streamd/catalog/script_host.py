@@ -153,7 +153,13 @@ class ScriptHost:
         def call(words: list[bytes]) -> Reply:
             command, handler, least, most, is_write, is_plain = find_known(words[0]) or find(words)
             is_new_write = is_write and not self._has_written
-            if not least <= len(words) <= most or not is_plain or is_new_write or context.guard is not None:
+            guard = context.guard
+            if (
+                not least <= len(words) <= most
+                or not is_plain
+                or is_new_write
+                or (guard is not None and not guard.allows(command, words))
+            ):
                 self._check(command, words, is_write)
             if state.monitors and "admin" not in command.flags:
                 self._show(words)

@@ -1,5 +1,6 @@
 """Reads a configuration file in the words of redis.conf, one setting a line."""
 
+import codecs
 import glob
 import os
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ def read_settings(path: str, faults: list[ConfigFileError], depth: int = 0) -> I
     except ConfigFileError as error:
         faults.append(error)
         return
-    for number, line in enumerate(data.split(b"\n"), 1):
+    # (Some editors begin a text with a mark of its order of bytes.)
+    for number, line in enumerate(data.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
         try:
             words = split_line(line)
         except ProtocolError:

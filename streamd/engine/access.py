@@ -49,11 +49,12 @@ class Access:
         config, users = self._state.config, self._users
         self._set_channels()
         path = config.text("aclfile")
-        if path and config.users:
+        definitions = config.users + config.flag_users
+        if path and definitions:
             raise UserFileError("users are given both in the configuration and in an aclfile: give them in one of both")
         if config.text("requirepass"):
             self._set_default_password()
-        users.add_configured(config.users)
+        users.add_configured(definitions)
         if path:
             self._replace(users.read(_lines(path), path), None)
         for user in users:
@@ -205,6 +206,20 @@ class Access:
             raise CommandError(
                 "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
             )
+
+    def rewrite(self) -> None:
+        """Write options and users that were changed into the configuration file. Raises: CommandError.
+
+        Users that a flag gives are left out: it would give them a second time at the next start.
+        """
+        config = self._state.config
+        changed: dict[bytes, bytes | None] = {}
+        if not config.text("aclfile"):
+            password = config.text("requirepass").encode("utf-8", "surrogateescape")
+            changed = self._users.differing(config.users + config.flag_users, password)
+        for name, *_ in config.flag_users:
+            changed.pop(name, None)
+        config.rewrite(changed)
 
     def _path(self) -> str:
         path = self._state.config.text("aclfile")

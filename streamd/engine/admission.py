@@ -44,7 +44,9 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
         raise CommandError("NOAUTH Authentication required.")
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
-    check_permitted(command, client, request)
+    guard = client.guard
+    if guard is not None and not guard.allows(command, request):
+        check_permitted(command, client, request)
     if client.protocol == 2 and client.subscription_count() and command.name not in WHILE_SUBSCRIBED:
         raise CommandError(
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "

@@ -135,6 +135,7 @@ class Engine:
         quick, stopwatch = client.quick, calls.stopwatch
         guard = client.guard
         timed: Command | None = None
+        asked: Command | None = None
         started_ns = began_ns = then_ns = stopwatch()
         end = total
         while at < end:
@@ -148,9 +149,15 @@ class Engine:
                 command, reply = self._admit(client, request)
             elif guard is not None:
                 assert command is not None
-                known = guard.known.get(command.name)
+                if command is not asked:
+                    asked, known = command, guard.known.get(command.name)
                 # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-                if known is not None and request[1] not in known and not guard.allows(command, request):
+                if (
+                    known is not None
+                    and request[1] not in known.names
+                    and not (known.prefixes and request[1].startswith(known.prefixes))
+                    and not guard.allows(command, request)
+                ):
                     is_quick, mode = False, client.reply_mode
                     command, reply = self._admit(client, request)
             if command is not None:
@@ -161,10 +168,7 @@ class Engine:
                     client.last_command = command.name
                     timed = command
                 if at >= batch_at and command.batch is not None and is_quick:
-                    run_end = min(total, at + TURN_REQUESTS_MAX)
-                    if guard is not None:
-                        run_end = guard.end_of_run(command, requests, at, run_end)
-                    taken = calls.call_batch(command, client, requests, at, run_end)
+                    taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience
                         patience *= 2
@@ -188,7 +192,7 @@ class Engine:
             at += 1
             if not is_quick:
                 reply = self._finish_careful(client, command, request, reply, mode)
-                quick, guard = client.quick, client.guard
+                quick, guard, asked = client.quick, client.guard, None
                 if client.close_soon and replies is None:
                     end = at
             if replies is not None:

@@ -164,4 +164,4 @@ def _is_allowed(guard: Permissions, command: Command, part: list[list[bytes]]) -
     first = part[0]
     if not command.accepts(len(first)) or not guard.allows(command, first):
         return False
-    return len(part) == 1 or guard.end_of_run(command, part, 0, len(part)) == len(part)
+    return len(part) == 1 or guard.end_of_run(command, part, 0) == len(part)

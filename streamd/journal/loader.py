@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
@@ -13,7 +14,7 @@ from streamd.journal.words import NoCommandError, bare_commands
 # (XCLAIM may name a hundred entries).
 _SLICE_WEIGHT: Final = 8_000
 _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
-# Of the number of a database; --databases takes no longer one.
+# Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
 
@@ -91,6 +92,8 @@ class Loader:
             detail, advice = f"`{_decoded(words)}`: {refusal}", self._advice
             if refusal.needs_databases:
                 advice = f"start with more of them: --databases {refusal.needs_databases}"
+                if refusal.needs_databases > DATABASES_MAX:
+                    advice = f"no server has more than {DATABASES_MAX}: move its keys where it was written"
             raise LoadError(self._path, place, detail, advice, refusal.needs_databases)
         except NoCommandError:
             self.commands += count

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from streamd.acl.user import merged_rules
 from streamd.base.clock import ManualClock
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.session import Session
@@ -79,6 +80,28 @@ def made(template: str, choose: random.Random) -> list[bytes]:
 
 @pytest.mark.parametrize("seed", range(16))
 def test_random_requests_are_answered_as_redis_answers_them(port, seed):
+    refused = compare(port, seed)
+    assert refused == 0
+
+
+USERS = [
+    b"-getdel -@hash +hget +hset +select|1 ~a ~c ~h",
+    b"-@write +set +del +select ~a %R~b %W~c %RW~s",
+    b"-@all +@string +copy +rename +exists +@transaction ~a (~b +@all) (%R~* +@read)",
+    b"-@slow +mset +mget +keys %R~[ab] %W~? (%W~h* +@write)",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_requests_of_a_user_are_answered_as_redis_answers_them(port, seed):
+    refused = compare(port, seed, USERS[seed % len(USERS)])
+    assert STEPS / 20 < refused < STEPS * 0.9
+
+
+def compare(port: int, seed: int, rules: bytes = b"") -> int:
+    """Send both servers the same random requests, as a user with rules if there are some; return how many of them the
+    rules refused.
+    """
     choose = random.Random(seed)
     redis, clock = RawClient(port), ManualClock()
     streamd = Session(clock)
@@ -86,6 +109,13 @@ def test_random_requests_are_answered_as_redis_answers_them(port, seed):
     if seed % 2:
         redis.ask([b"HELLO", b"3"])
         streamd.raw([b"HELLO", b"3"])
+    if rules:
+        for words in (
+            [b"ACL", b"SETUSER", b"ann", b"reset", b"on", b"nopass", b"+@all", *merged_rules(rules.split())],
+            [b"AUTH", b"ann", b"x"],
+        ):
+            assert redis.ask(words) == streamd.raw(words) == b"+OK\r\n"
+    refused = 0
     history = []
     for _ in range(STEPS):
         request = made(choose.choice(TABLE), choose)
@@ -96,4 +126,6 @@ def test_random_requests_are_answered_as_redis_answers_them(port, seed):
             assert sorted(theirs.split(b"\r\n")) == sorted(ours.split(b"\r\n")), history
         else:
             assert theirs == ours, history
+        refused += ours.startswith(b"-NOPERM")
     redis.close()
+    return refused

@@ -58,6 +58,7 @@ PLANTED: dict[str, tuple[str, Callable]] = {
     "decoder": ("streamd.resp.fast_decoder._count_lookalikes", lambda data: 0),
     "journal": ("streamd.journal.reading.run_hash", lambda body, synced, salt: Equal(b"")),
     "requests": ("streamd.catalog.context.Context.record", forget),
+    "users": ("streamd.catalog.guard._is_plain", lambda command, selector: True),
 }
 
 

@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from streamd.acl.decision import decide
 from streamd.acl.rule_errors import RuleError
 from streamd.acl.user import User, merged_rules
+from streamd.acl.users import Users
+from streamd.base.config import Config
 from streamd.catalog import COMMANDS
 from streamd.catalog.named import named_by, vocabulary_of
+from streamd.configuration.reading import split_line
+from streamd.configuration.rewriting import rewritten
 from tests.session import Error, Session
 
 VOCABULARY = vocabulary_of(COMMANDS.copy_for_server())
@@ -196,6 +200,20 @@ def test_the_text_of_a_user_makes_the_same_user(rules):
     assert list(again.passwords) == list(user.passwords)
     for _, what in NAMED:
         assert decide(again, what) == decide(user, what)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(RULES, max_size=12))
+def test_a_user_comes_back_from_the_configuration_that_was_written(rules):
+    user, _ = fill(rules)
+    text = rewritten(b"", Config(), (), {user.name: user.text()})
+    lines = [split_line(line) for line in text.split(b"\n")]
+    found = [[word.encode("utf-8", "surrogateescape") for word in words] for words in lines if words]
+
+    users = Users(VOCABULARY)
+    users.add_configured(words[1:] for words in found)
+
+    assert users.get(user.name).text() == user.text()
 
 
 @settings(max_examples=100, deadline=None)

@@ -3,6 +3,7 @@
 import pytest
 
 from streamd.base.config import OPTIONS, Config, ConfigError
+from tests.session import Session
 
 
 @pytest.mark.parametrize("option", ["appendfilename", "appenddirname"])
@@ -28,3 +29,9 @@ def test_a_size_of_thousands_of_digits_is_out_of_range(unit):
     with pytest.raises(ConfigError, match=r"^argument must be between 0 and 9223372036854775807 inclusive$"):
         OPTIONS["maxmemory"].parse("1" * 5000 + unit)
     assert OPTIONS["maxmemory"].parse("0" * 5000 + "1" + unit) == (2**30 if unit else 1)
+
+
+def test_no_more_databases_are_taken_than_a_server_can_look_after():
+    assert len(Session(config=Config(databases=4_096)).state.keyspace.databases) == 4_096
+    with pytest.raises(ConfigError, match=r"^argument must be between 1 and 4096 inclusive$"):
+        Config(databases=4_097)

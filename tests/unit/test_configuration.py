@@ -228,7 +228,7 @@ def test_config_rewrite_writes_the_file_and_keeps_its_mode(tmp_path):
     path.write_bytes(BEFORE)
     path.chmod(0o640)
     config = Config()
-    config.on_rewrite = lambda: rewrite_file(str(path), config, config.changed)
+    config.on_rewrite = lambda users: rewrite_file(str(path), config, config.changed, users)
     session = Session(config=config)
     session.do("CONFIG SET maxmemory 3gb")
     assert session.do("CONFIG REWRITE") == "OK"

@@ -175,6 +175,12 @@ def test_too_few_databases_are_said_to_be_that_and_nothing_is_cut_for_it(unit):
     assert check.examine(disk, JOURNAL, loader=trial()).is_whole
 
 
+def test_a_database_that_no_server_has_is_said_to_be_that():
+    disk = disk_of(mix(GOOD, encode_select(5_000) + AFTER))
+    assert refusal(disk).endswith("no server has more than 4096: move its keys where it was written")
+    assert check.examine(disk, JOURNAL, loader=trial()).is_whole
+
+
 def test_the_message_is_one_line_whatever_the_key_is():
     bad = encode_command([b"GEOADD", b"a\r\nb\xff`", b"x"])
     said = refusal(disk_of(run(GOOD, bad)))

@@ -19,7 +19,7 @@ container(
         "RESETSTAT",
         "    Set the statistics of INFO back to zero.",
         "REWRITE",
-        "    Write what was set into the configuration file; comments and all other lines stay.",
+        "    Write what was set, and users, into the configuration file; comments and all other lines stay.",
     ],
 )
 
@@ -68,6 +68,6 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
 
 @command("CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server")
 def config_rewrite(context: Context, args: list[bytes]) -> Reply:
-    """Write what CONFIG SET has changed into the configuration file."""
-    context.state.config.rewrite()
+    """Write what CONFIG SET and ACL SETUSER have changed into the configuration file; users only without an aclfile."""
+    context.services.access.rewrite()
     return "OK"
