@@ -19,7 +19,8 @@ WHEELS = BUILD / "compiled"
 # The directory of the tests is this one, but for `streamd`: that would be found before the one that is installed.
 TREE = VENV / "tree"
 BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", "Makefile", "pyproject.toml")
-OVER_THE_WIRE = ["tests/protocol", "tests/integration", "tests/differential", "tests/crash"]
+# On two workers, see tests/workers.py.
+OVER_THE_WIRE = ["-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash"]
 
 
 def main(words: list[str]) -> int:
