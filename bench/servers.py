@@ -127,6 +127,15 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def forms() -> list[str]:
+    """Return the kinds of servers that are here: streamd, redis-server, and streamd's compiled form."""
+    return [
+        "streamd",
+        *(["compiled"] if COMPILED.is_file() else []),
+        *(["redis-server"] if redis_binary("redis-server") else []),
+    ]
+
+
 def redis_binary(name: str) -> Path | None:
     """Return where redis-server, redis-cli or redis-benchmark is, or None."""
     found = shutil.which(name)
