@@ -223,11 +223,12 @@ class Segment:
                 if not 0 <= position < count:
                     return -1
             elif entry_id >> 64 == first >> 64:
-                position = index_of(self.seqs, count, entry_id & SEQ_MAX)
+                position = index_of(self.seqs, count, entry_id & SEQ_MAX, entry_id - first)
         elif self.seqs is None:
             further = entry_id - first
             if not further & SEQ_MAX:
-                position = index_of(self.stamps, count, (further >> 64) + (first >> 64) % 1000)
+                stamps = further >> 64
+                position = index_of(self.stamps, count, stamps + (first >> 64) % 1000, stamps)
         else:
             position = self.position(entry_id)
             if position == count or self.ids(position, position + 1)[0] != entry_id:
