@@ -122,7 +122,7 @@ def _run_curve(curve: Curve, kinds: list[str], directory: Path) -> Row:
     results = []
     try:
         for x in curve.points:
-            result = alternate(f"{curve.name}: {x}", targets, lambda target, x=x: curve.measure(target, x), 3)  # type: ignore[misc]
+            result = alternate(f"{curve.name}: {x}", targets, lambda target, x=x: curve.measure(target, x), 2)  # type: ignore[misc]
             results.append(result)
             shown = "  ".join(
                 f"{kind} {result.median(kind, 'rate'):,.0f}/s {result.median(kind, 'cpu_us'):.2f} us" for kind in kinds
