@@ -8,9 +8,9 @@ from bench.client import ask, load, request
 from bench.servers import Target
 from bench.workloads import VALUE
 
-# Nothing is rewritten meanwhile; redis-server writes and reads commands as well.
+# Nothing is rewritten: redis-server reads commands as well.
 OPTIONS = (
-    "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0", "--aof-use-rdb-preamble", "no",
+    "--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0",
 )  # fmt: skip
 PLAIN = 200_000
 MIXED_STREAMS = 4

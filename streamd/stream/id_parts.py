@@ -30,6 +30,21 @@ def ids_behind(first_id: int, stamps: Iterable[int]) -> list[int]:
     return [first_id + (stamp << 64) for stamp in stamps]
 
 
+def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Return some entry IDs, in their order, as `(the first one, how many)` of those that count up by one."""
+    runs: list[tuple[int, int]] = []
+    first = expected = -1
+    for entry_id in ids:
+        if entry_id != expected:
+            if first >= 0:
+                runs.append((first, expected - first))
+            first = entry_id
+        expected = entry_id + 1
+    if first >= 0:
+        runs.append((first, expected - first))
+    return runs
+
+
 def sums(number: int, others: Iterable[int]) -> list[int]:
     """Return a number and each of some others added up."""
     return [number + other for other in others]
