@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-START_S = 30.0
+START_S = 120.0
 # The Python of the environment that `make compiled` makes.
 COMPILED = Path(__file__).resolve().parent.parent / ".venv-compiled" / "bin" / "python"
 
