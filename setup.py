@@ -35,12 +35,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "net": ("connection",),
 }
 # What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
-# objects change their class, or that is asked for its slots.
+# objects change their class, or that is asked for its slots; a frozen dataclass that is pickled. And what it makes
+# slower: loops over integers of more than 64 bits.
 INTERPRETED = {
     "streamd/data/hash.py",
     "streamd/data/member_set.py",
     "streamd/data/timed_hash.py",
     "streamd/engine/survey.py",
+    "streamd/stream/id_parts.py",
     "streamd/stream/lent_chunks.py",
     "streamd/idmp/sweeper.py",
     "streamd/data/types.py",

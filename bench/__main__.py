@@ -4,28 +4,35 @@ python -m bench [short|long|spark] [--only TEXT] [--rounds N]
 """
 
 import argparse
-import datetime
-import json
 import os
-import platform
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
 
-from bench import plots
 from bench.group_workloads import GROUP_WORKLOADS
-from bench.long import ratio_text, run_curves, run_large, run_memory, run_small_memory, run_special, run_topics
+from bench.long import (
+    run_curves,
+    run_large,
+    run_memory,
+    run_small_memory,
+    run_special,
+    run_starts,
+    run_topics,
+)
 from bench.measure import Result, alternate
+from bench.over_own import PAIRS
+from bench.production import PRODUCTION_WORKLOADS
 from bench.progress import said
-from bench.servers import COMPILED, Target, redis_binary
+from bench.servers import Target, forms, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
-from bench.workloads import OVER_PLAIN, WORKLOADS, Workload
+from bench.table import RATIO_OF, Row, ratio_text, write
+from bench.waiters import WAITER_WORKLOADS
+from bench.workloads import WORKLOADS, Workload
 
-RESULTS = Path(__file__).parent / "results"
 TOPIC_ENTRIES = {"short": 200_000, "long": 1_000_000}
-MADE_BY = {"short": "`make bench`", "long": "`make bench-long`", "spark": "`make bench ARGS=spark`"}
+ALL = (*WORKLOADS, *PRODUCTION_WORKLOADS, *WAITER_WORKLOADS, *GROUP_WORKLOADS, *SESSION_WORKLOADS)
 
 
 def main() -> int:
@@ -37,19 +44,20 @@ def main() -> int:
         "--rounds", type=int, default=0, help="rounds of each row (default: its own, 3 in the short suite)"
     )
     arguments = parser.parse_args()
+    started = time.monotonic()
     if arguments.suite == "spark":
-        _write(run_spark(arguments.only), "spark", partial=bool(arguments.only))
+        write(run_spark(arguments.only), "spark", bool(arguments.only), started)
         return 0
     if redis_binary("redis-benchmark") is None:
         print("bench: redis-benchmark is not on PATH; install your system's redis-tools package", file=sys.stderr)
         return 2
-    kinds = ["streamd", "redis-server"] if redis_binary("redis-server") else ["streamd"]
-    if len(kinds) == 1:
+    kinds = forms()
+    if "redis-server" not in kinds:
         print("redis-server is not on PATH: absolute figures of streamd only")
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     chosen = [
         workload
-        for workload in (*WORKLOADS, *GROUP_WORKLOADS, *SESSION_WORKLOADS)
+        for workload in ALL
         if arguments.only.lower() in workload.name.lower() and (arguments.suite == "long" or workload.short)
     ]
     print(
@@ -58,26 +66,26 @@ def main() -> int:
     )
     for options in dict.fromkeys(workload.options for workload in chosen):
         rows += _run_group(kinds, [workload for workload in chosen if workload.options == options], options, arguments)
-    rows += _run_over_plain(arguments)
+    rows += _run_pairs(kinds, arguments)
     rows += run_topics(arguments.only, TOPIC_ENTRIES[arguments.suite])
     if arguments.suite == "long":
+        rows += run_starts(kinds, arguments.only)
         rows += run_memory(kinds, arguments.only)
         rows += run_small_memory(kinds, arguments.only)
         rows += run_large(kinds, arguments.only)
         rows += run_special(arguments.only)
         rows += run_curves(kinds, arguments.only)
         rows += run_spark(arguments.only)
-    _write(rows, arguments.suite, partial=bool(arguments.only))
+    write(rows, arguments.suite, bool(arguments.only), started)
     return 0
 
 
 def _run_group(
     kinds: list[str], workloads: Iterable[Workload], options: tuple[str, ...], arguments: argparse.Namespace
-) -> list[dict[str, object]]:
+) -> list[Row]:
     rows = []
     with ExitStack() as stack:
-        forms = [*kinds, "compiled"] if COMPILED.is_file() else kinds
-        targets = [stack.enter_context(Target(kind, options)) for kind in forms]
+        targets = [stack.enter_context(Target(kind, options)) for kind in kinds]
         for workload in workloads:
             rounds = arguments.rounds or (3 if arguments.suite == "short" else workload.rounds)
             result = alternate(workload.name, targets, workload.work, rounds)
@@ -85,9 +93,9 @@ def _run_group(
     return rows
 
 
-def _row(result: Result, workload: Workload) -> dict[str, object]:
+def _row(result: Result, workload: Workload) -> Row:
     ratio = result.ratio("rate")
-    row: dict[str, object] = {
+    row: Row = {
         "name": workload.name,
         "ratio": ratio,
         "wanted": workload.least,
@@ -102,6 +110,8 @@ def _row(result: Result, workload: Workload) -> dict[str, object]:
     }
     if "compiled" in result.samples:
         row["compiled_ratio"] = result.ratio("rate", "compiled")
+        row["compiled_per_s"] = result.median("compiled", "rate")
+        row["compiled_p999_ms"] = result.median("compiled", "p999_ms")
         row["compiled_cpu_us"] = result.median("compiled", "cpu_us")
         row["compiled_cpu_ratio"] = result.ratio("cpu_us", "compiled", "streamd")
     print(
@@ -116,105 +126,27 @@ def _row(result: Result, workload: Workload) -> dict[str, object]:
     return row
 
 
-def _run_over_plain(arguments: argparse.Namespace) -> list[dict[str, object]]:
+def _run_pairs(kinds: list[str], arguments: argparse.Namespace) -> list[Row]:
+    """Rows that compare two workloads of one server."""
     rows = []
-    with Target("streamd") as target:
-        for name, work, base, most, own_rounds in OVER_PLAIN:
-            if arguments.only.lower() not in name.lower():
-                continue
-            rounds = arguments.rounds or (3 if arguments.suite == "short" else own_rounds)
-            ratios = []
-            for number in range(rounds):
-                first, second = (work, base) if number % 2 == 0 else (base, work)
-                with said(f"{name}, round {number + 1} of {rounds}"):
-                    samples = {first: first(target), second: second(target)}
-                ratios.append(samples[work].cpu_us / samples[base].cpu_us)
-            ratio = sorted(ratios)[len(ratios) // 2]
-            print(f"{name + ': CPU over plain XADD':48}{ratio:8.2f}{most:8.2f}", flush=True)
-            rows.append({"name": f"{name}: CPU over plain XADD", "ratio": ratio, "wanted_at_most": most})
+    chosen = [pair for pair in PAIRS if arguments.only.lower() in pair.name.lower()]
+    if arguments.suite == "short":
+        chosen = [pair for pair in chosen if pair.only_streamd]
+    for kind in kinds:
+        with Target(kind) as target:
+            for pair in chosen:
+                if kind == "redis-server" and pair.only_streamd:
+                    continue
+                with said(f"{pair.name} on {kind}"):
+                    ratio = pair.ratio(target, arguments.rounds or (3 if arguments.suite == "short" else pair.rounds))
+                print(f"{pair.name:64}{ratio:8.2f}{pair.wanted:8.2f}  {kind}", flush=True)
+                row = next((row for row in rows if row["name"] == pair.name), None)
+                if row is None:
+                    wanted = "wanted" if pair.figure == "rate" else "wanted_at_most"
+                    row = {"name": pair.name, wanted: pair.wanted}
+                    rows.append(row)
+                row[RATIO_OF[kind]] = ratio
     return rows
-
-
-def _write(rows: list[dict[str, object]], suite: str, partial: bool) -> None:
-    RESULTS.mkdir(exist_ok=True)
-    about = {
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "python": _python(),
-        "cpus": os.cpu_count(),
-        "load": os.getloadavg(),
-        "suite": suite,
-    }
-    name = f"{suite}-partial" if partial else suite
-    (RESULTS / f"{name}.json").write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
-    lines = [
-        f"{MADE_BY[suite]}, {about['date']}, Python {about['python']}, "
-        f"{about['cpus']} cores, load {about['load'][0]:.1f}",  # type: ignore[index]
-        "",
-        "| workload | ratio to redis-server | wanted | per second | of redis-server | CPU us each | of redis-server "
-        "| p99.9 ms | of redis-server |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [_table_row(row) for row in rows if row.get("flat", True)]
-    compiled = [row for row in rows if row.get("compiled_cpu_ratio")]
-    if compiled:
-        lines += [
-            "",
-            "| workload, compiled | ratio to redis-server | CPU us each | of the pure form's |",
-            "|---|---|---|---|",
-        ]
-        lines += [
-            f"| {row['name']} | {ratio_text(row['compiled_ratio'])} | {row['compiled_cpu_us']:.2f} "  # type: ignore[arg-type]
-            f"| {row['compiled_cpu_ratio']:.2f} |"
-            for row in compiled
-        ]
-    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
-    print(f"\nwritten: {RESULTS / (name + '.md')}")
-    for path in plots.write(rows, name, RESULTS):
-        print(f"drawn: {path}")
-
-
-def _python() -> str:
-    """Return Python's version, and whose it is if it is the system's: how it was built counts."""
-    version = platform.python_version()
-    if sys.base_prefix != "/usr":
-        return version
-    try:
-        return f"{version} of {platform.freedesktop_os_release()['PRETTY_NAME']}"
-    except OSError:
-        return version
-
-
-def _table_row(row: dict[str, object]) -> str:
-    cells = [""] * 6
-    wanted = ""
-    if "figure" in row:
-        unit, _, wanted = str(row["unit"]).partition(", wanted ")
-        ratio = f"{row['figure']:.2f} {unit}"
-    elif "growth" in row:
-        ratio, wanted = f"{row['growth']:.2f}", "1"
-    else:
-        ratio = ratio_text(row["ratio"])  # type: ignore[arg-type]
-        if "wanted" in row:
-            wanted = f">= {row['wanted']}"
-        elif "wanted_at_most" in row:
-            wanted = f"<= {row['wanted_at_most']}"
-        unit = "B" if str(row["name"]).startswith("memory") else "s"
-        if "streamd" in row:
-            cells[:2] = [f"{row[kind]:.2f} {unit}" if kind in row else "" for kind in ("streamd", "redis-server")]
-        else:
-            cells = [form.format(row[place]) if row.get(place) else "" for place, form in _PLACES]
-    what = f"{row['name']}: {row['what']}" if "growth" in row else row["name"]
-    return f"| {what} | {ratio} | {wanted} | {' | '.join(cells)} |"
-
-
-_PLACES = (
-    ("streamd_per_s", "{:,.0f}"),
-    ("redis_per_s", "{:,.0f}"),
-    ("streamd_cpu_us", "{:.2f}"),
-    ("redis_cpu_us", "{:.2f}"),
-    ("streamd_p999_ms", "{:.2f}"),
-    ("redis_p999_ms", "{:.2f}"),
-)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ class Places:
         return taken
 
 
-def pipelines(target: Target, sent: Sequence[bytes], reply_bytes: int) -> Sample:
-    """Send requests from CLIENTS connections, PIPELINE at a time; each is answered with `reply_bytes`."""
+def pipelines(target: Target, sent: Sequence[bytes], reply_lines: int) -> Sample:
+    """Send requests from CLIENTS connections, PIPELINE at a time; each is answered with so many lines."""
     chunks = [b"".join(sent[at : at + PIPELINE]) for at in range(0, len(sent), PIPELINE)]
     chunks.reverse()
     poll = select.epoll()
@@ -85,16 +85,16 @@ def pipelines(target: Target, sent: Sequence[bytes], reply_bytes: int) -> Sample
     for place, sock in socks.items():
         if chunks:
             sock.sendall(chunks.pop())
-            missing[place] = PIPELINE * reply_bytes
+            missing[place] = PIPELINE * reply_lines
     while left:
         for place, _ in poll.poll(30):
-            missing[place] -= len(socks[place].recv(65536))
+            missing[place] -= socks[place].recv(65536).count(b"\n")
             if missing[place]:
                 continue
             left -= 1
             if chunks:
                 socks[place].sendall(chunks.pop())
-                missing[place] = PIPELINE * reply_bytes
+                missing[place] = PIPELINE * reply_lines
     elapsed, cpu = time.perf_counter() - start, target.cpu_s() - cpu
     for sock in socks.values():
         sock.close()
@@ -107,7 +107,7 @@ def single(words: tuple[str, ...], prepare: Callable[[Target], None]) -> Work:
 
     def work(target: Target) -> Sample:
         sent = [request(*words, entry_id(number)) for number in places.take(target, SINGLES)]
-        return pipelines(target, sent, len(b":1\r\n"))
+        return pipelines(target, sent, 1)
 
     return work
 
@@ -150,7 +150,7 @@ def listings(make: Callable[[str], bytes], prepare: Callable[[Target], None]) ->
             def action() -> None:
                 for at in range(0, requests, 10):
                     sock.sendall(b"".join(sent[at : at + 10]) + _END)
-                    _receive_to_end(sock)
+                    receive_to_end(sock)
 
             return timed(target, requests, action)
 
@@ -161,7 +161,7 @@ _END = request("ECHO", "the end of a batch")
 _END_REPLY = b"$18\r\nthe end of a batch\r\n"
 
 
-def _receive_to_end(sock: socket.socket) -> None:
+def receive_to_end(sock: socket.socket) -> None:
     """Receive replies of unknown sizes up to that of the `_END` behind them."""
     last = b""
     while not last.endswith(_END_REPLY):

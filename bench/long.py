@@ -10,15 +10,32 @@ from bench.servers import Target
 from bench.session_memory import SESSION_MEMORY
 from bench.small_memory import BESIDE_REDIS, STREAMD_ONLY
 from bench.special import SPECIAL
+from bench.starts import STARTS
+from bench.table import RATIO_OF, Row, figure_text, ratio_text, single
 from bench.topics import TOPICS
 from bench.workloads import MEMORY
 
-Row = dict[str, object]
+
+def run_starts(kinds: list[str], only: str) -> list[Row]:
+    """Starts of each server, and what its journal takes."""
+    rows: list[Row] = []
+    for name, measure, unit, wanted, of_both in STARTS:
+        if only.lower() not in name.lower():
+            continue
+        each = {kind: measure(kind) for kind in kinds if of_both or kind != "redis-server"}
+        rows.append(_figures(name, each, unit, wanted))
+    return rows
 
 
-def ratio_text(value: float | None) -> str:
-    """Return a ratio as the table shows it."""
-    return "-" if value is None else f"{value:.2f}"
+def _figures(name: str, each: dict[str, float], unit: str, wanted: str) -> Row:
+    """Return a row of one figure for each server, and print it."""
+    shown = "  ".join(f"{kind} {figure_text(value, unit)}" for kind, value in each.items())
+    row: Row = {"name": name, "unit": unit, "wanted_text": wanted, "figures": each}
+    for kind in ("streamd", "compiled"):
+        if "redis-server" in each and kind in each:
+            row[RATIO_OF[kind]] = each[kind] / each["redis-server"]
+    print(f"{name:64}{ratio_text(row.get('ratio')):>8}{wanted:>8}  {shown}", flush=True)
+    return row
 
 
 def spoken(measure: Callable[..., object]) -> str:
@@ -27,19 +44,17 @@ def spoken(measure: Callable[..., object]) -> str:
 
 
 def run_memory(kinds: list[str], only: str) -> list[Row]:
-    """Bytes per entry on each server, fresh for every row."""
+    """Bytes per entry on each server, fresh for every row; the form does not matter to them."""
     rows: list[Row] = []
     for name, measure, most in (*MEMORY, *SESSION_MEMORY):
         if only.lower() not in f"memory {name}".lower():
             continue
         each = {}
         for kind in kinds:
-            with said(f"memory: {name} on {kind}"), Target(kind) as target:
-                each[kind] = measure(target)
-        ratio = each["streamd"] / each["redis-server"] if "redis-server" in each else None
-        shown = "  ".join(f"{kind} {size:.1f} B" for kind, size in each.items())
-        print(f"{'memory: ' + name:56}{ratio_text(ratio):>8}{most:8.2f}  {shown}", flush=True)
-        rows.append({"name": f"memory: {name}", "ratio": ratio, "wanted_at_most": most, **each})
+            if kind != "compiled":
+                with said(f"memory: {name} on {kind}"), Target(kind) as target:
+                    each[kind] = measure(target)
+        rows.append(_figures(f"memory: {name}", each, "B", f"{most} x"))
     return rows
 
 
@@ -50,22 +65,16 @@ def run_small_memory(kinds: list[str], only: str) -> list[Row]:
         if only.lower() not in f"memory {name}".lower():
             continue
         each = {}
-        for kind in kinds if (name, measure, most) in BESIDE_REDIS else ["streamd"]:
-            with said(f"memory: {name} on {kind}"), Target(kind) as target:
-                each[kind] = measure(target)
-        shown = "  ".join(f"{kind} {size:.0f} B" for kind, size in each.items())
-        print(f"{'memory: ' + name:56}{'':8}{most:8.0f}  {shown}", flush=True)
-        unit = (
-            f"B, redis-server {each['redis-server']:.0f}, wanted {most:.0f}"
-            if len(each) > 1
-            else f"B, wanted {most:.0f}"
-        )
-        rows.append({"name": f"memory: {name}", "figure": each["streamd"], "unit": unit})
+        for kind in kinds:
+            if kind != "redis-server" or (name, measure, most) in BESIDE_REDIS:
+                with said(f"memory: {name} on {kind}"), Target(kind) as target:
+                    each[kind] = measure(target)
+        rows.append(_figures(f"memory: {name}", each, "B", f"{most:.0f} B"))
     return rows
 
 
 def run_large(kinds: list[str], only: str) -> list[Row]:
-    """Seconds of each large operation, and redis-server's over streamd's."""
+    """Seconds of each large operation, beside redis-server's."""
     rows: list[Row] = []
     for scenario in LARGE:
         if only.lower() not in f"large {scenario.__name__}".lower():
@@ -75,11 +84,7 @@ def run_large(kinds: list[str], only: str) -> list[Row]:
             with said(f"{spoken(scenario)} on {kind}"), Target(kind) as target:
                 for name, seconds in scenario(target):
                     times.setdefault(name, {})[kind] = seconds
-        for name, each in times.items():
-            ratio = each["redis-server"] / each["streamd"] if "redis-server" in each else None
-            shown = "  ".join(f"{kind} {seconds:.3f} s" for kind, seconds in each.items())
-            print(f"{name:56}{ratio_text(ratio):>8}          {shown}", flush=True)
-            rows.append({"name": name, "ratio": ratio, **each})
+        rows += [_figures(name, each, "s", "") for name, each in times.items()]
     return rows
 
 
@@ -93,7 +98,7 @@ def run_special(only: str) -> list[Row]:
             figures = measure()
         for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
-            rows.append({"name": name, "figure": figure, "unit": unit})
+            rows.append(single(name, figure, unit))
     return rows
 
 
@@ -107,7 +112,7 @@ def run_topics(only: str, entries: int) -> list[Row]:
             figures = measure(entries)
         for name, figure, unit in figures:
             print(f"{name:56}{figure:10.3f} {unit}", flush=True)
-            rows.append({"name": name.strip(), "figure": figure, "unit": unit})
+            rows.append(single(name.strip(), figure, unit))
     return rows
 
 
@@ -116,7 +121,8 @@ def run_curves(kinds: list[str], only: str) -> list[Row]:
     rows: list[Row] = []
     for curve in CURVES:
         if only.lower() in f"growth {curve.name}".lower():
-            rows.append(_run_curve(curve, ["streamd"] if curve.only_streamd else kinds))
+            own = [kind for kind in kinds if kind == "streamd" or not (curve.only_streamd or kind == "compiled")]
+            rows.append(_run_curve(curve, own))
     return rows
 
 
@@ -125,7 +131,7 @@ def _run_curve(curve: Curve, kinds: list[str]) -> Row:
     results = []
     try:
         for x in curve.points:
-            result = alternate(f"{curve.name}: {x}", targets, lambda target, x=x: curve.measure(target, x), 3)  # type: ignore[misc]
+            result = alternate(f"{curve.name}: {x}", targets, lambda target, x=x: curve.measure(target, x), 2)  # type: ignore[misc]
             results.append(result)
             shown = "  ".join(
                 f"{kind} {result.median(kind, 'rate'):,.0f}/s {result.median(kind, 'cpu_us'):.2f} us" for kind in kinds

@@ -69,17 +69,23 @@ def timed(target: Target, operations: int, action: Callable[[], None]) -> Sample
 
 
 def redis_benchmark(
-    target: Target, requests: int, clients: int, pipeline: int, words: Sequence[str], core: int | None = None
+    target: Target,
+    requests: int,
+    clients: int,
+    pipeline: int,
+    words: Sequence[str],
+    core: int | None = None,
+    space: int = 10**9,
 ) -> Sample:
-    """Run redis-benchmark with the words of one command, on one core if given. `__rand_int__` becomes 12 random
-    digits.
+    """Run redis-benchmark with the words of one command, on one core if given. `__rand_int__` becomes a random number
+    below `space`, in 12 digits.
     """
     binary = redis_binary("redis-benchmark")
     assert binary is not None
     command = ["taskset", "-c", str(core)] if core is not None else []
     command += [
         str(binary), "-h", "127.0.0.1", "-p", str(target.port), "-n", str(requests), "-c", str(clients),
-        "-P", str(pipeline), "-r", "1000000000", *words,
+        "-P", str(pipeline), "-r", str(space), *words,
     ]  # fmt: skip
     cpu = target.cpu_s()
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

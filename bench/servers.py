@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-START_S = 30.0
+START_S = 120.0
 # The Python of the environment that `make compiled` makes.
 COMPILED = Path(__file__).resolve().parent.parent / ".venv-compiled" / "bin" / "python"
 
@@ -132,6 +132,15 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+def forms() -> list[str]:
+    """Return the kinds of servers that are here: streamd, redis-server, and streamd's compiled form."""
+    return [
+        "streamd",
+        *(["compiled"] if COMPILED.is_file() else []),
+        *(["redis-server"] if redis_binary("redis-server") else []),
+    ]
 
 
 def redis_binary(name: str) -> Path | None:

@@ -98,4 +98,5 @@ BESIDE_REDIS: tuple[tuple[str, Callable[[Target], float], float], ...] = (
 )
 STREAMD_ONLY: tuple[tuple[str, Callable[[Target], float], float], ...] = (
     ("a producer with one iid", producer(1), 140),
+    ("an iid of 16 bytes, a hundred of each producer", producer(100), 43),
 )

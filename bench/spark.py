@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from bench.client import ask, load, request
 from bench.progress import said
 from bench.servers import Target
+from bench.table import Row, single
 from spark_source.options import BATCH_PARTITION_ENTRIES
 
 if TYPE_CHECKING:
@@ -291,12 +292,12 @@ def _peak_mb(target: Target, what: str, rows: int) -> float:
     return float(done.stdout)
 
 
-def run_spark(only: str) -> list[dict[str, object]]:
+def run_spark(only: str) -> list[Row]:
     """Measure what is chosen; return the rows of the table."""
     measures: list[Callable[..., Figures]] = [
         m for m in (reading, writing, small_batches, task_memory) if only.lower() in f"spark {m.__name__}".lower()
     ]
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     if not measures:
         return rows
     spark = session() if set(measures) != {task_memory} else None
@@ -310,7 +311,7 @@ def run_spark(only: str) -> list[dict[str, object]]:
                     figures = measure(Bench(target, spark))
             for name, figure, unit in figures:
                 print(f"{name:56}{figure:10.3f} {unit}", flush=True)
-                rows.append({"name": name, "figure": figure, "unit": unit})
+                rows.append(single(name, figure, unit))
     finally:
         if spark is not None:
             spark.stop()

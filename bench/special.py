@@ -16,15 +16,6 @@ from streamd.stream.stream import Stream
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
 
-def start_empty() -> Figures:
-    """Seconds from exec to the first PONG of an empty server, the median of five."""
-    times = []
-    for _ in range(5):
-        with Target("streamd") as target:
-            times.append(target.start_s)
-    return [("start to first PONG, empty", sorted(times)[2], "s, wanted 0.4")]
-
-
 def start_with_a_million() -> Figures:
     """Seconds from exec to the first PONG with 1,000,000 entries in a rewritten base."""
     options = ("--appendonly", "yes", "--appendfsync", "no")
@@ -75,7 +66,7 @@ def idle_cpu() -> Figures:
 
 def sweeping() -> Figures:
     """PING while 100,000 producers x 100 iids are freed, over PING of the same server at rest; and bytes per iid."""
-    producers, iids, duration_s = 100_000, 100, 120
+    producers, iids, duration_s = 100_000, 100, 60
     with Target("streamd", ("--stream-idmp-duration", str(duration_s))) as target, target.connect() as sock:
         ask(sock, "XADD", "s", "*", "f", "v")
         load(sock, [request("XADD", "s", "MAXLEN", 0, "IDMP", f"w{n}", "i" * 16, "*", "f", "v") for n in range(50_000)])
@@ -154,7 +145,6 @@ def two_processes() -> Figures:
 
 
 SPECIAL: tuple[Callable[[], Figures], ...] = (
-    start_empty,
     start_with_a_million,
     snapshots,
     idle_cpu,

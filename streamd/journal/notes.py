@@ -6,7 +6,7 @@
 | XIDMPSETTINGS | key, seconds, iids: the settings of this stream; its window is left as it is |
 | XIDMP | CFGSET, key, DURATION, seconds, MAXSIZE, iids: the same, and all iids are forgotten |
 | XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
-| XIDMPDUPLICATE | key, count: how many duplicates there were |
+| XIDMPDUPLICATE | key, count: how many duplicates there were; of several in a turn the last one is written |
 | XGROUPSEEN | key, group, consumer, when it was seen, when it was active (Unix ms; -1 never) |
 | XGROUPPENDING | key, group, consumer, entry ID, when it was delivered, how often: pending, though deleted |
 | XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from streamd.data.records import Record, Run
+from streamd.journal.duplicates import DUPLICATES, DuplicateNotes, without_overtaken
 from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.notes import NOTES
 from streamd.journal.record import (
@@ -121,8 +122,11 @@ class Writer:
         parts = [self._unwritten] if self._unwritten else []
         bodies: list[bytes] = []
         notes = False
+        duplicates = DuplicateNotes()
         for unit in self._units:
             only = unit[0]
+            if duplicates.kept and not duplicates.may_wait(unit):
+                bodies += duplicates.end()
             if type(only) is Run:
                 first = len(bodies)
                 if only.end is None:
@@ -135,15 +139,20 @@ class Writer:
             elif len(unit) == 1 and only[0] == db and only[1][0] not in NOTES:  # type: ignore[index]
                 # The most frequent kind: one command in the same database as the one before.
                 bodies.append(encode_command(only[1]))  # type: ignore[index]
+            elif len(unit) == 1 and only[1][0] == DUPLICATES:  # type: ignore[index]
+                duplicates.take(only)  # type: ignore[arg-type]
+                notes = True
             else:
-                body, db, has_notes = encode_unit(unit, db)  # type: ignore[arg-type]  # a run stands alone
+                body, db, has_notes = encode_unit(without_overtaken(unit), db)  # type: ignore[arg-type]  # no run
                 notes = notes or has_notes
                 bodies.append(body)
             while len(bodies) > UNITS_PER_RUN_MAX:
                 parts.append(encode_run(bodies[:UNITS_PER_RUN_MAX], self.synced, notes, self.salt))
                 del bodies[:UNITS_PER_RUN_MAX]
-        if bodies:
-            parts.append(encode_run(bodies, self.synced, notes, self.salt))
+        if duplicates.kept:
+            bodies += duplicates.end()
+        for at in range(0, len(bodies), UNITS_PER_RUN_MAX):
+            parts.append(encode_run(bodies[at : at + UNITS_PER_RUN_MAX], self.synced, notes, self.salt))
         self._units.clear()
         self._db = db
         self._noted = self.synced

@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.id_parts import parts_of, seqs_of, sums
 
 _LAST_DIGITS = [b"%03d" % number for number in range(1000)]
 _LAST_DIGITS_AGAIN = _LAST_DIGITS * 4
@@ -43,13 +44,11 @@ def split_ids(ids: Sequence[int]) -> IdParts:
     ms, seq = first >> 64, first & SEQ_MAX
     if last - first == length - 1 and last >> 64 == ms:
         return ms, None, seq, None
-    seqs = [entry_id & SEQ_MAX for entry_id in ids]
     if last >> 64 == ms:
-        return ms, None, seq, seqs
+        return ms, None, seq, seqs_of(ids)
     ms -= ms % 1000
-    base = ms << 64
-    stamps = [entry_id - base >> 64 for entry_id in ids]
-    return ms, stamps, seq, None if seqs.count(seq) == length else seqs
+    milliseconds, seqs = parts_of(ids)
+    return ms, sums(-ms, milliseconds), seq, None if seqs.count(seq) == length else seqs
 
 
 def split_fields(

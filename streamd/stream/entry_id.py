@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from streamd.base.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
+from streamd.stream.id_parts import format_parts, parts_of
 
 SEQ_MAX = (1 << 64) - 1
 ID_MIN = 0
@@ -144,4 +145,4 @@ def format_ids(ids: Sequence[int]) -> list[bytes]:
     """Return the texts of some IDs, which grow."""
     if ids and ids[-1] - ids[0] == len(ids) - 1 and ids[-1] >> 64 == ids[0] >> 64:
         return [head + tail for head, tails in consecutive_parts(ids[0], len(ids)) for tail in tails]
-    return [b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX) for entry_id in ids]
+    return format_parts(*parts_of(ids))

@@ -18,6 +18,7 @@ from streamd.stream.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.id_parts import ids_behind, ids_of, sums
 from streamd.stream.segment_cache import CACHE, Encoded
 
 try:
@@ -215,11 +216,12 @@ class Segment:
                 if not 0 <= position < count:
                     return -1
             elif entry_id >> 64 == first >> 64:
-                position = index_of(self.seqs, count, entry_id & SEQ_MAX)
+                position = index_of(self.seqs, count, entry_id & SEQ_MAX, entry_id - first)
         elif self.seqs is None:
             further = entry_id - first
             if not further & SEQ_MAX:
-                position = index_of(self.stamps, count, (further >> 64) + (first >> 64) % 1000)
+                stamps = further >> 64
+                position = index_of(self.stamps, count, stamps + (first >> 64) % 1000, stamps)
         else:
             position = self.position(entry_id)
             if position == count or self.ids(position, position + 1)[0] != entry_id:
@@ -310,15 +312,12 @@ class Segment:
             if self.seqs is None:
                 return range(first + low, first + high)
             base = first >> 64 << 64
-            return [base + seq for seq in view(self.seqs, count)[low:high]]
+            return sums(base, view(self.seqs, count)[low:high])
         ms = first >> 64
         stamps = view(self.stamps, count)[low:high]
         if self.seqs is None:
-            base = (ms - ms % 1000 << 64) + (first & SEQ_MAX)
-            return [base + (stamp << 64) for stamp in stamps]
-        base = ms - ms % 1000 << 64
-        seqs = view(self.seqs, count)[low:high]
-        return [base + (stamp << 64) + seq for stamp, seq in zip(stamps, seqs, strict=True)]
+            return ids_behind((ms - ms % 1000 << 64) + (first & SEQ_MAX), stamps)
+        return ids_of(sums(ms - ms % 1000, stamps), view(self.seqs, count)[low:high])
 
     def entries(self, low: int, high: int) -> list[list[bytes]]:
         """Return the fields and values of the entries at positions from `low` to before `high`, a new list each."""

@@ -239,3 +239,27 @@ def test_a_batch_ends_where_the_ids_do():
     assert session.replies() == [f"18446744073709551615-{seq}".encode() for seq in seqs] + [exhausted] * 3
     session.send(*[["XADD", "s", "*", "f", "v"]] * 6)
     assert session.replies() == [exhausted] * 6
+
+
+def test_what_several_clients_send_again_is_answered_with_the_ids_of_each():
+    session = Session()
+    requests = [["XADD", "s", "IDMP", "p", str(n), "*", "f", "v"] for n in range(96)]
+    session.send(["XADD", "s", "*", "f", "v"], *requests)
+    ids = session.replies()[1:]
+    # Pipelines in another order, one entry alone, one twice; short runs; all of them one by one.
+    for order in [*range(48, 96), *range(16), 40, 7, *range(7, 31)], [5, 6, 90, 91, 3], [*range(95, -1, -1)]:
+        session.send(*[requests[n] for n in order])
+        assert session.replies() == [ids[n] for n in order]
+
+
+def test_ids_sent_again_at_the_end_of_a_millisecond_keep_their_parts():
+    session = Session()
+    session.do("XADD s 1999999999999-18446744073709551612 f v")
+    requests = [["XADD", "s", "IDMP", "p", str(n), "*", "f", "v"] for n in range(8)]
+    for request in requests:
+        session.send(request)
+    ids = session.replies()
+    assert ids[2:4] == [b"1999999999999-18446744073709551615", b"2000000000000-0"]
+    order = [4, 5, 6, 7, 0, 1, 2, 3, 4, 5]
+    session.send(*[requests[n] for n in order])
+    assert session.replies() == [ids[n] for n in order]

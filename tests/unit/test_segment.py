@@ -9,7 +9,7 @@ import pytest
 
 from streamd.journal.record import encode_command
 from streamd.stream import segment as segment_module
-from streamd.stream.columns import pack, view
+from streamd.stream.columns import index_of, pack, view
 from streamd.stream.entry_encoder import WOVEN_MIN
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from streamd.stream.segment import Segment
@@ -360,3 +360,17 @@ def test_while_there_is_room_the_second_part_is_enough(monkeypatch):
     segment.read(50, 60)
     segment.read(20, 30)
     assert segment.encoded is not None
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_a_number_is_found_where_it_stands_and_not_in_the_bytes_of_two_others(size):
+    for seed in range(300):
+        random_ = random.Random(seed)
+        # Few different bytes, so that those of two neighbours are often those of a third one.
+        values = sorted({int.from_bytes(random_.choices(b"\0\1\2\xff", k=size), "big") for _ in range(40)})
+        column = pack([*values, 256**size - 1] if values[-1] < 256**size - 1 else values)
+        values = list(view(column, len(column) // size))
+        asked = [*values, *(value + 1 for value in values), *random_.sample(range(256 ** min(size, 7)), 9), 256**size]
+        for number in asked:
+            expected = values.index(number) if number in values else -1
+            assert index_of(column, len(values), number, number - values[0]) == expected

@@ -11,6 +11,7 @@ from streamd.data.entry_record import entry_columns, entry_words
 from streamd.data.records import Run, Words
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts
+from streamd.stream.id_parts import runs_of
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 
@@ -277,4 +278,8 @@ def _replies(ids: Sequence[int]) -> bytes:
     # What is sent again is mostly a batch that was one before.
     if ids[-1] == first + count - 1 and ids[-1] >> 64 == first >> 64 and [*ids] == [*range(first, first + count)]:
         return _consecutive_replies(first, count)
-    return b"".join(map(_reply, ids))
+    runs = runs_of(ids)
+    if 2 * len(runs) > count or max([run_id & SEQ_MAX for run_id, _ in runs]) > SEQ_MAX - count:
+        return b"".join(map(_reply, ids))
+    # Several clients sent what they had sent before: each of their pipelines counts up.
+    return b"".join([_consecutive_replies(run_id, length) for run_id, length in runs])

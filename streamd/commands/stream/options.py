@@ -10,6 +10,7 @@ from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger, Syn
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
+from streamd.stream.id_parts import ids_of, sums
 from streamd.stream.trimming import Trim
 
 # What may happen to the references that consumer groups hold to an entry that goes.
@@ -386,7 +387,7 @@ def parse_ids(words: list[bytes]) -> list[int]:
         if text.translate(None, b"0123456789") == b"-," * (length - 1) + b"-":
             try:
                 parts = loads(b"[%b]" % text.replace(b"-", b","))
-                return [(ms << 64) + seq for ms, seq in zip(parts[::2], parts[1::2], strict=True)]
+                return ids_of(parts[::2], parts[1::2])
             except ValueError:
                 pass  # a part is missing, or begins with a zero
     return [parse_id(word) for word in words]
@@ -405,7 +406,7 @@ def _of_one_second(words: list[bytes], text: bytes) -> list[int] | None:
         return None
     base = parse_id(head + b"000" + tail)
     try:
-        return [base + ms for ms in itemgetter(*digits)(_LAST_DIGITS)]
+        return sums(base, itemgetter(*digits)(_LAST_DIGITS))
     except KeyError:
         return None
 

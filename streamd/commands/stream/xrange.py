@@ -59,5 +59,7 @@ def _read(context: Context, args: list[bytes], start_text: bytes, end_text: byte
     if many is not None:
         return Sliced(many[1], pinned_bytes(stream.log, many[0]))
     entries, parts = stream.log.encode_parts(start, end, count, reverse)
+    if len(parts) == 1 and len(parts[0]) <= LARGE_REPLY_BYTES:
+        return Raw(b"*%d\r\n%b" % (entries, parts[0]))
     parts.insert(0, b"*%d\r\n" % entries)
     return gathered(parts)

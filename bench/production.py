@@ -1,0 +1,71 @@
+"""The workloads of production's XADDs: trimmed, to many streams, by many producers, sent again."""
+
+from itertools import count
+
+from bench.client import ask, load, request
+from bench.group_workloads import pipelines
+from bench.measure import Sample, Work, redis_benchmark
+from bench.servers import Target
+from bench.workloads import VALUE, Workload, xadd
+
+TRIMMED = ("XADD", "s", "MAXLEN", "~", "1000", "*", "f", VALUE)
+PRODUCERS, STREAMS = 1_000, 1_000
+# Requests of one measurement with ready-made bytes.
+SENT = 96_000
+# So many of one producer a stream remembers (the most it can be told), and so many are sent again each time.
+AGAIN = 8_000
+_BULK_LINES = 2
+_numbers = count()
+
+
+def to_streams(requests: int, *options: str) -> Work:
+    """Return XADDs to streams at random, 50 clients, 16 in a pipeline."""
+    words = ("XADD", "s:__rand_int__", *options, "*", "f", VALUE)
+
+    def work(target: Target) -> Sample:
+        with target.connect() as sock:
+            ask(sock, "FLUSHALL")
+        return redis_benchmark(target, requests, 50, 16, words, space=STREAMS)
+
+    return work
+
+
+def ready_made(*options: str) -> Work:
+    """Return XADDs whose words `{pid}` and `{iid}` are each a producer in turn and a new iid, 50 clients, 16 in a
+    pipeline.
+    """
+
+    def work(target: Target) -> Sample:
+        sent = []
+        for _ in range(SENT):
+            number = next(_numbers)
+            named = [word.format(pid=f"p{number % PRODUCERS}", iid=f"order-{number:010d}") for word in options]
+            sent.append(request("XADD", "s", *named, "*", "f", VALUE))
+        with target.connect() as sock:
+            ask(sock, "DEL", "s")
+        return pipelines(target, sent, reply_lines=_BULK_LINES)
+
+    return work
+
+
+def again(target: Target) -> Sample:
+    """XADDs of one producer whose iids are all known, 50 clients, 16 in a pipeline."""
+    sent = [request("XADD", "s", "IDMP", "p", f"order-{n:010d}", "*", "f", VALUE) for n in range(AGAIN)]
+    with target.connect() as sock:
+        ask(sock, "DEL", "s")
+        ask(sock, "XADD", "s", "*", "f", VALUE)
+        ask(sock, "XCFGSET", "s", "IDMP-DURATION", 86_400, "IDMP-MAXSIZE", 10_000)
+        load(sock, sent)
+    return pipelines(target, sent * (SENT // AGAIN), reply_lines=_BULK_LINES)
+
+
+PRODUCTION_WORKLOADS: tuple[Workload, ...] = (
+    Workload("XADD MAXLEN ~ 1000, 50 clients, pipeline 16", xadd(50, 16, 300_000, TRIMMED), 0.9, short=True),
+    Workload("XADD MAXLEN ~ 1000, 1 client, pipeline 100", xadd(1, 100, 300_000, TRIMMED), 0.9, short=True),
+    Workload("XADD to 1,000 streams, 50 clients, pipeline 16", to_streams(300_000), 0.65, short=True),
+    Workload(
+        "XADD to 1,000 streams MAXLEN ~ 1000, 50 clients, pipeline 16",
+        to_streams(300_000, "MAXLEN", "~", "1000"),
+        0.65,
+    ),
+)
