@@ -184,10 +184,11 @@ class Database:
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
-        if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
-            self._gains(key)
         before = self.values.get(key)
-        if before is not None and type(before) is not bytes and before is not value:
+        if before is None:
+            if self.scan_order is not None or self.on_new is not None:
+                self._gains(key)
+        elif type(before) is not bytes and before is not value:
             self.trash.add(before)
         self.values[key] = value
         self.newest = key
@@ -199,7 +200,7 @@ class Database:
         """Take a key out with its expiry and return its value."""
         value = self.values.pop(key, None)
         if value is not None:
-            if self.expires_ms:
+            if key in self.expires_ms:
                 self.clear_expiry(key)
             self.used_s.pop(key, None)
             if self.field_times.due_ms:
@@ -214,7 +215,9 @@ class Database:
         """Remove a live key; return whether there was one."""
         if self.peek(key) is None:
             return False
-        self.trash.add(self.remove(key))
+        value = self.remove(key)
+        if type(value) is not bytes:
+            self.trash.add(value)
         return True
 
     def drop_empty(self, key: bytes) -> None:

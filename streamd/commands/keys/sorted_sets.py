@@ -132,10 +132,10 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
         return 0
     value.put(member, score)
     state = context.state
-    if state.records is None and not (db.watchers or state.notify_flags):
-        state.dirty += 1
-    else:
-        context.record(b"ZADD", key, score_text(score), member)
+    state.dirty += 1
+    if state.records is not None:
+        state.records.append((db.index, [b"ZADD", key, score_text(score), member]))
+    if db.watchers or state.notify_flags:
         context.changed(key, "z", "zadd")
     return 1 if before is None else 0
 
@@ -182,11 +182,22 @@ def zincrby(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def zrem(context: Context, args: list[bytes]) -> Reply:
     """Remove members; return how many were there. A sorted set without members is removed."""
-    value = context.db.get_as(args[1], SORTED_SET)
+    key, db, state = args[1], context.db, context.state
+    value = db.get_as(key, SORTED_SET)
     if value is None:
         return 0
-    removed = [member for member in args[2:] if value.drop(member)]
-    end_removal(context, args[1], value, removed, "zrem")
+    removed = args[2:]
+    if len(removed) > 1 or not value.drop(removed[0]):
+        removed = [member for member in removed if value.drop(member)]
+    if removed and not (db.watchers or state.notify_flags):
+        # As `end_removal`, where nobody hears of it.
+        state.dirty += len(removed)
+        if state.records is not None:
+            state.records.append((db.index, [b"ZREM", key, *removed]))
+        if not value.scores:
+            db.remove(key)
+    else:
+        end_removal(context, key, value, removed, "zrem")
     return len(removed)
 
 

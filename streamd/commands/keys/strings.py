@@ -47,27 +47,24 @@ def _take_expiry(words: Arguments) -> _Expiry | None:
 def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
     db, state = context.db, context.state
     db.put(key, value)
-    if expires_ms is None and not keep_ttl and key not in db.expires_ms and state.records is None:
-        # The hot path.
-        state.dirty += 1
-        if db.watchers or state.notify_flags:
-            context.changed(key, "$", "set")
-        return
+    state.dirty += 1
+    records = state.records
     if expires_ms is not None:
         db.set_expiry(key, expires_ms)
-        if state.records is None and not (db.watchers or state.notify_flags):
-            state.dirty += 1
-            return
-        context.record(b"SET", key, value, b"PXAT", b"%d" % expires_ms)
+        if records is not None:
+            records.append((db.index, [b"SET", key, value, b"PXAT", b"%d" % expires_ms]))
     elif keep_ttl:
-        context.record(b"SET", key, value, b"KEEPTTL")
+        if records is not None:
+            records.append((db.index, [b"SET", key, value, b"KEEPTTL"]))
     else:
-        if db.expires_ms:
+        if key in db.expires_ms:
             db.clear_expiry(key)
-        context.record(b"SET", key, value)
-    context.changed(key, "$", "set")
-    if expires_ms is not None:
-        context.notify(key, "g", "expire")
+        if records is not None:
+            records.append((db.index, [b"SET", key, value]))
+    if db.watchers or state.notify_flags:
+        context.changed(key, "$", "set")
+        if expires_ms is not None:
+            context.notify(key, "g", "expire")
 
 
 @command(
