@@ -1,6 +1,6 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
@@ -196,6 +196,17 @@ class Database:
         if key in self.waiting:
             self.on_ready(self, key)
 
+    def put_strings(self, keys: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        """Store strings where strings are or nothing, and nobody waits; their keys' expiries stay."""
+        values = self.values
+        if self.scan_order is not None or self.on_new is not None:
+            for key in dict.fromkeys(keys):
+                if key not in values:
+                    self._gains(key)
+        values.update(zip(keys, texts, strict=True))
+        self.newest = keys[-1]
+        self.used_s.update(dict.fromkeys(keys, self.time.s))
+
     def remove(self, key: bytes) -> KeyValue | None:
         """Take a key out with its expiry and return its value."""
         value = self.values.pop(key, None)
@@ -290,6 +301,17 @@ class Database:
             self.expires_sum_ms -= before_ms
         self.expires_sum_ms += expires_ms
         self.deadlines.add(key, expires_ms)
+
+    def set_expiry_of_all(self, keys: Sequence[bytes], expires_ms: int) -> None:
+        """Let keys that are there end at one Unix time in milliseconds."""
+        times = dict.fromkeys(keys, expires_ms)
+        if len(times) == len(keys) and self.expires_ms.keys().isdisjoint(keys):
+            self.expires_ms.update(times)
+            self.expires_sum_ms += expires_ms * len(keys)
+            self.deadlines.add_all(keys, expires_ms)
+        else:
+            for key in times:
+                self.set_expiry(key, expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
         """Let a key live for ever; return whether it had an expiry."""
