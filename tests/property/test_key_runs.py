@@ -56,7 +56,12 @@ def outcome(turns: list[list[list[str]]], together: bool, journaled: bool) -> tu
     waiting.say("BZPOPMIN none 0")
     records = session.record() if journaled else None
     events: list[object] = []
-    session.state.notify = lambda kind, event, key, index: events.append((kind, event, key, index))
+
+    def notify(kind: str, event: str, key: bytes, index: int) -> None:
+        if kind in session.state.notify_flags:  # who publishes looks at that, too
+            events.append((kind, event, key, index))
+
+    session.state.notify = notify
     seen = []
     for turn in turns:
         for part in [turn] if together else [[request] for request in turn]:

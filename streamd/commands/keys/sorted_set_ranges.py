@@ -179,11 +179,14 @@ def range_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     if context.protocol != 2:
         return 0
     db, name = context.db, requests[at][0]
+    expires_ms, now_ms = db.expires_ms, db.time.ms
     replies: list[bytes] = []
     for request in islice(requests, at, None):
         asked = _asked.get((None, *request[2:])) if request[0] == name else None
         value = db.values.get(request[1]) if asked is not None else None
-        if asked is None or type(value) is not SortedSet or request[1] in db.expires_ms:
+        if asked is None or type(value) is not SortedSet:
+            break
+        if request[1] in expires_ms and expires_ms[request[1]] <= now_ms:
             break
         reply = asked.ready.get(value.stamp) or _ready(asked, value)
         if len(reply.data) > _READY_BYTES_MAX:
