@@ -281,9 +281,10 @@ Handler = Callable[[Context, list[bytes]], Reply]
 
 # batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
 # they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
-# without `$` or all integers, into the client's output and returns how many it executed. Each record that it leaves is
-# a unit of its own. 0: it executed none, the handler is to be asked. That the client may have requests[at] executed was
-# looked at, of all others that name the same key it follows, and for further keys a batch asks `context.guard`.
+# without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
+# Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
+# have requests[at] executed was looked at, of all others that name the same key it follows, and for further keys a batch
+# asks `context.guard`.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 
@@ -299,7 +300,8 @@ class Command:
         otherwise one for all.
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
-    batch: executes a run of like requests at once, see Batch; None for most.
+    batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
+        one piece of output for each.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -319,6 +321,7 @@ class Command:
     acl: str | None = None
     tips: str = ""
     batch: "Batch | None" = None
+    mixes: bool = False
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0

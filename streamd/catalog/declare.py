@@ -27,6 +27,7 @@ def command(
     acl: str | None = None,
     tips: str = "",
     batch: Batch | None = None,
+    mixes: bool = False,
     summary: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
@@ -54,6 +55,7 @@ def command(
             acl=acl,
             tips=tips,
             batch=batch,
+            mixes=mixes,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:

@@ -32,23 +32,34 @@ _UNKILLABLE: Final = (
 )
 
 
-# A command, its handler, the least and the most words that it takes, whether it writes, and whether nothing further is
-# to be looked at before it is called.
-_Resolved = tuple[Command, Handler, int, int, bool, bool]
+# How far a command must be looked at before it is called: not at all, until a script's first write has been, always.
+_READS: Final = 0
+_WRITES: Final = 1
+_CAREFUL: Final = 2
+
+# A command, its handler, the least and the most words that it takes, and how far it must be looked at.
+_Resolved = tuple[Command, Handler, int, int, int]
 
 # What scripts may call, but not with the option BLOCK.
 _MAY_BLOCK: Final = frozenset({"xread", "xreadgroup"})
 
 
-def _check_plain(command: Command, words: list[bytes]) -> None:
+def _check_for_scripts(command: Command, words: list[bytes]) -> None:
     if "noscript" in command.flags:
         raise CommandError("ERR This Redis command is not allowed from script")
+    if command.name not in _MAY_BLOCK:
+        return
     for word in words[1:]:
         option = word.upper()
         if option == b"STREAMS":
             return
         if option == b"BLOCK":
             raise CommandError(f"ERR {command.name} command is not allowed with BLOCK option from scripts")
+
+
+def _is_write(command: Command) -> bool:
+    """Return whether a script that only reads may not call a command: it tells nobody anything, either."""
+    return "write" in command.flags or command.name == "publish"
 
 
 class Watch(Protocol):
@@ -86,6 +97,7 @@ class ScriptHost:
         self._may_exceed_memory = False
         self._counted = ""
         self._has_written = False
+        self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
         self._is_killed = False
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
         self._until_ns = _NEVER
@@ -134,6 +146,7 @@ class ScriptHost:
         # Commands are looked at by the rules of who runs the script.
         self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
+        self._quick = _READS if context.guard is None and not self._state.monitors else _READS - 1
         self._counted = ""
         self._until_ns = self._watch.stopwatch() + self._threshold_ns
         try:
@@ -147,62 +160,58 @@ class ScriptHost:
 
     def _make_call(self) -> Callable[[list[bytes]], Reply]:
         """Return the function that executes a script's command; the hot path of every script, hence a closure."""
-        state, context, watch, find = self._state, self._context, self._watch, self._find
+        context, watch, find = self._context, self._watch, self._find
         find_known = self._commands.get
 
         def call(words: list[bytes]) -> Reply:
-            command, handler, least, most, is_write, is_plain = find_known(words[0]) or find(words)
-            is_new_write = is_write and not self._has_written
-            guard = context.guard
-            if (
-                not least <= len(words) <= most
-                or not is_plain
-                or is_new_write
-                or (guard is not None and not guard.allows(command, words))
-            ):
-                self._check(command, words, is_write)
-            if state.monitors and "admin" not in command.flags:
-                self._show(words)
+            command, handler, least, most, looks = find_known(words[0]) or find(words)
+            if looks > self._quick or not least <= len(words) <= most:
+                self._check(command, words)
             command.calls += 1
             stopwatch = watch.stopwatch
             started = stopwatch()
             try:
                 reply = handler(context, words)
-                return plain(reply) if type(reply) is Sliced else reply
             except CommandError as error:
+                command.nanoseconds += stopwatch() - started
                 command.failed += 1
                 self._count(error)
                 raise
             except Exception as error:
+                command.nanoseconds += stopwatch() - started
                 failed = watch.failure(command, context.db, words, error)
                 self._counted = str(failed)
                 raise failed
-            finally:
-                command.nanoseconds += stopwatch() - started
+            command.nanoseconds += stopwatch() - started
+            return reply if type(reply) is not Sliced else plain(reply)
 
         return call
 
-    def _check(self, command: Command, words: list[bytes], is_write: bool) -> None:
-        """Look at what most calls need not be asked. Raises: CommandError, counted."""
+    def _check(self, command: Command, words: list[bytes]) -> None:
+        """Look at what most calls need not be asked, and show it to monitors. Raises: CommandError, counted."""
         try:
             if not command.accepts(len(words)):
                 raise CommandError("ERR Wrong number of args calling Redis command from script")
             if not self._state.scripts_may_all:
-                _check_plain(command, words)
+                _check_for_scripts(command, words)
             guard = self._context.guard
             if guard is not None and not guard.allows(command, words):
                 raise refuse(self._state, self._caller, guard.decide(command, words), "lua")
-            if is_write and not self._has_written:
+            if not self._has_written and _is_write(command):
                 if self._read_only:
                     raise CommandError("ERR Write commands are not allowed from read-only scripts.")
                 self._state.check_restrictions(
                     command.flags - {"denyoom"} if self._may_exceed_memory else command.flags
                 )
                 self._has_written = "write" in command.flags
+                if self._has_written and self._quick == _READS:
+                    self._quick = _WRITES
         except CommandError as error:
             command.rejected += 1
             self._count(error)
             raise
+        if self._state.monitors and "admin" not in command.flags:
+            self._show(words)
 
     def _count(self, error: CommandError) -> None:
         self._state.stats.count_error(error)
@@ -216,11 +225,11 @@ class ScriptHost:
             command = command.subcommands.get(words[1].lower())
         if command is None:
             raise CommandError("ERR Unknown Redis command called from script")
-        is_plain = "noscript" not in command.flags and command.name not in _MAY_BLOCK
+        looks = _WRITES if "write" in command.flags else _READS
+        if "noscript" in command.flags or command.name in _MAY_BLOCK or (looks == _READS and _is_write(command)):
+            looks = _CAREFUL
         arity = command.arity
-        # Who only reads tells nobody anything, either.
-        is_write = "write" in command.flags or command.name == "publish"
-        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), is_write, is_plain
+        resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), looks
         if not is_container and len(self._commands) < 4 * len(table):
             self._commands[words[0]] = resolved
         return resolved

@@ -1,6 +1,6 @@
 """Which keys of a database end when, found in about the order of time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -55,6 +55,15 @@ class Deadlines:
             keys.append(key)
         elif keys != key:
             self._spans[number] = [keys, key]
+
+    def add_all(self, keys: Sequence[bytes], due_ms: int) -> None:
+        """Add keys that have no deadline, each named once."""
+        known = self._spans.get(due_ms >> _SPAN_BITS)
+        if isinstance(known, list):
+            known += keys
+        else:
+            for key in keys:
+                self.add(key, due_ms)
 
     def discard(self, key: bytes, before_ms: int, due_ms: Mapping[bytes, int]) -> None:
         """Take out a key that had the deadline `before_ms`, and has another one in `due_ms`, or none."""

@@ -1,6 +1,6 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
@@ -184,10 +184,11 @@ class Database:
 
     def put(self, key: bytes, value: KeyValue) -> None:
         """Store a value; its key's expiry stays."""
-        if (self.scan_order is not None or self.on_new is not None) and key not in self.values:
-            self._gains(key)
         before = self.values.get(key)
-        if before is not None and type(before) is not bytes and before is not value:
+        if before is None:
+            if self.scan_order is not None or self.on_new is not None:
+                self._gains(key)
+        elif type(before) is not bytes and before is not value:
             self.trash.add(before)
         self.values[key] = value
         self.newest = key
@@ -195,11 +196,22 @@ class Database:
         if key in self.waiting:
             self.on_ready(self, key)
 
+    def put_strings(self, keys: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        """Store strings where strings are or nothing, and nobody waits; their keys' expiries stay."""
+        values = self.values
+        if self.scan_order is not None or self.on_new is not None:
+            for key in dict.fromkeys(keys):
+                if key not in values:
+                    self._gains(key)
+        values.update(zip(keys, texts, strict=True))
+        self.newest = keys[-1]
+        self.used_s.update(dict.fromkeys(keys, self.time.s))
+
     def remove(self, key: bytes) -> KeyValue | None:
         """Take a key out with its expiry and return its value."""
         value = self.values.pop(key, None)
         if value is not None:
-            if self.expires_ms:
+            if key in self.expires_ms:
                 self.clear_expiry(key)
             self.used_s.pop(key, None)
             if self.field_times.due_ms:
@@ -214,7 +226,9 @@ class Database:
         """Remove a live key; return whether there was one."""
         if self.peek(key) is None:
             return False
-        self.trash.add(self.remove(key))
+        value = self.remove(key)
+        if type(value) is not bytes:
+            self.trash.add(value)
         return True
 
     def drop_empty(self, key: bytes) -> None:
@@ -287,6 +301,17 @@ class Database:
             self.expires_sum_ms -= before_ms
         self.expires_sum_ms += expires_ms
         self.deadlines.add(key, expires_ms)
+
+    def set_expiry_of_all(self, keys: Sequence[bytes], expires_ms: int) -> None:
+        """Let keys that are there end at one Unix time in milliseconds."""
+        times = dict.fromkeys(keys, expires_ms)
+        if len(times) == len(keys) and self.expires_ms.keys().isdisjoint(keys):
+            self.expires_ms.update(times)
+            self.expires_sum_ms += expires_ms * len(keys)
+            self.deadlines.add_all(keys, expires_ms)
+        else:
+            for key in times:
+                self.set_expiry(key, expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
         """Let a key live for ever; return whether it had an expiry."""

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import count, islice
 from math import inf, nextafter
 from typing import Final
 
@@ -15,6 +15,7 @@ LISTED_MEMBERS_MAX: Final = 128
 LISTED_BYTES_MAX: Final = 64
 
 Row = tuple[float, bytes]
+_stamps: Final = count(1)
 
 
 class SortedSet:
@@ -25,12 +26,13 @@ class SortedSet:
     pays eight bytes a member for it; `_many`, rows of scores and members, for one that had. Both are None where all
     members came at once until somebody asks for the order: who reads a snapshot never does.
     is_listed: whether Redis would keep it in a list: it was never too large for one.
+    stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
     _scan: the members in ZSCAN's order; None until somebody scans a large set.
 
     A *place* counts from 0 in the order; places from `start` on and before `stop` are a range.
     """
 
-    __slots__ = ("_few", "_many", "_scan", "is_listed", "scores")
+    __slots__ = ("_few", "_many", "_scan", "is_listed", "scores", "stamp")
 
     def __init__(self, scores: "dict[bytes, float] | None" = None) -> None:
         """scores: what it begins with; it is kept, not copied."""
@@ -38,6 +40,7 @@ class SortedSet:
         self._few: list[bytes] | None = [] if scores is None else None
         self._many: SortedList[Row] | None = None
         self._scan: ScanOrder | None = None
+        self.stamp = 0
         self.is_listed = scores is None or (
             len(scores) <= LISTED_MEMBERS_MAX and all(len(member) <= LISTED_BYTES_MAX for member in scores)
         )
@@ -48,6 +51,7 @@ class SortedSet:
     def put(self, member: bytes, score: float) -> None:
         """Add a member, or give it another score."""
         scores = self.scores
+        self.stamp = 0
         before = scores.get(member)
         if before is None:
             if self.is_listed and (len(scores) >= LISTED_MEMBERS_MAX or len(member) > LISTED_BYTES_MAX):
@@ -77,6 +81,7 @@ class SortedSet:
         score = self.scores.get(member)
         if score is None:
             return False
+        self.stamp = 0
         if self._many is not None:
             self._many.remove((score, member))
         elif self._few is not None:
@@ -89,6 +94,7 @@ class SortedSet:
     def drop_places(self, start: int, stop: int) -> list[bytes]:
         """Remove a range and return its members."""
         dropped = self.members(start, stop)
+        self.stamp = 0
         if self._many is not None:
             del self._many[start:stop]
         elif self._few is not None:
@@ -98,6 +104,12 @@ class SortedSet:
             if self._scan is not None:
                 self._scan.remove(member)
         return dropped
+
+    def stamped(self) -> int:
+        """Return the stamp; whoever has what was made of a set with that stamp need not make it again."""
+        if not self.stamp:
+            self.stamp = next(_stamps)
+        return self.stamp
 
     def _place_among_few(self, score: float, member: bytes) -> int:
         assert self._few is not None

@@ -1,7 +1,7 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain
+from itertools import chain, islice
 from typing import Final
 
 from streamd.catalog import Command, Context
@@ -22,6 +22,11 @@ GATHERED_MAX: Final = 1_024
 # one in so many, which shows whether it is.
 ALONE_TURNS_MIN: Final = 8
 ALONE_LOOK_EVERY: Final = 64
+
+# After so many times that nothing came together which could be executed as one, as where clients send different
+# commands, some requests are let pass: 16, then each time twice as many, up to 512.
+SCATTERED_MIN: Final = 4
+SCATTERED_MAX: Final = 9
 
 # The ID of the client that a batch is executed for. It is none: its replies are dealt out, and nobody can see it.
 NOBODY: Final = -1
@@ -56,6 +61,8 @@ class Gathering:
         self.size = 0
         self.is_shared = True
         self._turns_alone = 0
+        self._scattered = 0
+        self._let_pass = 0
         self._collector = collector
 
     def note_turn(self, clients: int) -> None:
@@ -69,6 +76,9 @@ class Gathering:
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
+        if self._let_pass:
+            self._let_pass -= 1
+            return False
         first = requests[0]
         command = client.quick.get(first[0])
         if command is None or command.batch is None or len(requests) > PIPELINE_MAX or len(first) < 3:
@@ -85,6 +95,13 @@ class Gathering:
         clients, parts = self._clients, self._parts
         if not parts:
             return
+        if self.size >= RUN_MIN:
+            self._scattered = 0
+        elif self._scattered < SCATTERED_MIN:
+            self._scattered += 1
+        else:
+            self._let_pass = 1 << self._scattered
+            self._scattered = min(self._scattered + 1, SCATTERED_MAX)
         self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
@@ -92,9 +109,7 @@ class Gathering:
         while at < total:
             end, taken = at + 1, 0
             if at >= batch_at:
-                like = parts[at][0][:3]
-                while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
-                    end += 1
+                end = self._end_of_like(clients, parts, at)
                 if end > at + 1 and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
                     taken = self._run_batch(clients[at:end], parts[at:end])
                     if taken < size:  # else it would look at the same requests again and again
@@ -108,10 +123,25 @@ class Gathering:
                 self._run(clients[at], parts[at][taken:])
                 at += 1
 
+    def _end_of_like(self, clients: list[Context], parts: list[list[list[bytes]]], at: int) -> int:
+        """Return before which part a batch must end that begins with parts[at]."""
+        first, end, total = parts[at][0], at + 1, len(parts)
+        command = clients[at].quick.get(first[0])
+        if command is not None and command.mixes:
+            name, protocol = first[0], clients[at].protocol
+            while end < total and parts[end][0][0] == name and clients[end].protocol == protocol:
+                end += 1
+            return end
+        like = first[:3]
+        while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
+            end += 1
+        return end
+
     def _run_batch(self, clients: list[Context], parts: list[list[list[bytes]]]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, collector, calls = self._state, self._collector, self._calls
         db = collector.db = clients[0].db
+        collector.protocol = clients[0].protocol
         name = parts[0][0][0]
         quick = clients[0].quick
         command = quick.get(name)
@@ -142,8 +172,15 @@ class Gathering:
             if not left:
                 break
         clients = clients[: len(counts)]
-        pieces = deal_replies(b"".join(collector.out), counts)
-        collector.out.clear()
+        out = collector.out
+        if len(out) != taken:
+            pieces = deal_replies(b"".join(out), counts)
+        elif len(counts) == taken:
+            pieces = out[:]
+        else:
+            replies = iter(out)
+            pieces = [b"".join(islice(replies, count)) for count in counts]
+        out.clear()
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
             client.last_ms = state.time.ms

@@ -57,6 +57,14 @@ _TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
     count = len(words)
+    if count == 3:
+        a, b, c = words
+        return b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(a), a, len(b), b, len(c), c)
+    if count == 4:
+        a, b, c, d = words
+        return b"*4\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            len(a), a, len(b), b, len(c), c, len(d), d,
+        )  # fmt: skip
     if count == 5:
         a, b, c, d, e = words
         return b"*5\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (

@@ -42,31 +42,39 @@ PAUSED: Final = _Paused()  # instead of a reply: the work goes on when `go_on` i
 class SideRun:
     """Runs one piece of work at a time.
 
-    is_possible: greenlet is installed. is_paused: work was interrupted and not yet brought to its end.
+    is_possible: greenlet is installed. is_paused: work was interrupted and not yet brought to its end. is_current: work
+    runs now, so the caller is part of it and could be interrupted.
     """
 
     is_possible: Final = find_spec("greenlet") is not None
 
     def __init__(self) -> None:
         self.is_paused = False
+        self.is_current = False
         self._current: Callable[[], Any] = lambda: None
         self._worker: Any = None
         self._host: Any = None
-        self._thread = 0
+        self._thread_id = 0
 
     def run(self, work: Callable[[], Reply]) -> Reply:
         """Return what `work` returns, or PAUSED; called by work that runs here already, it is just a call.
 
         Raises: what `work` raises.
         """
-        host = self._current()
-        if host is not None and host is self._worker:
+        if self.is_current:
             return work()
         assert not self.is_paused, "one thing at a time"
-        if self._worker is None or self._thread != threading.get_ident():
+        if self._worker is None or self._thread_id != threading.get_ident():
             self._begin()
         self._host = self._current()
-        outcome: Reply | _Raised = self._worker.switch(work)
+        return self._switch(work)
+
+    def _switch(self, *work: Callable[[], Reply]) -> Reply:
+        self.is_current = True
+        try:
+            outcome: Reply | _Raised = self._worker.switch(*work)
+        finally:
+            self.is_current = False
         if type(outcome) is _Raised:
             raise outcome.error
         return outcome
@@ -78,7 +86,7 @@ class SideRun:
 
         self._current = getcurrent
         self._worker = greenlet(self._work)
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
 
     def _work(self, work: Callable[[], Reply]) -> None:
         while True:
@@ -90,21 +98,13 @@ class SideRun:
 
     def pause(self) -> None:
         """Interrupt the running work: `run` returns PAUSED. Returns when `go_on` is called."""
-        assert self._current() is self._worker
+        assert self.is_current
         self.is_paused = True
         self._host.switch(PAUSED)
         self.is_paused = False
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the caller runs here, and could be interrupted."""
-        return self._worker is not None and self._current() is self._worker
 
     def go_on(self) -> Reply:
         """Go on with interrupted work; returns and raises what `run` does."""
         assert self.is_paused
         self._host = self._current()
-        outcome: Reply | _Raised = self._worker.switch()
-        if type(outcome) is _Raised:
-            raise outcome.error
-        return outcome
+        return self._switch()

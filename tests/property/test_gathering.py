@@ -34,6 +34,26 @@ APPENDS = st.one_of(
         st.sampled_from(["1", "2", "3"]),
     ),
     st.sampled_from([["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
+    st.builds(
+        lambda key, value, expiry: ["SET", key, value, *expiry],
+        st.sampled_from(["a", "b", "c", "z", "string"]),
+        st.sampled_from(["v", "$2", ""]),
+        st.sampled_from([[], [], ["EX", "100"], ["EX", "7"], ["NX"], ["EX", "0"]]),
+    ),
+    st.builds(
+        lambda key, score, member: ["ZADD", key, score, member],
+        st.sampled_from(["z", "z", "y", "string"]),
+        st.sampled_from(["1", "2", "1.5", "x"]),
+        st.sampled_from(["m", "n", "$"]),
+    ),
+    st.builds(
+        lambda key, member: ["ZSCORE", key, member], st.sampled_from(["z", "y", "a"]), st.sampled_from(["m", "n", "o"])
+    ),
+    st.builds(
+        lambda key, rest: ["ZRANGE", key, *rest],
+        st.sampled_from(["z", "z", "y", "a"]),
+        st.sampled_from([["0", "-1"], ["0", "1", "REV", "WITHSCORES"], ["0", "x"]]),
+    ),
 )
 OTHERS = st.sampled_from([
     ["MULTI"], ["EXEC"], ["SELECT", "1"], ["SELECT", "0"], ["WATCH", "s"], ["XLEN", "s"], ["DEL", "s"], ["HELLO", "3"],
@@ -44,6 +64,8 @@ OTHERS = st.sampled_from([
     ["XREADGROUP", "GROUP", "g", "ann", "STREAMS", "s", ">"], ["XDEL", "s", "1700000000000-0"], ["PEXPIRE", "s", "5"],
     ["PEXPIRE", "t", "50000"], ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["XGROUP", "CREATE", "s", "g", "$"],
     ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"],
+    ["BZPOPMIN", "z", "y", "0"], ["BZPOPMIN", "z", "0"], ["SCAN", "0"], ["WATCH", "a"], ["PEXPIRE", "z", "4"],
+    ["DEL", "z"],
     ["XREADGROUP", "GROUP", "g", "d", "COUNT", "1", "BLOCK", "0", "STREAMS", "s", ">"], ["XGROUP", "DESTROY", "s", "g"],
 ])  # fmt: skip
 PIPELINES = st.one_of(

@@ -149,6 +149,13 @@ def test_a_script_wakes_who_waits_when_it_has_ended(engine):
     assert waiting.replies() == [[[b"s", entries]]]
 
 
+@pytest.mark.parametrize("call", ["'SET', 'k', 'block'", "'XADD', 's', '*', 'BLOCK', 1", "'RPUSH', 'BLOCK', 'v'"])
+def test_a_word_named_block_is_an_option_of_what_may_block_alone(engine, call):
+    assert not isinstance(engine.execute(["EVAL", f"return redis.call({call})", 0]), Error)
+    blocked = engine.execute(["EVAL", "return redis.call('XREAD', 'BLOCK', 0, 'STREAMS', 's', '$')", 0])
+    assert blocked.text.startswith("ERR xread command is not allowed with BLOCK option from scripts")
+
+
 def test_a_script_in_a_transaction_is_part_of_it(engine):
     for line in ("MULTI", "SET k 1"):
         engine.do(line)

@@ -47,14 +47,14 @@ def test_info_is_text_for_people(engine):
 def test_commands_are_counted_with_the_time_they_took(engine):
     ticks = iter(range(0, 10**9, 1_000_000))
     engine.engine.calls.stopwatch = lambda: next(ticks)
-    engine.send(["SET", "a", "1"], ["SET", "b", "1"], ["GET", "a"], ["SET", "a", "2"])
+    engine.send(["APPEND", "a", "1"], ["APPEND", "b", "1"], ["GET", "a"], ["APPEND", "a", "2"])
     engine.replies()
-    engine.do("SET a")
+    engine.do("APPEND a")
     engine.do("INCR nokey")
     engine.do("HGET a f")
     engine.do("CONFIG GET port")
     found = info(engine, "commandstats")
-    assert found["cmdstat_set"].startswith("calls=3,usec=3000,usec_per_call=1000.00,rejected_calls=1,failed_calls=0")
+    assert found["cmdstat_append"].startswith("calls=3,usec=3000,usec_per_call=1000.00,rejected_calls=1,failed_calls=0")
     assert found["cmdstat_get"] == "calls=1,usec=1000,usec_per_call=1000.00,rejected_calls=0,failed_calls=0"
     assert found["cmdstat_hget"].endswith("rejected_calls=0,failed_calls=1")
     assert found["cmdstat_config|get"].startswith("calls=1,")

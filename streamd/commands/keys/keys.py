@@ -19,12 +19,16 @@ _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
 def _delete(context: Context, keys: Iterable[bytes]) -> int:
     removed = 0
+    db, state = context.db, context.state
     # A request may name a million keys, most of which are not there.
-    for key in filter(context.db.values.__contains__, keys):
-        if context.db.delete(key):
+    for key in filter(db.values.__contains__, keys):
+        if db.delete(key):
             removed += 1
-            context.record(b"DEL", key)
-            context.changed(key, "g", "del")
+            if state.records is not None:
+                state.records.append((db.index, [b"DEL", key]))
+            if db.watchers or state.notify_flags:
+                context.changed(key, "g", "del")
+    state.dirty += removed
     return removed
 
 

@@ -85,7 +85,7 @@ def _looked_up(context: Context, pattern: bytes, element: bytes) -> bytes | None
     value = context.db.read(head + element + name)
     if hash_field:
         return value.get(hash_field) if isinstance(value, Hash) else None
-    if value is None or type(value) not in (STRING.holds, *STRING.also):
+    if type(value) is not STRING.holds and type(value) not in STRING.also:
         return None
     assert STRING.plain is not None
     return STRING.plain(value)

@@ -6,6 +6,7 @@ from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
 from streamd.commands.keys.pages import page_reply
+from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
@@ -132,10 +133,10 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
         return 0
     value.put(member, score)
     state = context.state
-    if state.records is None and not (db.watchers or state.notify_flags):
-        state.dirty += 1
-    else:
-        context.record(b"ZADD", key, score_text(score), member)
+    state.dirty += 1
+    if state.records is not None:
+        state.records.append((db.index, [b"ZADD", key, score_text(score), member]))
+    if db.watchers or state.notify_flags:
         context.changed(key, "z", "zadd")
     return 1 if before is None else 0
 
@@ -143,6 +144,7 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
 @command(
     "ZADD", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
     syntax="key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double member ...]", access="RW update",
+    batch=zadd_run, mixes=True,
 )  # fmt: skip
 def zadd(context: Context, args: list[bytes]) -> Reply:
     """Add members to a sorted set or change their scores.
@@ -182,11 +184,22 @@ def zincrby(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def zrem(context: Context, args: list[bytes]) -> Reply:
     """Remove members; return how many were there. A sorted set without members is removed."""
-    value = context.db.get_as(args[1], SORTED_SET)
+    key, db, state = args[1], context.db, context.state
+    value = db.get_as(key, SORTED_SET)
     if value is None:
         return 0
-    removed = [member for member in args[2:] if value.drop(member)]
-    end_removal(context, args[1], value, removed, "zrem")
+    removed = args[2:]
+    if len(removed) > 1 or not value.drop(removed[0]):
+        removed = [member for member in removed if value.drop(member)]
+    if removed and not (db.watchers or state.notify_flags):
+        # As `end_removal`, where nobody hears of it.
+        state.dirty += len(removed)
+        if state.records is not None:
+            state.records.append((db.index, [b"ZREM", key, *removed]))
+        if not value.scores:
+            db.remove(key)
+    else:
+        end_removal(context, key, value, removed, "zrem")
     return len(removed)
 
 
@@ -202,7 +215,7 @@ def zcard(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ZSCORE", arity=3, flags="readonly fast", keys=(1, 1, 1), since="1.2.0", complexity="O(1)", group="sorted-set",
-    syntax="key member", access="RO access",
+    syntax="key member", access="RO access", batch=zscore_run, mixes=True,
 )  # fmt: skip
 def zscore(context: Context, args: list[bytes]) -> Reply:
     """Return the score of a member, or nil."""

@@ -5,15 +5,12 @@ from typing import NamedTuple
 from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
+from streamd.commands.keys.runs import EX, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
 _EXPIRY = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
-
-
-_EX = {b"EX", b"ex"}
-_ZERO = ord("0")
 
 
 class _Expiry(NamedTuple):
@@ -47,32 +44,30 @@ def _take_expiry(words: Arguments) -> _Expiry | None:
 def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
     db, state = context.db, context.state
     db.put(key, value)
-    if expires_ms is None and not keep_ttl and key not in db.expires_ms and state.records is None:
-        # The hot path.
-        state.dirty += 1
-        if db.watchers or state.notify_flags:
-            context.changed(key, "$", "set")
-        return
+    state.dirty += 1
+    records = state.records
     if expires_ms is not None:
         db.set_expiry(key, expires_ms)
-        if state.records is None and not (db.watchers or state.notify_flags):
-            state.dirty += 1
-            return
-        context.record(b"SET", key, value, b"PXAT", b"%d" % expires_ms)
+        if records is not None:
+            records.append((db.index, [b"SET", key, value, b"PXAT", b"%d" % expires_ms]))
     elif keep_ttl:
-        context.record(b"SET", key, value, b"KEEPTTL")
+        if records is not None:
+            records.append((db.index, [b"SET", key, value, b"KEEPTTL"]))
     else:
-        if db.expires_ms:
+        if key in db.expires_ms:
             db.clear_expiry(key)
-        context.record(b"SET", key, value)
-    context.changed(key, "$", "set")
-    if expires_ms is not None:
-        context.notify(key, "g", "expire")
+        if records is not None:
+            records.append((db.index, [b"SET", key, value]))
+    if db.watchers or state.notify_flags:
+        context.changed(key, "$", "set")
+        if expires_ms is not None:
+            context.notify(key, "g", "expire")
 
 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
     syntax=f"key value [NX | XX] [GET] [{_EXPIRY} | KEEPTTL]", access="RW access update variable_flags",
+    batch=set_run, mixes=True,
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
     """Set a key to a string, whatever it held before.
@@ -84,7 +79,7 @@ def set_(context: Context, args: list[bytes]) -> Reply:
     if len(args) == 3:
         _store(context, key, value)
         return "OK"
-    if len(args) == 5 and args[3] in _EX and args[4].isdigit() and len(args[4]) <= 10 and args[4][0] != _ZERO:
+    if len(args) == 5 and args[3] in EX and is_plain_expiry(args[4]):
         # As below, for what most clients send.
         _store(context, key, value, context.state.time.ms + int(args[4]) * 1000)
         return "OK"

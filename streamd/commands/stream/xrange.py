@@ -1,8 +1,9 @@
 """XRANGE and XREVRANGE: the entries between two IDs."""
 
+from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import parse_count_option
-from streamd.resp.types import NULL_ARRAY, Reply, Sliced
+from streamd.resp.types import NULL_ARRAY, Raw, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
 from streamd.stream.reading import gathered, long_array, pinned_bytes
 

@@ -1,0 +1,159 @@
+"""Runs of requests for strings and sorted sets that are executed as one.
+
+Each is a batch function, see `command.Batch`: it executes what the handler would, as far as requests are alike, for
+whatever keys. Only what a request's own key says can end a run: another type, an expiry, somebody who waits for it,
+keyspace events of its class. Each leaves one piece of output for each request. Property tests hold them against the
+handlers.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from streamd.catalog import Context
+from streamd.data.sorted_set import SortedSet
+from streamd.resp.encoder import bulk, format_float
+
+EX: Final = frozenset({b"EX", b"ex"})
+_ZERO: Final = ord("0")
+_EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
+_SCORE_DIGITS_MAX: Final = 15
+
+
+def is_plain_expiry(seconds: bytes) -> bool:
+    """Return whether a word is a time to live, in seconds, that needs no further check."""
+    return seconds.isdigit() and len(seconds) <= 10 and seconds[0] != _ZERO
+
+
+def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Set strings: a run of SETs with nothing but a key and a value, or with the same EX behind them."""
+    first, db, state = requests[at], context.db, context.state
+    words = len(first)
+    if words not in (3, 5) or not _EVENTS_OF_SET.isdisjoint(state.notify_flags):
+        return 0
+    if words == 5 and not (first[3] in EX and is_plain_expiry(first[4])):
+        return 0
+    columns = _columns(requests, at)
+    keys, texts = columns[1], columns[2]
+    before = [*map(db.values.get, keys)]
+    count = len(keys)
+    if {*map(type, before)} - _STRING_OR_NONE:
+        count = next(place for place, value in enumerate(before) if type(value) not in _STRING_OR_NONE)
+    if db.waiting and not db.waiting.keys().isdisjoint(keys):
+        count = min(count, next(place for place, key in enumerate(keys) if key in db.waiting))
+    if not count:
+        return 0
+    if count < len(keys):
+        keys, texts = keys[:count], texts[:count]
+
+    db.put_strings(keys, texts)
+    records = state.records
+    if words == 5:
+        due_ms = state.time.ms + int(first[4]) * 1000
+        db.set_expiry_of_all(keys, due_ms)
+        if records is not None:
+            due = b"%d" % due_ms
+            records += [(db.index, [b"SET", key, text, b"PXAT", due]) for key, text in zip(keys, texts, strict=True)]
+    else:
+        for key in filter(db.expires_ms.__contains__, keys):
+            db.clear_expiry(key)
+        if records is not None:
+            records += [(db.index, [b"SET", key, text]) for key, text in zip(keys, texts, strict=True)]
+    state.dirty += count
+    if db.watchers:
+        for key in keys:
+            db.touch(key)
+    context.out += [b"+OK\r\n"] * count
+    return count
+
+
+_STRING_OR_NONE: Final = frozenset({bytes, type(None)})
+
+
+def _columns(requests: list[list[bytes]], at: int) -> Sequence[tuple[bytes, ...]]:
+    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
+    name and, from the fourth word on, the same words.
+    """
+    first = requests[at]
+    words = len(first)
+    rest = requests[at:] if at else requests
+    count = len(rest)
+    if [*map(len, rest)].count(words) == count:
+        columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
+        if all(columns[place].count(first[place]) == count for place in (0, *range(3, words))):
+            return columns
+    name, tail, end = first[0], first[3:], at + 1
+    for request in islice(requests, end, None):
+        if len(request) != words or request[0] != name or request[3:] != tail:
+            break
+        end += 1
+    return [*zip(*requests[at:end], strict=True)]
+
+
+def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Add members to sorted sets, or give them other scores: a run of ZADDs with one score, a whole number, each."""
+    db, state = context.db, context.state
+    if "z" in state.notify_flags:
+        return 0
+    name, records = requests[at][0], state.records
+    key, value = b"", None
+    replies: list[bytes] = []
+    changes = 0
+    for request in islice(requests, at, None):
+        if len(request) != 4 or request[0] != name:
+            break
+        score_word = request[2]
+        if not score_word.isdigit() or len(score_word) > _SCORE_DIGITS_MAX:
+            break
+        if value is None or request[1] != key:
+            key = request[1]
+            value = _sorted_set(context, key)
+            if value is None:
+                break
+        member, score = request[3], float(score_word)
+        before = value.scores.get(member)
+        replies.append(b":1\r\n" if before is None else b":0\r\n")
+        if before == score:
+            continue
+        value.put(member if member != db.newest else db.newest, score)
+        changes += 1
+        if records is not None:
+            records.append((db.index, [b"ZADD", key, format_float(score), member]))
+        if db.watchers:
+            db.touch(key)
+    state.dirty += changes
+    context.out += replies
+    return len(replies)
+
+
+def _sorted_set(context: Context, key: bytes) -> SortedSet | None:
+    """Return the sorted set at a key and note the access; None if the handler is to look for it."""
+    db = context.db
+    value = db.values.get(key)
+    if type(value) is not SortedSet or (key in db.expires_ms and db.expires_ms[key] <= db.time.ms):
+        return None
+    db.touched[key] = db.time.s
+    return value
+
+
+def zscore_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Return the scores of members of sorted sets: a run of ZSCOREs."""
+    is_old, name = context.protocol == 2, requests[at][0]
+    key, value = b"", None
+    replies: list[bytes] = []
+    for request in islice(requests, at, None):
+        if len(request) != 3 or request[0] != name:
+            break
+        if value is None or request[1] != key:
+            key = request[1]
+            value = _sorted_set(context, key)
+            if value is None:
+                break
+        score = value.scores.get(request[2])
+        if score is None:
+            replies.append(b"$-1\r\n" if is_old else b"_\r\n")
+        else:
+            replies.append(bulk(format_float(score)) if is_old else b",%b\r\n" % format_float(score))
+    context.db.hits += len(replies)
+    context.out += replies
+    return len(replies)
