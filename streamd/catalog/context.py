@@ -283,8 +283,8 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
 # without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
 # Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
-# have requests[at] executed was looked at, of all others that name the same key it follows, and for further keys a batch
-# asks `context.guard`.
+# have requests[at] executed was looked at; of all others that name the same key it follows. A command that `mixes` is
+# given no more than was looked at; another batch that takes further keys asks `context.guard`.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 
@@ -352,6 +352,7 @@ class Command:
             self.acl,
             self.tips,
             self.batch,
+            self.mixes,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 

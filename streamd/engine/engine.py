@@ -8,7 +8,14 @@ from streamd.acl.users import Users
 from streamd.base.clock import Clock
 from streamd.base.config import Config
 from streamd.base.errors import CommandError
-from streamd.base.limits import LARGE_REPLY_BYTES, OUTPUT_TURN_BYTES, SLICE_US, TURN_REQUESTS_MAX, TURN_US
+from streamd.base.limits import (
+    GUARDED_RUN_MAX,
+    LARGE_REPLY_BYTES,
+    OUTPUT_TURN_BYTES,
+    SLICE_US,
+    TURN_REQUESTS_MAX,
+    TURN_US,
+)
 from streamd.base.log import log
 from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
@@ -168,7 +175,10 @@ class Engine:
                     client.last_command = command.name
                     timed = command
                 if at >= batch_at and command.batch is not None and is_quick:
-                    taken = calls.call_batch(command, client, requests, at, min(total, at + TURN_REQUESTS_MAX))
+                    upto = min(total, at + TURN_REQUESTS_MAX)
+                    if command.mixes and guard is not None:
+                        upto = at + guard.end_of_run(command, requests[at : min(upto, at + GUARDED_RUN_MAX)], 0)
+                    taken = calls.call_batch(command, client, requests, at, upto)
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience
                         patience *= 2

@@ -5,6 +5,7 @@ from itertools import compress, islice
 from typing import Final
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import GUARDED_RUN_MAX
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.data.entry_record import entry_columns, entry_words
@@ -19,9 +20,6 @@ from streamd.stream.trimming import Trim
 _COLUMN_MIN: Final = 3
 # What is left of a pipeline is looked at as a whole if it is no more than this.
 _REST_MAX: Final = 64
-
-# So many keys are looked at by a user's rules at once: of a longer run what does not fit would be looked at again.
-_LOOKED_AT_MAX: Final = 128
 
 
 def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
@@ -198,7 +196,7 @@ def _append(
 def _append_rows(context: Context, requests: list[list[bytes]], at: int, options: AppendOptions) -> int:
     """Append requests that have one head, each to the stream of its key, as far as that is possible."""
     if context.guard is not None:
-        requests = requests[: at + _LOOKED_AT_MAX]
+        requests = requests[: at + GUARDED_RUN_MAX]
         requests = requests[: context.guard.end_of_run(context.services.commands[b"xadd"], requests, at)]
     state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
     first = requests[at]
