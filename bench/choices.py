@@ -82,10 +82,10 @@ def _journal() -> Iterator[Choice]:
 
     assert encode_command(command) == joined()
     chosen, other = repeated(lambda: encode_command(command), 1000), repeated(joined, 1000)
-    yield Choice("journal/record.py", "a command of five words, by one format", 1000, chosen, "pieces joined", other)
+    yield Choice("streamd/journal/record.py", "a command of five words, by one format", 1000, chosen, "pieces joined", other)
     columns = [b"XADD", b"orders", range(FIRST, FIRST + 1000), b"f", [VALUE] * 999 + [b"x" * 64]]
     yield Choice(
-        "journal/record.py", "XADDs that are alike, by columns", 1000, lambda: encode_columns(columns),
+        "streamd/journal/record.py", "XADDs that are alike, by columns", 1000, lambda: encode_columns(columns),
         "one by one", lambda: [encode_command([b"XADD", b"orders", format_id(n), b"f", VALUE]) for n in columns[2]],
     )  # fmt: skip
 
@@ -93,12 +93,12 @@ def _journal() -> Iterator[Choice]:
 def _windows() -> Iterator[Choice]:
     for producers in (1, 1_000, 20_000):
         name = f"look up and record, {producers:,} producer{'s' * (producers > 1)}"
-        yield Choice("idmp/table.py", name, 20_000, _new_iids(producers))
+        yield Choice("streamd/idmp/table.py", name, 20_000, _new_iids(producers))
     large = IdmpTable(3600, 100)
     for number in range(MILLION):
         large.lookup_or_record(b"p%d" % (number % 10_000), b"%d" % number, FIRST + number, FIRST >> 64)
     yield Choice(
-        "idmp/table.py", "a snapshot of a million iids of 10,000 producers", 1, large.snapshot, "copied", large.copy
+        "streamd/idmp/table.py", "a snapshot of a million iids of 10,000 producers", 1, large.snapshot, "copied", large.copy
     )
 
 
@@ -136,22 +136,22 @@ def _entries() -> Iterator[Choice]:
             log.append_many(range(next_id + 1, next_id + 17), 2, [b"f", VALUE] * 16)
             next_id += 16
 
-    yield Choice("stream/log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
+    yield Choice("streamd/stream/log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
     read = Log()
     read.append_many([FIRST + n for n in ids], 2, [b"f", VALUE] * MILLION)
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
-        "stream/segment.py", "100 entries, read again", 200,
+        "streamd/stream/segment.py", "100 entries, read again", 200,
         repeated(lambda: read.encode_range(0, FIRST + 99), 200),
         "encoded each", repeated(lambda: b"".join([encode_entry(*entry) for entry in first_hundred]), 200),
     )  # fmt: skip
-    yield Choice("stream/segment_list.py", "a snapshot of a million entries", 1, read.copy)
+    yield Choice("streamd/stream/segment_list.py", "a snapshot of a million entries", 1, read.copy)
     pending, reader = PendingEntries(), Consumer(b"c", 0)
     for start in range(0, MILLION, 100):
         pending.deliver([FIRST + n for n in range(start, start + 100)], reader, FIRST >> 64)
     consumers = {b"c": reader}
     yield Choice(
-        "stream/pending.py", "a snapshot of a million pending entries", 1, pending.snapshot,
+        "streamd/stream/pending.py", "a snapshot of a million pending entries", 1, pending.snapshot,
         "copied", lambda: pending.copy(consumers),
     )  # fmt: skip
 
@@ -159,14 +159,14 @@ def _entries() -> Iterator[Choice]:
 def _ids() -> Iterator[Choice]:
     words = [b"%d-0" % (1_795_248_000_000 + n * 7919) for n in range(100)]
     yield Choice(
-        "commands/stream/options.py", "100 entry IDs, read together", 100,
+        "streamd/commands/stream/options.py", "100 entry IDs, read together", 100,
         repeated(lambda: parse_ids(words), 100),
         "each", repeated(lambda: [parse_id(word) for word in words], 100),
     )  # fmt: skip
     request = b"*5\r\n$4\r\nXADD\r\n$6\r\norders\r\n$1\r\n*\r\n$1\r\nf\r\n$64\r\n%b\r\n" % VALUE
     pipeline, decoder = request * 16, FastDecoder(AUTHENTICATED)
     yield Choice(
-        "resp/fast_decoder.py", "a request, of a pipeline of 16", 1_600,
+        "streamd/resp/fast_decoder.py", "a request, of a pipeline of 16", 1_600,
         repeated(lambda: decoder.receive(pipeline), 100),
         "alone", repeated(lambda: decoder.receive(request), 1_600),
     )  # fmt: skip
@@ -178,7 +178,7 @@ def _scripts() -> Iterator[Choice]:
         return
     side = SideRun()
     yield Choice(
-        "scripts/side_run.py", "hand over and back, by greenlets", 1_000, repeated(lambda: side.run(_nothing), 1_000)
+        "streamd/scripts/side_run.py", "hand over and back, by greenlets", 1_000, repeated(lambda: side.run(_nothing), 1_000)
     )
 
 

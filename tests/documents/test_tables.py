@@ -4,7 +4,7 @@ import re
 import tomllib
 
 import streamd.commands  # noqa: F401  (declares them)
-from streamd import cli
+from streamd.base import failure
 from streamd.base.config import OPTIONS
 from streamd.catalog import COMMANDS
 from tests.documents.blocks import ROOT
@@ -52,7 +52,7 @@ def test_the_exit_codes_are_those_of_the_command_line():
     section = text_of("docs/options.md").split("Exit codes: ")[1].split("\n\n")[0]
     codes = [int(number) for number in re.findall(r"(?:^|,)\s*(\d)\s", section)]
     assert codes == sorted(
-        value for name, value in vars(cli).items() if name.startswith("EXIT_") and isinstance(value, int)
+        value for name, value in vars(failure).items() if name.startswith("EXIT_") and isinstance(value, int)
     )
 
 

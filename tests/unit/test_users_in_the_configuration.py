@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streamd.base.config import Config
-from streamd.configuration.layers import read_file
+from streamd.configuration.file import read_file
 from streamd.configuration.rewriting import GENERATED, rewrite_file
 from tests.session import Error, Session
 

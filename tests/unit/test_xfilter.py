@@ -1,7 +1,5 @@
 """XFILTER: what it returns, how far it looks, and whom an entry wakes."""
 
-import re
-from pathlib import Path
 
 import pytest
 
@@ -268,12 +266,3 @@ def test_a_transaction_does_not_wait(engine):
     engine.do("MULTI")
     engine.do("XFILTER s - + COUNT 1 BLOCK 0 FIELD t EQ a")
     assert engine.do("EXEC") == [[b"0-0", []]]
-
-
-def test_the_document_shows_what_happens(engine):
-    document = Path(__file__).parents[2].joinpath("docs", "xfilter.md").read_text(encoding="utf-8")
-    block = next(one for one in re.findall(r"```\n(.*?)```", document, re.DOTALL) if one.startswith("> "))
-    requests = re.findall(r"^> (.*)$", block, re.MULTILINE)
-    last, entries = [engine.do(line) for line in requests][-1]
-    shown = re.findall(r'"(.*?)"', block)
-    assert shown == [one.decode() for one in [last, *(word for entry in entries for word in (entry[0], *entry[1]))]]
