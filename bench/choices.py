@@ -82,7 +82,9 @@ def _journal() -> Iterator[Choice]:
 
     assert encode_command(command) == joined()
     chosen, other = repeated(lambda: encode_command(command), 1000), repeated(joined, 1000)
-    yield Choice("streamd/journal/record.py", "a command of five words, by one format", 1000, chosen, "pieces joined", other)
+    yield Choice(
+        "streamd/journal/record.py", "a command of five words, by one format", 1000, chosen, "pieces joined", other
+    )
     columns = [b"XADD", b"orders", range(FIRST, FIRST + 1000), b"f", [VALUE] * 999 + [b"x" * 64]]
     yield Choice(
         "streamd/journal/record.py", "XADDs that are alike, by columns", 1000, lambda: encode_columns(columns),
@@ -98,7 +100,12 @@ def _windows() -> Iterator[Choice]:
     for number in range(MILLION):
         large.lookup_or_record(b"p%d" % (number % 10_000), b"%d" % number, FIRST + number, FIRST >> 64)
     yield Choice(
-        "streamd/idmp/table.py", "a snapshot of a million iids of 10,000 producers", 1, large.snapshot, "copied", large.copy
+        "streamd/idmp/table.py",
+        "a snapshot of a million iids of 10,000 producers",
+        1,
+        large.snapshot,
+        "copied",
+        large.copy,
     )
 
 
@@ -178,7 +185,10 @@ def _scripts() -> Iterator[Choice]:
         return
     side = SideRun()
     yield Choice(
-        "streamd/scripts/side_run.py", "hand over and back, by greenlets", 1_000, repeated(lambda: side.run(_nothing), 1_000)
+        "streamd/scripts/side_run.py",
+        "hand over and back, by greenlets",
+        1_000,
+        repeated(lambda: side.run(_nothing), 1_000),
     )
 
 

@@ -173,7 +173,7 @@ class Gathering:
                 break
         clients = clients[: len(counts)]
         out = collector.out
-        if len(out) != taken:
+        if not command.mixes:  # only these leave one piece for each
             pieces = deal_replies(b"".join(out), counts)
         elif len(counts) == taken:
             pieces = out[:]

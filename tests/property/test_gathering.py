@@ -101,12 +101,21 @@ def gather(engine: Engine, client: Client, requests: list[list[bytes]]) -> None:
         engine.run(client, requests)
 
 
-def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, policy: str | None) -> tuple[object, ...]:
+def outcome(
+    turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, policy: str | None, rules: str = ""
+) -> tuple[object, ...]:
+    """rules: of the user that every second client is."""
     server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
     if policy is None:
         server.turn_off()
     engine = server.engine
     clients = [server.connect() for _ in range(CLIENTS)]
+    if rules:
+        engine.run(clients[0], encoded([["ACL", "SETUSER", "ann", "on", "nopass", *rules.split()]]))
+        for client in clients[1::2]:
+            engine.run(client, encoded([["AUTH", "ann", "any"]]))
+            assert client.guard is not None
+        server.end_turn()
     stats = engine.commands[b"xadd"]
     stats.calls = stats.failed = stats.rejected = 0  # the harness has one table of commands
     seen = []
@@ -133,9 +142,13 @@ def outcome(turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, poli
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(TURNS, st.sampled_from([None, "always", "everysec"]))
-def test_gathered_or_one_after_the_other_is_the_same(turns, policy):
-    assert outcome(turns, True, policy) == outcome(turns, False, policy)
+@given(
+    TURNS,
+    st.sampled_from([None, "always", "everysec"]),
+    st.sampled_from(["", "", "+@all ~s ~a ~z", "+@all -set %R~z %W~y ~s", "+xadd +zscore ~[sz] (+set ~a)"]),
+)
+def test_gathered_or_one_after_the_other_is_the_same(turns, policy, rules):
+    assert outcome(turns, True, policy, rules) == outcome(turns, False, policy, rules)
 
 
 @pytest.fixture
