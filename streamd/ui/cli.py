@@ -61,8 +61,8 @@ def _ui(arguments: argparse.Namespace) -> int:
     try:
         source.ask("PING")
         with serving.listen(arguments.bind, arguments.port) as listening:
-            print(_banner(arguments, rules, source.place, serving.place_of(listening)), flush=True)
-            serving.serve(pages.application(source, rules), listening)
+            banner = _banner(arguments, rules, source.place, serving.place_of(listening))
+            serving.serve(pages.application(source, rules), listening, lambda: print(banner, flush=True))
     except SourceError as error:
         return _fail(EXIT_ADDRESS, f"{error} Give another with --url" if "?" in str(error) else str(error))
     except (OSError, OverflowError) as error:

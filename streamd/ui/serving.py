@@ -3,7 +3,8 @@
 import ipaddress
 import signal
 import socket
-import sys
+from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -40,8 +41,8 @@ def place_of(listening: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM; ready: called when both lead to a clean end."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -53,7 +54,14 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         ws="none",
         timeout_graceful_shutdown=STOP_S,
     )
-    # uvicorn stops at a signal, and sends itself the signal again when it has: that is a clean end.
+    server = uvicorn.Server(config)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        # (No exception: Python drops one that meets the callback of a weak reference, and the signal with it.)
+        server.should_exit = True
+
+    # uvicorn has its own once it runs, and sends itself the signal again when it has stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
-    uvicorn.Server(config).run(sockets=[listening])
+        signal.signal(number, stop)
+    ready()
+    server.run(sockets=[listening])
