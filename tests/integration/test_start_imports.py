@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.process import ServerProcess
 
+pytestmark = pytest.mark.interpreted(reason="the form of a module decides what it imports, and when")
+
 # Packages and modules that are imported when somebody asks for what they do; with each, who.
 LATER = {
     "backup": "streamd.backup",
