@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
 from bench.group_workloads import GROUP_WORKLOADS
@@ -55,42 +55,45 @@ def main() -> int:
     if "redis-server" not in kinds:
         print("redis-server is not on PATH: absolute figures of streamd only")
     rows: list[Row] = []
-    chosen = [
-        workload
-        for workload in ALL
-        if arguments.only.lower() in workload.name.lower() and (arguments.suite == "long" or workload.short)
-    ]
+    partial = bool(arguments.only)
     print(
         f"{'':48}{'ratio':>8}{'wanted':>8}{'streamd/s':>12}{'redis/s':>12}"
         f"{'cpu us':>8}{'redis':>8}{'p99.9':>8}{'redis':>8}"
     )
-    for options in dict.fromkeys(workload.options for workload in chosen):
-        rows += _run_group(kinds, [workload for workload in chosen if workload.options == options], options, arguments)
-    rows += _run_pairs(kinds, arguments)
-    rows += run_topics(arguments.only, TOPIC_ENTRIES[arguments.suite])
-    if arguments.suite == "long":
-        rows += run_starts(kinds, arguments.only)
-        rows += run_memory(kinds, arguments.only)
-        rows += run_small_memory(kinds, arguments.only)
-        rows += run_large(kinds, arguments.only)
-        rows += run_special(arguments.only)
-        rows += run_curves(kinds, arguments.only)
-        rows += run_spark(arguments.only)
-    write(rows, arguments.suite, bool(arguments.only), started)
+    try:
+        for some in _measured(kinds, arguments):
+            rows += some
+    except KeyboardInterrupt:
+        print("\ninterrupted: the table has what was measured until then")
+        partial = True
+    write(rows, arguments.suite, partial, started)
     return 0
+
+
+def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[Row]]:
+    """Yield the rows, as they come."""
+    is_long, only = arguments.suite == "long", arguments.only
+    chosen = [one for one in ALL if only.lower() in one.name.lower() and (is_long or one.short)]
+    for options in dict.fromkeys(workload.options for workload in chosen):
+        group = [workload for workload in chosen if workload.options == options]
+        yield from _run_group(kinds, group, options, arguments)
+    yield _run_pairs(kinds, arguments)
+    yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
+    if is_long:
+        for measure in (run_starts, run_memory, run_small_memory, run_large, run_curves):
+            yield measure(kinds, only)
+        yield run_special(only)
+        yield run_spark(only)
 
 
 def _run_group(
     kinds: list[str], workloads: Iterable[Workload], options: tuple[str, ...], arguments: argparse.Namespace
-) -> list[Row]:
-    rows = []
+) -> Iterator[list[Row]]:
     with ExitStack() as stack:
         targets = [stack.enter_context(Target(kind, options)) for kind in kinds]
         for workload in workloads:
             rounds = arguments.rounds or (3 if arguments.suite == "short" else workload.rounds)
-            result = alternate(workload.name, targets, workload.work, rounds)
-            rows.append(_row(result, workload))
-    return rows
+            yield [_row(alternate(workload.name, targets, workload.work, rounds), workload)]
 
 
 def _row(result: Result, workload: Workload) -> Row:
