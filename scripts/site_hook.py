@@ -26,6 +26,7 @@ ELSEWHERE = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "trust.md",
+    "examples/README.md": "examples.md",
     "bench/results/long.md": "results/long.md",
     "bench/results/sessions.md": "results/sessions.md",
 }
@@ -36,6 +37,8 @@ PICTURES = {
     if file.suffix in (".png", ".svg")
 }
 TITLES = {"results/long.md": "# All rows of the benchmark", "results/sessions.md": "# The rows of a broker's sessions"}
+# What a newcomer asks for comes before what only names it: the search shows ten pages at a time.
+FIRST_FOUND = ("idempotence.md", "start.md", "spark.md", "guarantees.md", "exactly-once.md")
 # Of Markdown: what is code, which is left alone, or a link; of HTML: an image.
 LINK = re.compile(
     r"```.*?^ *```|`[^`\n]*`(?!\]\()|(!?)\[((?:`[^`]*`|[^\]`])*)\]\(([^)\s]+)\)|(<img src=\")([^\"]+)", re.M | re.S
@@ -66,6 +69,8 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     """Return a page's text with the links of the repository as links of the site."""
     from mkdocs.exceptions import PluginError
 
+    if page.file.src_uri in FIRST_FOUND:
+        page.meta["search"] = {"boost": 3}
     try:
         return for_site(markdown, page.file.src_uri)
     except BrokenLink as broken:

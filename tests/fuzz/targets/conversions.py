@@ -9,12 +9,13 @@ WORDS = [b"null", b"true", b"false", b'{"a":', b"[1,", b"1e5", b"-0", b"\\ud834\
          b"\x91", b"\x81", b"\xcb", b"\xdc\x00\x01", b"\xdf\x00\x00\x00\x01", b"\xc0", b"\xd9\x01", b"<i4", b">I8",
          b"s", b"c0", b"!4", b"BHLd"]  # fmt: skip
 
+# (A zero with a sign becomes one without in MessagePack, as in Redis: hence `+ 0`.)
 # Compared by content, for the order of a table's keys may be another one when it was made in another order; but for
 # tables that are keys, of which each is only itself.
 _SAME = b"""
 local digits, deep = %b
 local function same(a, b, depth)
-  if type(a) == 'number' and type(b) == 'number' then return digits:format(a) == digits:format(b) end
+  if type(a) == 'number' and type(b) == 'number' then return digits:format(a + 0) == digits:format(b + 0) end
   if type(a) ~= 'table' or type(b) ~= 'table' then return a == b or (b == nil and depth > deep) end
   for key, value in pairs(a) do
     if type(key) ~= 'table' and not same(value, b[key], depth + 1) then return false end
