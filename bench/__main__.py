@@ -27,7 +27,7 @@ from bench.progress import said
 from bench.servers import Target, forms, redis_binary
 from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
-from bench.table import RATIO_OF, Row, ratio_text, write
+from bench.table import RATIO_OF, Row, carried_over, ratio_text, write
 from bench.waiters import WAITER_WORKLOADS
 from bench.workloads import WORKLOADS, Workload
 
@@ -55,7 +55,6 @@ def main() -> int:
     if "redis-server" not in kinds:
         print("redis-server is not on PATH: absolute figures of streamd only")
     rows: list[Row] = []
-    partial = bool(arguments.only)
     print(
         f"{'':48}{'ratio':>8}{'wanted':>8}{'streamd/s':>12}{'redis/s':>12}"
         f"{'cpu us':>8}{'redis':>8}{'p99.9':>8}{'redis':>8}"
@@ -64,9 +63,10 @@ def main() -> int:
         for some in _measured(kinds, arguments):
             rows += some
     except KeyboardInterrupt:
-        print("\ninterrupted: the table has what was measured until then")
-        partial = True
-    write(rows, arguments.suite, partial, started)
+        print("\ninterrupted: what was not measured again is of the table before, with its date")
+        if not arguments.only:
+            rows += carried_over(rows, arguments.suite)
+    write(rows, arguments.suite, bool(arguments.only), started)
     return 0
 
 

@@ -16,7 +16,8 @@ MADE_BY = {"short": "`make bench`", "long": "`make bench-long`", "spark": "`make
 RATIO_OF = {"streamd": "ratio", "compiled": "compiled_ratio", "redis-server": "redis_ratio"}
 
 # A row: name; wanted (at least), wanted_at_most, or wanted_text; ratio, compiled_ratio, redis_ratio; figures by server
-# and their unit; streamd_per_s, compiled_per_s, redis_per_s, and so for cpu_us and p999_ms.
+# and their unit; streamd_per_s, compiled_per_s, redis_per_s, and so for cpu_us and p999_ms; measured: the date, where
+# that is of an earlier table.
 Row = dict[str, object]
 
 _SERVERS = ("streamd", "compiled", "redis")
@@ -69,6 +70,17 @@ def write(rows: list[Row], suite: str, partial: bool, started: float) -> None:
         print(f"drawn: {path}")
 
 
+def carried_over(rows: list[Row], suite: str) -> list[Row]:
+    """Return the rows of the table before that were not measured again, each with its date."""
+    try:
+        before = json.loads((RESULTS / f"{suite}.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    names = {row["name"] for row in rows}
+    date = before["about"]["date"].split()[0]
+    return [{"measured": date, **row} for row in before["rows"] if row["name"] not in names]
+
+
 def table_row(row: Row) -> str:
     """Return a row as a line of the table."""
     cells = [
@@ -94,6 +106,8 @@ def table_row(row: Row) -> str:
         name, wanted, ratios[0] = f"{row['name']}: {row['what']}", "1", ratio_text(row["growth"])
     elif ratios[2]:
         cells[2] = f"{ratios[2]} of its own"
+    if "measured" in row:
+        name = f"{name} (of {row['measured']})"
     return f"| {name} | {wanted} | {ratios[0]} | {ratios[1]} | {' | '.join(cells)} |"
 
 
