@@ -84,7 +84,7 @@ def carried_over(rows: list[Row], suite: str) -> list[Row]:
 def table_row(row: Row) -> str:
     """Return a row as a line of the table."""
     cells = [
-        form.format(row[f"{server}_{place}"]) if row.get(f"{server}_{place}") else ""
+        form.format(value) if isinstance(value := row.get(f"{server}_{place}"), float) and value else ""
         for place, form in _PLACES
         for server in _SERVERS
     ]

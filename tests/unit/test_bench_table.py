@@ -30,3 +30,8 @@ def test_rows_that_were_not_measured_again_are_kept_with_the_date_of_their_table
 
 def test_without_a_table_before_nothing_is_kept():
     assert table.carried_over([{"name": "one"}], "long") == []
+
+
+def test_a_curve_is_a_line_of_its_growth():
+    row = {"name": "XADD by clients", "what": "CPU at 1,000 over 1", "growth": 0.5, "streamd_cpu_us": [2.0, 1.0]}
+    assert table.table_row(row).startswith("| XADD by clients: CPU at 1,000 over 1 | 1 | 0.50 |")
