@@ -21,9 +21,8 @@ class Deadlines:
     nobody sees it. No span has more of those than of others.
 
     Shape: `_spans` has for the number of a span (its first millisecond >> _SPAN_BITS) its one key, or a list of rows;
-    `_gone`, how many of a list may be out of date,
-    where any may be; `_order` is a heap of the numbers, which may have some more than
-    `_spans`.
+    `_gone`, how many of a list may be out of date, where any may be; `_order` is a heap of the numbers, which may have
+    some more than `_spans`.
     """
 
     __slots__ = ("_gone", "_order", "_spans")
