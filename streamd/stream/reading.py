@@ -84,9 +84,7 @@ class ReadBudget:
         self.spend(1)
         return True
 
-    def take(
-        self, log: Log, start: int, end: int, ids: list[int] | None = None
-    ) -> tuple[int, Parts | LongArray]:
+    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, Parts | LongArray]:
         """Return (how many, the array) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
         count = self.entries_left
         if self._bytes_left is not None:

@@ -115,5 +115,3 @@ def _consumer(facts: dict[bytes, Any]) -> Consumer:
         idle_ms=int(facts[b"idle"]),
         inactive_ms=None if inactive_ms is None or int(inactive_ms) < 0 else int(inactive_ms),
     )
-
-

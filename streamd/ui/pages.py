@@ -129,9 +129,7 @@ class Pages:
         match, cursor = request.query_params.get("match", ""), _cursor(request)
         has_windows = self._has_windows()
         page = streams.find(self.source, self.rates, bytes_of(match), cursor) if has_windows else None
-        return self.show.page(
-            "idempotence.html", page=page, match=match, first=cursor == "0", has_windows=has_windows
-        )
+        return self.show.page("idempotence.html", page=page, match=match, first=cursor == "0", has_windows=has_windows)
 
     def slow_log(self, request: Request) -> Response:
         """Show the newest requests of the slow log."""
@@ -236,5 +234,3 @@ def _number(request: Request, parameter: str) -> int:
 def _whole(text: str) -> int:
     """Return a number that is not negative and that a server can take; 0 for all else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
-
-

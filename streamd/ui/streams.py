@@ -116,9 +116,7 @@ def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
 def one(source: Source, rates: Rates, key: bytes) -> Stream:
     """Return what there is to say of a stream. Raises: SourceError, also when there is none."""
     facts, memory = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key)])
-    return _stream(
-        key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic()
-    )
+    return _stream(key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic())
 
 
 def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rates, now_s: float) -> Stream:
@@ -157,5 +155,3 @@ def now_ms(source: Source) -> int:
     """Return the server's time."""
     seconds, microseconds = source.ask("TIME")
     return int(seconds) * 1000 + int(microseconds) // 1000
-
-

@@ -110,8 +110,7 @@ def _entries_read_words(entries_read: int | None) -> list[bytes]:
     keys=(2, 2, 1),
     since="5.0.0",
     complexity="O(1)",
-    syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read] "
-    "[FILTER FIELD field <MQTT | GLOB | EQ> pattern]",
+    syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read] [FILTER FIELD field <MQTT | GLOB | EQ> pattern]",
     access="RW insert",
 )
 def xgroup_create(context: Context, args: list[bytes]) -> Reply:

@@ -266,9 +266,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
         parts = ([_group(facts, *row) for row in some] for some in sorted_in_slices(rows))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
-        _group(
-            stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted
-        )
+        _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted)
         for name, group in sorted(groups.items())
     ]
 
