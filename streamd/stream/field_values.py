@@ -22,7 +22,7 @@ def column(source: Segment | Tail, low: int, high: int, field: bytes) -> Sequenc
 
 
 def values_at(segment: Segment, places: list[int], field: bytes) -> list[bytes | None]:
-    """Return the last value of a field in each entry at some positions, ascending, one at least; None where it is not."""
+    """Return the last value of a field in each entry at some positions (ascending, one at least), or None."""
     if len(places) <= _FEW:
         return [column(segment, at, at + 1, field)[0] for at in places]
     low = places[0]
