@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
             return handing_over.run(words, partial(_parser, [*COMMANDS]))
         arguments, unknown = _parser(words).parse_known_args(words)
         if unknown:
-            raise Failure(EXIT_USAGE, f"{unknown[0]} is not known{_near_flag(unknown[0])}")
+            raise Failure(EXIT_USAGE, _unknown(unknown[0]))
         action = getattr(arguments, "action", None)
         if action is None:
             _parser([]).print_help()
@@ -75,11 +75,14 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_BUG
 
 
-def _near_flag(word: str) -> str:
-    from streamd.configuration.layers import nearest
+def _unknown(word: str) -> str:
+    from streamd.configuration.layers import nearest, without_flag
 
+    if not word.startswith("--"):
+        return f"{word} is not known (see streamd --help)"
     name = word.removeprefix("--").partition("=")[0]
-    return nearest(name).replace("'", "'--", 1) if word.startswith("--") else " (see streamd --help)"
+    near = nearest(name).replace("'", "'--", 1)
+    return without_flag(name) or f"{word} is not known{near}"
 
 
 def _open_missing_streams() -> None:

@@ -141,7 +141,8 @@ async def _run_server(config: Config, directory: str) -> int:
     try:
         server = Server(config)
     except UserFileError as error:
-        raise Failure(EXIT_USAGE, f"users: {error}")
+        what_to_do = "; make it, or give another with --aclfile" if isinstance(error.__cause__, OSError) else ""
+        raise Failure(EXIT_USAGE, f"users: {error}{what_to_do}")
     server.inherited = take_sockets(os.environ)
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()
     assert starting is not None

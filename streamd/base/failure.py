@@ -7,7 +7,7 @@ EXIT_CODES = """exit codes:
   0  stopped cleanly; the journal is whole
   1  a bug in streamd
   2  usage or configuration
-  3  address: in use, or not this machine's
+  3  address: in use, not this machine's, or no server there
   4  data directory: unreadable, unwritable or locked by another server
   5  journal damaged
   6  journal could not be written

@@ -20,6 +20,15 @@ def nearest(name: str) -> str:
     return f"; did you mean '{near[0]}'?" if near else "; `streamd serve --help` and docs/operations.md list them"
 
 
+def without_flag(name: str) -> str:
+    """Return where an option is given that a file knows and the command line does not; "" for another name."""
+    option = OPTIONS.get(ALIASES.get(name.lower(), name.lower()))
+    if option is None or option.flag:
+        return ""
+    variable = PREFIX + option.name.upper().replace("-", "_")
+    return f"--{name} is no flag; give it as the variable {variable}, or as a line of a file: streamd serve FILE"
+
+
 def wanted(option: Option) -> str:
     """Return what an option takes, as an order: "give yes or no"."""
     if option.kind == "boolean":

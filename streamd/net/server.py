@@ -35,14 +35,15 @@ class AddressError(OSError):
 
 
 class Listener(NamedTuple):
-    """A way into the server: where it listens, `(host, port, whether it may fail)`, what serves a connection, and
-    whether that is encrypted. A Unix socket is a path with the port UNIX.
+    """A way into the server: where it listens, `(host, port, whether it may fail)`, what serves a connection, whether
+    that is encrypted, and the flags that choose another place. A Unix socket is a path with the port UNIX.
     """
 
     places: Callable[[Config], list[tuple[str, int, bool]]]
     serve: "Callable[[Server], asyncio.Protocol]"
     is_admin: bool = False
     is_encrypted: bool = False
+    flags: str = "--port or --bind"
 
 
 # In place of a port, with a path for a host.
@@ -85,9 +86,9 @@ def _connection(server: "Server") -> asyncio.Protocol:
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)
 LISTENERS: Final = (
     Listener(_bound_places, _connection),
-    Listener(_encrypted_places, _connection, is_encrypted=True),
-    Listener(_unix_places, _connection),
-    Listener(_admin_places, AdminConnection, is_admin=True),
+    Listener(_encrypted_places, _connection, is_encrypted=True, flags="--tls-port or --bind"),
+    Listener(_unix_places, _connection, flags="--unixsocket"),
+    Listener(_admin_places, AdminConnection, is_admin=True, flags="--admin-port or --admin-bind"),
 )
 
 
@@ -264,7 +265,7 @@ class Server:
                     await self._close_listeners()
                     where = host if port == UNIX else f"{host} port {port}"
                     line = f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}"
-                    raise AddressError(line, *(("--admin-port or --admin-bind",) if listener.is_admin else ()))
+                    raise AddressError(line, listener.flags)
                 if context is not None:
                     self._encrypted.append((listener, made))
                 free_port = self._take_listener(made, listener)

@@ -60,7 +60,7 @@ def _file(config: Config, option: str) -> str:
     try:
         os.close(os.open(path, os.O_RDONLY))
     except OSError as error:
-        raise ConfigError(f"{option} {path}: {error.strerror}")
+        raise ConfigError(f"{option} {path}: {error.strerror}; give a file that the server can read")
     return path
 
 

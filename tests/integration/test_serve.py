@@ -75,6 +75,30 @@ def test_a_busy_admin_port_is_named_as_such(tmp_path: Path):
     assert one_line(done.stderr).endswith("choose another with --admin-port or --admin-bind")
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--unixsocket", "gone/x.sock"], 3, "No such file or directory; choose another with --unixsocket"),
+        (["--aclfile", "gone"], 2, "No such file or directory; make it, or give another with --aclfile"),
+        (
+            ["--tls-port", "1", "--tls-cert-file", "gone", "--tls-key-file", "gone"],
+            2,
+            "tls-cert-file gone: No such file or directory; give a file that the server can read",
+        ),
+        (
+            ["--save", ""],
+            2,
+            "--save is no flag; give it as the variable STREAMD_SAVE, or as a line of a file: streamd serve FILE",
+        ),
+        (["--hash-max-ziplist-value", "64"], 2, "as the variable STREAMD_HASH_MAX_LISTPACK_VALUE, or as a line"),
+    ],
+)
+def test_what_a_server_cannot_take_is_said_with_what_to_do(tmp_path: Path, words: list[str], code: int, said: str):
+    done = run_cli("serve", "--port", "0", "--dir", str(tmp_path), *words)
+    assert done.returncode == code
+    assert said in one_line(done.stderr)
+
+
 def test_a_logfile_that_cannot_be_written_ends_with_4_and_one_line(tmp_path: Path):
     done = run_cli("serve", "--port", "0", "--dir", str(tmp_path), "--logfile", str(tmp_path / "gone" / "x.log"))
     assert done.returncode == 4

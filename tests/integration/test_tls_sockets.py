@@ -219,6 +219,14 @@ def test_a_start_without_certificates_says_what_to_give(tmp_path: Path):
     assert ended.stderr == "streamd: tls-cert-file is missing: a tls-port needs tls-cert-file and tls-key-file\n"
 
 
+def test_a_tls_port_that_is_taken_is_named_as_such(tmp_path: Path, made: Certificates):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = run_cli("serve", "--dir", str(tmp_path), *made.options(taken.getsockname()[1]))
+
+    assert ended.returncode == 3
+    assert ended.stderr.endswith("choose another with --tls-port or --bind\n")
+
+
 # -- Unix sockets -----------------------------------------------------------------------------------------------------
 
 
