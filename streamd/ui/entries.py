@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from streamd.ui.source import Source
 from streamd.ui.streams import Stream, milliseconds
@@ -13,6 +14,10 @@ PAGE_BYTES = 4 << 20
 # A search reads pages of so many entries until it has a page, or has taken so long; then the user says to go on.
 SEARCHED_PER_PAGE = 500
 SEARCH_S_MAX = 0.4
+
+# Before the one and after the other there is nothing.
+_FIRST_ID: Final = b"0-0"
+_LAST_ID: Final = b"18446744073709551615-18446744073709551615"
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
 def since(source: Source, stream: Stream, after: bytes) -> tuple[list[Entry], bool]:
     """Return the newest entries behind an ID, the newest first, and whether some between were passed over."""
     size = page_size(stream)
+    if after == _LAST_ID:
+        return [], False
     return _cut(_entries(source.ask("XREVRANGE", stream.key, "+", b"(" + after, "COUNT", size + 1)), size)
 
 
@@ -128,6 +135,8 @@ def _cut(entries: list[Entry], size: int) -> tuple[list[Entry], bool]:
 
 
 def _ask(source: Source, stream: Stream, wanted: Wanted, count: int) -> list[Entry]:
+    if wanted.before == _FIRST_ID or (wanted.is_upwards and wanted.after == _LAST_ID):
+        return []  # a server calls an interval that begins or ends there invalid
     if wanted.is_upwards:
         start = b"(" + wanted.after if wanted.after else wanted.start
         return _entries(source.ask("XRANGE", stream.key, start, "+", "COUNT", count))
@@ -146,4 +155,4 @@ def _page(entries: list[Entry], wanted: Wanted, more: bool, searched: int) -> En
     else:
         has_newer, has_older = bool(wanted.before), more
     newest, oldest = (entries[0].id, entries[-1].id) if entries else (wanted.before, wanted.after or wanted.start)
-    return EntryPage(entries, newest, oldest, has_newer, has_older and bool(oldest), searched)
+    return EntryPage(entries, newest, oldest, has_newer, has_older and oldest not in (b"", _FIRST_ID), searched)

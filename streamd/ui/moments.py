@@ -12,7 +12,7 @@ HOW = "give an entry ID (1700000000000-0), a time (2026-01-31 14:05, in UTC), or
 def entry_id_of(text: str, now_ms: int) -> bytes:
     """Return the entry ID at which to begin. Raises: ValueError, with what to give instead."""
     text = text.strip()
-    if _ID.fullmatch(text):
+    if is_entry_id(text):
         return text.encode()
     if ago := _AGO.fullmatch(text.removesuffix(" ago")):
         return b"%d" % max(now_ms - int(ago[1]) * _MS[ago[2]], 0)
@@ -27,4 +27,4 @@ def entry_id_of(text: str, now_ms: int) -> bytes:
 
 def is_entry_id(text: str) -> bool:
     """Say whether a text is an entry ID in full or in part."""
-    return _ID.fullmatch(text) is not None
+    return _ID.fullmatch(text) is not None and all(int(part) < 2**64 for part in text.split("-"))
