@@ -53,6 +53,7 @@ def _check(arguments: argparse.Namespace) -> int:
         line.end()
         print("\n".join(report.lines()))
         if arguments.export is not None:
+            _make_directory(arguments.export)
             line = ProgressLine("check: export")
             commands = check.export(files, journal, arguments.export, filename, report, line.show)
             line.end()
@@ -70,6 +71,14 @@ def _check(arguments: argparse.Namespace) -> int:
     finally:
         line.end()
     return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
+
+
+def _make_directory(path: str) -> None:
+    """Make the directory of an export. Raises: Failure."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"{path}: {error.strerror}; give another directory with --export")
 
 
 def _trial_loader() -> Loader:

@@ -149,6 +149,13 @@ def test_an_export_has_the_entries_and_goes_nowhere_twice(directory: Path, tmp_p
     assert "--export" in one_line(again.stderr)
 
 
+def test_an_export_that_cannot_be_written_says_which_option_to_change(directory: Path, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    done = run_cli("check", str(directory), "--export", str(tmp_path / "file" / "out"))
+    assert done.returncode == 4
+    assert one_line(done.stderr).endswith("/file/out: Not a directory; give another directory with --export")
+
+
 def test_a_running_servers_journal_is_examined_but_not_fixed(directory: Path):
     with ServerProcess(directory, "--appendonly", "yes"):
         assert run_cli("check", str(directory)).returncode == 0
