@@ -5,8 +5,8 @@ import os
 
 from streamd.backup import copying
 from streamd.backup.placing import PlaceError
-from streamd.backup.remote import RemoteJournal, SourceError, connect
-from streamd.base.failure import EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_OK, Failure
+from streamd.backup.remote import RemoteJournal, SourceError, UrlError, connect
+from streamd.base.failure import EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.progress import ProgressLine
 
 URL = "redis://127.0.0.1:6379"
@@ -65,6 +65,8 @@ def _back_up(arguments: argparse.Namespace) -> int:
         client = connect(arguments.url)
         with client:
             size = copying.back_up(RemoteJournal(client), arguments.directory, line.show, line.examine)
+    except UrlError as error:
+        raise Failure(EXIT_USAGE, f"backup: {error}")
     except SourceError as error:
         raise Failure(EXIT_ADDRESS, f"backup: {error}; nothing was left in {arguments.directory}")
     except PlaceError as error:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from streamd.server_url import checked
+
 if TYPE_CHECKING:
     import redis
 
@@ -17,6 +19,10 @@ class SourceError(Exception):
     """The server cannot be asked, or does not give a backup; the message is one line."""
 
 
+class UrlError(SourceError):
+    """No server is named."""
+
+
 def connect(url: str) -> "redis.Redis":
     """Return a client that is one connection and tries nothing twice. Raises: SourceError."""
     try:
@@ -27,7 +33,7 @@ def connect(url: str) -> "redis.Redis":
         raise SourceError("redis-py is missing: pip install 'streamd[client]'")
     try:
         return redis.Redis.from_url(
-            url,
+            checked(url),
             single_connection_client=True,
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=10,
@@ -37,7 +43,7 @@ def connect(url: str) -> "redis.Redis":
     except redis.RedisError as error:
         raise SourceError(_line(error))
     except ValueError as error:
-        raise SourceError(f"--url: {error}")
+        raise UrlError(f"--url: {error}")
 
 
 class RemoteJournal:

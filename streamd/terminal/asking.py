@@ -1,7 +1,7 @@
 """A Redis-protocol server as these commands ask it, with replies as they come."""
 
-import re
 from collections.abc import Callable, Iterable, Sequence
+from math import isnan
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
@@ -9,6 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from streamd.server_url import checked, without_password
 from streamd.terminal.failing import Trouble, explained
 
 URL: Final = "redis://127.0.0.1:6379"
@@ -34,6 +35,17 @@ def url_option(function: Callable[P, R]) -> Callable[P, R]:
     )(function)
 
 
+class Seconds(click.FloatRange):
+    """A number of seconds within bounds; what is no number (nan) is within none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Raises: click.BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        if isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
 class Source:
     """One server. place: its URL without user and password, to be shown."""
 
@@ -41,7 +53,7 @@ class Source:
         self.place = without_password(url)
         try:
             self.client = redis.Redis.from_url(
-                url,
+                checked(url),
                 client_name=name,
                 socket_timeout=_TIMEOUT_S,
                 socket_connect_timeout=_CONNECT_S,
@@ -112,12 +124,6 @@ class Source:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def without_password(url: str) -> str:
-    """Return a URL without its user and password, wherever they stand."""
-    url = re.sub(r"//[^/]*@", "//", url)
-    return re.sub(r"([?&](?:password|username)=)[^&]*", r"\1...", url)
 
 
 def nearest(word: str, others: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streamd.terminal.asking import Source
+from streamd.terminal.asking import Seconds, Source
 from streamd.terminal.failing import Trouble
 from streamd.terminal.load import LOADS, Load, Loaded, Measured, NotThere
 from streamd.terminal.own_servers import OwnServer, is_installed
@@ -33,7 +33,7 @@ _BESIDE = f"{'ratio':>8}{'beside':>12}{'CPU us':>9}"
     "--rounds", type=click.IntRange(1, 20), default=3, show_default=True, help="Each row's median is of so many."
 )
 @click.option(
-    "--seconds", type=click.FloatRange(0.05, 60), default=1.0, show_default=True, help="The most that one run takes."
+    "--seconds", type=Seconds(0.05, 60), default=1.0, show_default=True, help="The most that one run takes."
 )
 @click.option(
     "--requests",

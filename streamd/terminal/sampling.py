@@ -47,7 +47,10 @@ class Stream:
 
 @dataclass
 class Sample:
-    """One look at a server. more: there are streams that were not looked at; walked: all keys were seen once."""
+    """One look at a server.
+
+    more: there are streams that were not looked at; walked: all keys were seen once; pattern: of the streams' names.
+    """
 
     at_s: float
     info: dict[str, str]
@@ -56,6 +59,7 @@ class Sample:
     clients: list[dict[str, str]] = field(default_factory=list)
     more: bool = False
     walked: bool = True
+    pattern: str = "*"
     rates: dict[str, float] = field(default_factory=dict)
 
 
@@ -73,7 +77,7 @@ class Sampler:
         """Return what is there now; from the second time on with rates. Raises: Trouble."""
         self._look_for_streams()
         info = self._source.info("server", "clients", "memory", "stats", "keyspace")
-        sample = Sample(self._seconds(), info, more=self._more, walked=self._walked)
+        sample = Sample(self._seconds(), info, more=self._more, walked=self._walked, pattern=self._pattern)
         self._ask_streams(sample)
         if int(info.get("connected_clients", 0)) <= _CLIENTS_MAX:
             sample.clients = _clients(self._source.ask("CLIENT", "LIST").decode("utf-8", "backslashreplace"))

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamd.terminal.asking import Source, url_option
+from streamd.terminal.asking import Seconds, Source, url_option
 from streamd.terminal.sampling import Sample, Sampler, Stream
 from streamd.terminal.showing import console, count, printable, size, span
 
@@ -32,7 +32,7 @@ ORDERS: Final[dict[str, Callable[[Stream], tuple[float, ...]]]] = {
 @click.option("--sort", type=click.Choice([*ORDERS, "name"]), default="rate", show_default=True, help="Streams first.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1, max=3_600),
+    type=Seconds(min=0.1, max=3_600),
     default=2.0,
     show_default=True,
     metavar="SECONDS",
@@ -126,10 +126,18 @@ def _table(*columns: str) -> Table:
     return table
 
 
+def _no_streams(sample: Sample) -> str:
+    if not sample.walked:
+        return "no streams found yet"
+    if sample.pattern != "*":
+        return f"no stream is called {printable(sample.pattern.encode())}; leave out --match to see all"
+    return "no streams here; XADD makes one"
+
+
 def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
     found = list(sample.streams.values())
     if not found:
-        return Text("no streams here; XADD makes one" if sample.walked else "no streams found yet", "yellow")
+        return Text(_no_streams(sample), "yellow")
     found.sort(key=lambda one: one.key)
     if sort != "name":
         found.sort(key=ORDERS[sort], reverse=True)

@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+from streamd.server_url import checked, without_password
 
 if TYPE_CHECKING:
     import redis
@@ -28,7 +31,12 @@ def add_options(topics: argparse.ArgumentParser) -> None:
 
     def add(name: str, action: Callable[["redis.Redis", argparse.Namespace], int], text: str) -> Any:
         one = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        one.add_argument("--url", default=URL, help="the server (default: %(default)s)")
+        one.add_argument(
+            "--url",
+            default=os.environ.get("STREAMD_URL", URL),
+            help="the server: redis://[user:password@]host[:port][/db], rediss:// for TLS, unix:// (default: the"
+            f" variable STREAMD_URL, which keeps a password from other users of the machine, else {URL})",
+        )
         one.set_defaults(action=lambda arguments: _run(action, arguments))
         return one
 
@@ -77,15 +85,18 @@ def _run(action: Callable[["redis.Redis", argparse.Namespace], int], arguments: 
         import redis
     except ImportError:
         return _fail(EXIT_USAGE, "topics need redis-py: pip install 'streamd[client]'")
+    place = without_password(arguments.url)
     try:
-        with redis.Redis.from_url(arguments.url) as client:
+        with redis.Redis.from_url(checked(arguments.url)) as client:
             return action(client, arguments)
     except ValueError as error:
         return _fail(EXIT_USAGE, str(error))
+    except redis.AuthenticationError as error:
+        return _fail(EXIT_ADDRESS, f"{place}: {error}; the user and password are those in --url or STREAMD_URL")
     except redis.ConnectionError as error:
-        return _fail(EXIT_ADDRESS, f"{arguments.url}: {error}; is a server running there? Give another with --url")
+        return _fail(EXIT_ADDRESS, f"{place}: {error}; is a server running there? Give another with --url")
     except (redis.RedisError, RuntimeError) as error:
-        return _fail(EXIT_ADDRESS, f"{arguments.url}: {error}")
+        return _fail(EXIT_ADDRESS, f"{place}: {error}")
 
 
 def _fail(code: int, text: str) -> int:
@@ -134,6 +145,8 @@ def _print_ids(ids: Iterable[str]) -> None:
 
 
 def _tail(client: "redis.Redis", arguments: argparse.Namespace) -> int:
+    if arguments.count is not None and arguments.count < 1:
+        raise ValueError(f"--count {arguments.count}: give 1 or more")
     log = _open(client, arguments)
     start: Any = arguments.start
     if start not in ("earliest", "latest"):

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+from streamd.server_url import checked, without_password
 
 # What a page may ask: nothing here changes anything, and each is asked for at most a page.
 READS = frozenset(
@@ -40,7 +41,7 @@ class Source:
 
     def __init__(self, url: str, *, allow_writes: bool = False) -> None:
         pool = redis.BlockingConnectionPool.from_url(
-            url,
+            checked(url),
             max_connections=CONNECTIONS_MAX,
             timeout=TIMEOUT_S,
             socket_timeout=TIMEOUT_S,
@@ -124,10 +125,3 @@ def pairs(reply: Any) -> dict[bytes, Any]:
     if not isinstance(reply, list):
         return {}
     return dict(zip(reply[::2], reply[1::2], strict=False))
-
-
-def without_password(url: str) -> str:
-    """Return a URL that may be shown."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))

@@ -215,6 +215,14 @@ def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "said"), [("http://x", "Redis URL must specify one of"), ("redis://x/db", "database 'db' is no number")]
+)
+def test_a_url_that_names_no_server_is_a_wrong_word(tmp_path: Path, capsys, url: str, said: str):
+    assert cli.main(["backup", "--url", url, str(tmp_path / "copy")]) == 2
+    assert capsys.readouterr().err.startswith(f"streamd: backup: --url: {said}")
+
+
 def test_the_server_may_be_named_by_a_variable_and_a_password_is_not_shown(tmp_path: Path, monkeypatch, capsys):
     with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data"), requirepass="hunter2") as server:
         monkeypatch.setenv("STREAMD_URL", f"redis://:hunter2@127.0.0.1:{server.port}")

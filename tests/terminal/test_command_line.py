@@ -13,8 +13,8 @@ import redis
 from click.testing import CliRunner
 
 from streamd import cli
+from streamd.server_url import without_password
 from streamd.terminal.app import terminal
-from streamd.terminal.asking import without_password
 from streamd.testing import EmbeddedServer
 from tests.integration.process import run_cli
 
@@ -45,6 +45,8 @@ def environment(**more):
         ("redis://127.0.0.1:{port}", 3, "a password is required; give it as redis://:password@host in --url"),
         ("redis://:wrong@127.0.0.1:{port}", 3, "wrong user or password; give the right one"),
         ("http://127.0.0.1", 2, "--url http://127.0.0.1: Redis URL must specify one of"),
+        ("redis://127.0.0.1:{port}/orders", 2, "database 'orders' is no number; give one behind the slash"),
+        ("rediss://127.0.0.1:{port}", 3, "that port does not speak TLS; give its TLS port, or redis:// in place of"),
     ],
 )
 def test_a_server_that_does_not_let_one_in_is_said_in_one_line(guarded, capsys, word, url, code, said):
@@ -80,6 +82,8 @@ def test_the_right_password_lets_one_in(guarded, monkeypatch):
         (["tail", "orders", "--jsn"], "no such option '--jsn'"),
         (["tail", "orders", "--count", "0"], "0 is not in the range"),
         (["top", "--interval", "0"], "(see streamd top --help)"),
+        (["top", "--interval", "nan"], "'nan' is not a number (see streamd top --help)"),
+        (["bench", "--seconds", "nan"], "'nan' is not a number (see streamd bench --help)"),
         (["bench", "--only", "nonsense"], "no row is called so"),
     ],
 )

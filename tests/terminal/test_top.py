@@ -57,6 +57,13 @@ def test_a_server_without_streams_is_said_to_have_none(shell):
     assert "no streams here" in shell("top", "--count", "1", *QUICK).stdout
 
 
+def test_a_pattern_that_no_stream_matches_is_named(shell, client):
+    client.xadd("orders", {"f": "v"})
+    shown = shell("top", "--count", "1", "--match", "bills*", *QUICK).stdout
+    assert "no stream is called bills*; leave out --match to see all" in shown
+    assert "no streams here" not in shown
+
+
 def test_rates_are_what_came_between_two_looks(url, client):
     seconds = iter((10.0, 14.0))
     client.xadd("orders", {"f": "v"})

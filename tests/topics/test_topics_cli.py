@@ -9,6 +9,7 @@ import pytest
 
 from streamd import cli
 from streamd.base.failure import EXIT_ADDRESS, EXIT_USAGE
+from streamd.testing import EmbeddedServer
 from streamd.topics import TopicLog
 
 
@@ -63,6 +64,7 @@ def test_a_log_is_created_written_read_shown_and_dropped(shell, client):
         (["tail", "there", "--start", "noon"], "--start noon: give earliest, latest, or a time such as"),
         (["drop", "there", "--generation", "9"], "has no generation 9"),
         (["create", "there"], "log 'there' exists"),
+        (["tail", "there", "--count", "0"], "--count 0: give 1 or more"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_exit_code_2(shell, client, words, said):
@@ -77,6 +79,26 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(shell, client, words, said):
 def test_a_server_that_is_not_there_is_one_line_and_exit_code_3(capsys):
     assert cli.main(["topics", "info", "--url", "redis://127.0.0.1:1"]) == EXIT_ADDRESS
     assert "is a server running there? Give another with --url" in capsys.readouterr().err
+
+
+def test_a_database_that_is_no_number_is_said_and_nothing_is_written_to_another(client, capsys):
+    port = client.connection_pool.connection_kwargs["port"]
+    assert cli.main(["topics", "create", "log", "--url", f"redis://127.0.0.1:{port}/orders"]) == EXIT_USAGE
+    assert capsys.readouterr().err.startswith("streamd: database 'orders' is no number; give one behind the slash")
+    assert not client.exists("{log}:meta")
+
+
+def test_the_server_may_be_named_by_a_variable_and_no_password_is_shown(monkeypatch, capsys):
+    with EmbeddedServer(requirepass="hunter2") as server:
+        monkeypatch.setenv("STREAMD_URL", f"redis://:hunter2@127.0.0.1:{server.port}")
+        assert cli.main(["topics", "create", "log"]) == 0
+        for url in (f"redis://:wrong1@127.0.0.1:{server.port}", "redis://:wrong1@127.0.0.1:1"):
+            monkeypatch.setenv("STREAMD_URL", url)
+            assert cli.main(["topics", "info"]) == EXIT_ADDRESS
+    shown = capsys.readouterr()
+    assert "the user and password are those in --url or STREAMD_URL" in shown.err
+    assert shown.err.count("\n") == 2
+    assert "wrong1" not in shown.out + shown.err
 
 
 def test_topics_alone_shows_what_there_is(capsys):

@@ -78,6 +78,7 @@ def test_where_others_can_reach_it_a_token_is_made_and_printed_or_taken_from_a_v
     ("arguments", "code", "text"),
     [
         (["--url", "http://x"], 2, "Redis URL must specify one of the following schemes"),
+        (["--url", "redis://127.0.0.1:1/db"], 2, "database 'db' is no number"),
         (["--url", "redis://127.0.0.1:1"], 3, "redis://127.0.0.1:1 cannot be reached"),
         (["--port", "70000"], 2, "--port 70000: give one from 0 to 65535"),
         (["--bind", "203.0.113.1"], 3, "choose another with --bind, --port"),

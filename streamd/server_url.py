@@ -1,0 +1,22 @@
+"""A server's URL as somebody gives it, before a client is made of it."""
+
+import re
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+def checked(url: str) -> str:
+    """Return the URL, which names its database by a number if it names one: redis-py takes any other name for 0.
+
+    Raises: ValueError.
+    """
+    parts = urlsplit(url)
+    name = unquote(parts.path).strip("/")
+    if parts.scheme in ("redis", "rediss") and "db" not in parse_qs(parts.query) and not re.fullmatch(r"[0-9]*", name):
+        raise ValueError(f"database {name!r} is no number; give one behind the slash, 0 say, or none")
+    return url
+
+
+def without_password(url: str) -> str:
+    """Return a URL without its user and password, wherever they stand."""
+    url = re.sub(r"//[^/]*@", "//", url)
+    return re.sub(r"([?&](?:password|username)=)[^&]*", r"\1...", url)
