@@ -127,15 +127,15 @@ def _parse_memory(text: str) -> int:
 
 # What clients and scripts for Redis set: up to where it keeps values in its compact forms.
 _COMPACT_FORMS: Final = tuple(
-    Option(name, "integer", default, "accepted; values are kept in one form", minimum, 2**31 - 1)
-    for name, default, minimum in (
-        ("hash-max-listpack-entries", 128, 0),
-        ("hash-max-listpack-value", 64, 0),
-        ("set-max-intset-entries", 512, 0),
-        ("zset-max-listpack-entries", 128, 0),
-        ("zset-max-listpack-value", 64, 0),
-        ("list-max-listpack-size", -2, -(2**31)),
-        ("list-compress-depth", 0, 0),
+    Option(name, kind, default, "accepted; values are kept in one form", minimum, maximum)
+    for name, kind, default, minimum, maximum in (
+        ("hash-max-listpack-entries", "integer", 128, 0, 2**63 - 1),
+        ("hash-max-listpack-value", "memory", 64, 0, 2**63 - 1),
+        ("set-max-intset-entries", "integer", 512, 0, 2**63 - 1),
+        ("zset-max-listpack-entries", "integer", 128, 0, 2**63 - 1),
+        ("zset-max-listpack-value", "memory", 64, 0, 2**63 - 1),
+        ("list-max-listpack-size", "integer", -2, -(2**31), 2**31 - 1),
+        ("list-compress-depth", "integer", 0, 0, 2**31 - 1),
     )
 )
 

@@ -31,6 +31,13 @@ def test_a_size_of_thousands_of_digits_is_out_of_range(unit):
     assert OPTIONS["maxmemory"].parse("0" * 5000 + "1" + unit) == (2**30 if unit else 1)
 
 
+@pytest.mark.parametrize("option", ["hash-max-listpack-value", "zset-max-listpack-value", "hash-max-ziplist-value"])
+def test_a_bound_of_bytes_is_taken_with_a_unit_as_redis_takes_it(option):
+    session = Session().connect()
+    assert session.do(f"CONFIG SET {option} 1kb") == "OK"
+    assert session.do(f"CONFIG GET {option}") == [option.encode(), b"1024"]
+
+
 def test_no_more_databases_are_taken_than_a_server_can_look_after():
     assert len(Session(config=Config(databases=4_096)).state.keyspace.databases) == 4_096
     with pytest.raises(ConfigError, match=r"^argument must be between 1 and 4096 inclusive$"):
