@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from math import isfinite
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -79,11 +80,16 @@ class EmbeddedServer:
         self._clients.append(client)
         return client
 
-    def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> None:
-        """Move the clock; returns when all that the new time demands has been done."""
+    def advance(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
+        """Move the clock, to the millisecond; returns when all that the new time demands has been done.
+
+        A negative number steps the clock back. Raises: ValueError for what is no time, TypeError on real time.
+        """
         if not isinstance(self.clock, ManualClock):
             raise TypeError("this server runs on real time; give it a ManualClock to move it")
-        self.clock.advance(round(seconds * 1000) + milliseconds)
+        if not (isfinite(seconds) and isfinite(milliseconds)):
+            raise ValueError(f"the clock cannot be moved by {seconds} s and {milliseconds} ms: give finite numbers")
+        self.clock.advance(round(seconds * 1000) + round(milliseconds))
         done = threading.Event()
         self._loop.call_soon_threadsafe(done.set)
         done.wait(START_S)

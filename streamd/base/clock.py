@@ -2,6 +2,10 @@
 
 import time
 from collections.abc import Callable
+from typing import Final
+
+# Microseconds of Unix time are signed numbers of 64 bits, here as in Redis.
+_END_MS: Final = 2**63 // 1_000
 
 
 class Clock:
@@ -44,7 +48,9 @@ class ManualClock(Clock):
         self.set(self.now_ms() + milliseconds)
 
     def set(self, now_ms: int) -> None:
-        """Set the clock to a Unix time in milliseconds."""
+        """Set the clock to a Unix time in milliseconds. Raises: ValueError for one before 1970, or too far from now."""
+        if not 0 <= now_ms < _END_MS:
+            raise ValueError(f"the clock cannot be set to {now_ms} ms: give a Unix time from 0 to {_END_MS - 1}")
         self._now_us = now_ms * 1_000
         for listener in self._listeners:
             listener()

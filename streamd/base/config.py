@@ -362,6 +362,14 @@ ALIASES: Final = {
 }
 
 
+def _meant(name: str) -> str:
+    """Return which option was meant by a name with underscores for dashes, "" where none is near."""
+    import difflib  # not at a start: nobody has made a mistake yet
+
+    near = difflib.get_close_matches(name.lower(), [one.replace("-", "_") for one in OPTIONS], 1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
 def _refusal(name: str, reason: str) -> CommandError:
     return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
 
@@ -387,8 +395,12 @@ class Config:
         for name, value in values.items():
             option = OPTIONS.get(name.replace("_", "-"))
             if option is None:
-                raise ConfigError(f"unknown option '{name}'")
-            self.values[option.name] = option.parse(option.format(value))
+                raise ConfigError(f"unknown option '{name}'{_meant(name)}")
+            try:
+                self.values[option.name] = option.parse(option.format(value))
+            except ConfigError as error:
+                said = "(its value)" if option.name in SECRET_OPTIONS else repr(value)
+                raise ConfigError(f"{name}={said}: {error}")
 
     def __getitem__(self, name: str) -> Value:
         return self.values[name]

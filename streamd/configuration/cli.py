@@ -2,9 +2,12 @@
 
 import argparse
 
-from streamd.base.config import OPTIONS
+from streamd.acl.users import UserFileError
+from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import EXIT_OK, EXIT_USAGE
-from streamd.configuration.file import read_file
+from streamd.configuration.file import FromFile, read_file
+from streamd.engine.engine import Engine
+from streamd.net.tls import make_context
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +30,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     check.set_defaults(action=_check)
 
 
+def _faults(found: FromFile) -> list[str]:
+    """Return what is wrong in a file whose lines are right one by one: its users, its certificates."""
+    config = Config()
+    config.values.update(found.values)
+    config.users = found.users
+    faults = []
+    try:
+        Engine(config=config)
+    except UserFileError as error:
+        faults.append(f"users: {error}")
+    if config.integer("tls-port"):
+        try:
+            make_context(config)
+        except ConfigError as error:
+            faults.append(str(error))
+    return faults
+
+
 def _check(arguments: argparse.Namespace) -> int:
     found = read_file(arguments.file)
+    faults = [str(fault) for fault in found.faults] or _faults(found)
     for name, value in sorted(found.values.items()):
         option = OPTIONS[name]
         note = " (the default)" if value == option.default else ""
@@ -36,10 +58,10 @@ def _check(arguments: argparse.Namespace) -> int:
         print(f"sets          {name} {text}{note}")
     for note in found.notes():
         print(f"passes over   {note}")
-    for fault in found.faults:
+    for fault in faults:
         print(f"wrong         {fault}")
-    if found.faults:
-        count = len(found.faults)
+    if faults:
+        count = len(faults)
         print(f"A server does not start with this file: {count} {'fault' if count == 1 else 'faults'}.")
         return EXIT_USAGE
     print("A server starts with this file.")

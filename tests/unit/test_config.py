@@ -9,7 +9,7 @@ from tests.session import Session
 @pytest.mark.parametrize("option", ["appendfilename", "appenddirname"])
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\\b", "a b", "a\nb", 'a"b', "a'b", "a\0b"])
 def test_the_journal_is_not_given_a_name_that_its_manifest_cannot_hold(option, name):
-    with pytest.raises(ConfigError, match=r"^argument can't "):
+    with pytest.raises(ConfigError, match=r": argument can't "):
         Config(**{option: name})
 
 
@@ -40,5 +40,12 @@ def test_a_bound_of_bytes_is_taken_with_a_unit_as_redis_takes_it(option):
 
 def test_no_more_databases_are_taken_than_a_server_can_look_after():
     assert len(Session(config=Config(databases=4_096)).state.keyspace.databases) == 4_096
-    with pytest.raises(ConfigError, match=r"^argument must be between 1 and 4096 inclusive$"):
+    with pytest.raises(ConfigError, match=r"^databases=4097: argument must be between 1 and 4096 inclusive$"):
         Config(databases=4_097)
+
+
+def test_a_wrong_option_is_named_with_what_it_was_given():
+    with pytest.raises(ConfigError, match=r"^unknown option 'max_client'; did you mean 'maxclients'\?$"):
+        Config(max_client=5)
+    with pytest.raises(ConfigError, match=r"^maxmemory='lots': argument must be a memory value$"):
+        Config(maxmemory="lots")

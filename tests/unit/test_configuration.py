@@ -257,6 +257,24 @@ def test_config_check_says_every_fault_and_what_is_passed_over(tmp_path):
     assert (good.returncode, good.stdout) == (0, "sets          hz 20\nA server starts with this file.\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("user ann on +@al", "users: Error loading ACL rule '+@al' for the user named 'ann'"),
+        ("user ann on\nuser ann off", "users: Duplicate user found: the user named 'ann'"),
+        ("aclfile gone.acl", "users: Error loading ACLs, opening file 'gone.acl'"),
+        ("tls-port 6380", "tls-cert-file is missing: a tls-port needs tls-cert-file and tls-key-file"),
+    ],
+)
+def test_config_check_and_a_start_refuse_the_same_users_and_certificates(tmp_path, text, said):
+    path = file(tmp_path, f"port 0\n{text}\n")
+    assert said in run_cli("serve", path, "--dir", str(tmp_path)).stderr
+    checked = run_cli("config", "check", path)
+    assert checked.returncode == 2
+    assert f"wrong         {said}" in checked.stdout
+    assert checked.stdout.endswith("A server does not start with this file: 1 fault.\n")
+
+
 def test_a_server_does_not_start_with_a_wrong_file_and_says_so_in_one_line(tmp_path):
     done = run_cli("serve", file(tmp_path, "prot 1\nport x\n"), "--dir", str(tmp_path))
     assert done.returncode == 2

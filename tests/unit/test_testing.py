@@ -1,5 +1,8 @@
 """The embedded server: a day's window in a moment."""
 
+import math
+
+import pytest
 import redis
 
 from streamd.testing import EmbeddedServer
@@ -26,6 +29,21 @@ def test_moving_the_clock_ends_a_blocked_read(streamd_server: EmbeddedServer):
     streamd_server.advance(seconds=60)
     assert connection.read_response() is None
     client.connection_pool.release(connection)
+
+
+def test_a_clock_goes_by_whole_milliseconds_back_and_forth_and_to_no_time_that_is_none():
+    with EmbeddedServer() as server:
+        client = server.client(decode_responses=True)
+        before = server.clock.now_ms()
+        server.advance(seconds=0.25, milliseconds=1.0)
+        assert client.xadd("s", {"f": "v"}) == f"{before + 251}-0"
+        server.advance(seconds=-1)
+        assert client.xadd("s", {"f": "v"}) == f"{before + 251}-1"
+        for wrong in (math.nan, math.inf, 1e30, -1e30):
+            with pytest.raises(ValueError, match="the clock cannot be"):
+                server.advance(seconds=wrong)
+        assert client.xadd("s", {"f": "v"}) == f"{before + 251}-2"
+        assert server.internal_errors == 0
 
 
 def test_options_are_redis_names_with_underscores():
