@@ -27,7 +27,8 @@ from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.configuration.layers import Layers
 from streamd.durability.persistence import Persistence
-from streamd.journal.filesystem import LockedError
+from streamd.durability.unread import unread
+from streamd.journal.filesystem import FileSystem, LockedError
 from streamd.journal.loader import LoadError
 from streamd.journal.recovery import DamagedError
 from streamd.net.server import AddressError, Server
@@ -115,6 +116,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
     for note in notes:
         log.info("config-passed-over", "%s", note)
+    for note in unread(FileSystem(), config):
+        log.warning("data-not-read", "%s", note)
     collector.keep_out()
     return _loop_runner(_run_server(config, directory))
 

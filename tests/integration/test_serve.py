@@ -221,6 +221,21 @@ def test_a_signal_while_the_journal_is_loaded_stops_the_server_cleanly(tmp_path:
     assert (process.returncode, out, err) == (0, "streamd stopped before it was ready\n", "")
 
 
+def test_data_that_a_start_does_not_read_is_told_of(tmp_path: Path):
+    with ServerProcess(tmp_path, "--appendonly", "yes") as server:
+        redis.Redis(port=server.port).set("a", 1)
+    journal = f"{tmp_path}/appendonlydir is a journal, which is not read: appendonly is no; --appendonly yes serves"
+    for options, said in ((["--appendonly", "no"], journal), (["--appendonly", "yes"], "")):
+        server = ServerProcess(tmp_path, *options)
+        assert redis.Redis(port=server.port).dbsize() == (0 if said else 1)
+        log = server.stop()[2]
+        assert f"WARNING data-not-read: {said}" in log if said else "data-not-read" not in log
+    (tmp_path / "redis").mkdir()
+    (tmp_path / "redis" / "dump.rdb").write_bytes(b"REDIS0010")
+    server = ServerProcess(tmp_path / "redis", "--appendonly", "yes")
+    assert "dump.rdb is an RDB file, which is not read: let redis-server make a journal of it" in server.stop()[2]
+
+
 def test_a_server_starts_with_a_file_and_writes_what_was_set_into_it(tmp_path: Path):
     conf, log = tmp_path / "redis.conf", tmp_path / "log.json"
     conf.write_text(f"# kept\nhz 10\ndaemonize yes\nlogfile {log}\nlog-format json\n")
