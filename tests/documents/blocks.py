@@ -66,6 +66,9 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
         or (one.language == "text" and one.document in ("docs/operations.md", "docs/xfilter.md"))
     ),
     "tests/documents/test_rules_of_users.py": lambda one: one.language == "text" and one.document == "docs/security.md",
+    "tests/documents/test_service_of_systemd.py": lambda one: (
+        one.language in ("conf", "ini") and one.document == "docs/security.md"
+    ),
     "tests/integration/test_new_command.py": lambda one: (
         one.language in ("python", "redis") and one.document == "docs/new-command.md"
     ),
