@@ -449,7 +449,7 @@ class Config:
                 except ConfigError as error:
                     reason = str(error)
             if reason is not None:
-                raise _refusal(option.name, reason)
+                raise _refusal(given.lower(), reason)
         before = {name: self.values[name] for name, value in parsed.items() if self.values[name] != value}
         self.values.update(parsed)
         done: list[Callable[[], None]] = []
