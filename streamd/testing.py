@@ -41,7 +41,9 @@ class EmbeddedServer:
         self._clients: list[Any] = []
 
     def start(self) -> "EmbeddedServer":
-        """Serve; returns when connections are accepted. Raises: AddressError."""
+        """Serve; returns when connections are accepted. Raises: AddressError; RuntimeError for a second start."""
+        if self._thread.ident is not None:
+            raise RuntimeError("this server was started already; make another EmbeddedServer")
         self._thread.start()
         self._started.wait(START_S)
         if self._failure is not None:
@@ -83,8 +85,11 @@ class EmbeddedServer:
     def advance(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
         """Move the clock, to the millisecond; returns when all that the new time demands has been done.
 
-        A negative number steps the clock back. Raises: ValueError for what is no time, TypeError on real time.
+        A negative number steps the clock back. Raises: ValueError for what is no time, TypeError on real time,
+        RuntimeError where no server runs.
         """
+        if not self._thread.is_alive():
+            raise RuntimeError("this server does not run: it moves its clock between start and stop")
         if not isinstance(self.clock, ManualClock):
             raise TypeError("this server runs on real time; give it a ManualClock to move it")
         if not (isfinite(seconds) and isfinite(milliseconds)):

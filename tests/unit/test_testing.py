@@ -46,6 +46,16 @@ def test_a_clock_goes_by_whole_milliseconds_back_and_forth_and_to_no_time_that_i
         assert server.internal_errors == 0
 
 
+def test_a_server_that_does_not_run_says_so():
+    server = EmbeddedServer()
+    with pytest.raises(RuntimeError, match="this server does not run"):
+        server.advance(seconds=1)
+    with server, pytest.raises(RuntimeError, match="started already; make another EmbeddedServer"):
+        server.start()
+    with pytest.raises(RuntimeError, match="this server does not run"):
+        server.advance(seconds=1)
+
+
 def test_options_are_redis_names_with_underscores():
     with EmbeddedServer(stream_idmp_duration=5) as server:
         client = server.client(decode_responses=True)
