@@ -9,8 +9,8 @@ from time import perf_counter_ns
 
 Done = Callable[[OSError | None], None]
 
-# On average of the last ones.
-QUICK_NS = 2_000_000
+# On average of the last ones: as long as a thread may wait for the interpreter's lock beside a busy loop.
+QUICK_NS = 5_000_000
 
 
 class Handed:
@@ -51,7 +51,8 @@ class JournalThread:
     A queue and a lock of C code, and no executor: futures and their conditions cost more to hand over a job.
 
     Beside a busy loop the thread waits for the interpreter's lock before and after each job, so that a quick sync lasts
-    twice as long. So those that nothing can be answered before are done on the loop, while they are quick. On a disk
+    twice as long. So those that nothing can be answered before are done on the loop, while they are quick: what comes
+    meanwhile is one turn, and shares the next sync, where each turn beside a sync has a write of its own. On a disk
     that takes longer the next turn runs meanwhile.
     """
 
