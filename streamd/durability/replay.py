@@ -37,8 +37,10 @@ class Replay:
         self._dirty = state.dirty
         self._length_max = state.config.values[_LENGTH_MAX]
         self._run = EntryRun(self._applying)
-        # Take a record if it goes on with a run of entries, or begins one; add those that were taken.
+        # Take a record if it goes on with a run of entries, or begins one; take some records that do so, all or none;
+        # add those that were taken.
         self.take_entry = self._run.take
+        self.take_entries = self._run.take_all
         self.end_run = self._run.end
         assert state.records is None
 

@@ -261,7 +261,7 @@ class Engine:
         if gathering.size:
             gathering.run()
         state = self.state
-        gathering.note_turn(len(state.to_flush))
+        gathering.note_turn(state.to_flush)
         if state.journal is not None:
             state.journal.end_turn()
             return

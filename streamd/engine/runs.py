@@ -18,8 +18,9 @@ RUN_MIN: Final = 6
 PIPELINE_MAX: Final = 128
 GATHERED_MAX: Final = 1_024
 
-# After so many turns in a row that had the output of one client, the next one is taken for such a turn as well; but for
-# one in so many, which shows whether it is.
+# After so many turns in a row that had the output of one client alone, the next one is taken for such a turn as well;
+# but for one in so many, which shows whether it is. Under `appendfsync always` it has to be the same client: else of
+# fifty that begin to send each would have a turn, and wait for a sync, of its own.
 ALONE_TURNS_MIN: Final = 8
 ALONE_LOOK_EVERY: Final = 64
 
@@ -60,19 +61,29 @@ class Gathering:
         self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
         self.size = 0
         self.is_shared = True
+        self._alone: Client | None = None
         self._turns_alone = 0
         self._scattered = 0
         self._let_pass = 0
         self._collector = collector
+        self._turns_sync = False
+        for name in ("appendonly", "appendfsync"):
+            self._state.config.on_change(name, self._policy_changed)
+        self._policy_changed()
 
-    def note_turn(self, clients: int) -> None:
-        """Note that a turn ends, and for how many clients it has replies."""
-        if clients == 1:
+    def _policy_changed(self) -> None:
+        config = self._state.config
+        self._turns_sync = bool(config["appendonly"]) and config["appendfsync"] == "always"
+
+    def note_turn(self, clients: list[Client]) -> None:
+        """Note that a turn ends, and for which clients it has replies."""
+        if len(clients) == 1 and (clients[0] is self._alone or not self._turns_sync):
             alone = self._turns_alone = self._turns_alone + 1
             self.is_shared = alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
         elif clients:
             self._turns_alone = 0
             self.is_shared = True
+            self._alone = clients[0]
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
@@ -164,14 +175,17 @@ class Gathering:
         taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
         if not taken:
             return 0
-        counts: list[int] = []
-        left = taken
-        for part in parts:
-            counts.append(min(left, len(part)))
-            left -= counts[-1]
-            if not left:
-                break
-        clients = clients[: len(counts)]
+        if taken == len(parts) == len(requests):  # (the most frequent: one of each)
+            counts = [1] * taken
+        else:
+            counts = []
+            left = taken
+            for part in parts:
+                counts.append(min(left, len(part)))
+                left -= counts[-1]
+                if not left:
+                    break
+            clients = clients[: len(counts)]
         out = collector.out
         if not command.mixes:  # only these leave one piece for each
             pieces = deal_replies(b"".join(out), counts)
@@ -181,13 +195,14 @@ class Gathering:
             replies = iter(out)
             pieces = [b"".join(islice(replies, count)) for count in counts]
         out.clear()
+        now_ms, said, flush_soon = state.time.ms, command.name, state.to_flush.append
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
-            client.last_ms = state.time.ms
-            client.last_command = command.name
+            client.last_ms = now_ms
+            client.last_command = said
             if not client.flush_wanted:
                 client.flush_wanted = True
-                state.to_flush.append(client)
+                flush_soon(client)
         if state.records is not None:
             self._end_units(clients)
         return taken

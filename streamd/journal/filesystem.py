@@ -21,6 +21,7 @@ class File:
     def __init__(self, descriptor: int, path: str = "") -> None:
         self._descriptor = descriptor
         self._path = path
+        self._place: tuple[int, int] | None = None  # its device and inode, which no other file has while it is open
 
     def write_at(self, offset: int, data: bytes) -> int:
         """Write `data` or its beginning; return how many bytes. Raises: OSError."""
@@ -46,8 +47,11 @@ class File:
         """Return if this is still the file of its name. Raises: OSError if that was removed or replaced: then what is
         written is lost with the process.
         """
-        there, this = os.stat(self._path), os.fstat(self._descriptor)
-        if (there.st_dev, there.st_ino) != (this.st_dev, this.st_ino):
+        if self._place is None:
+            this = os.fstat(self._descriptor)
+            self._place = this.st_dev, this.st_ino
+        there = os.stat(self._path)
+        if there.st_ino != self._place[1] or there.st_dev != self._place[0]:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
 
     def push(self, offset: int, length: int) -> None:
@@ -161,8 +165,8 @@ def write_all(file: File, offset: int, data: bytes) -> None:
     """Write all of `data`: what was written short is continued, what a signal interrupted is repeated. Raises:
     OSError.
     """
-    done = 0
-    while done < len(data):
+    done, total = 0, len(data)
+    while done < total:
         try:
             written = file.write_at(offset + done, data[done:] if done else data)
         except InterruptedError:

@@ -1,19 +1,22 @@
 """Having what a journal says applied, a slice at a time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
-from streamd.journal.words import NoCommandError, bare_commands
+from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
 
 # Between two points where the loader can be interrupted it applies so much: about two milliseconds. What goes on with a
 # run of entries weighs as many as it has words; another command as many as a few, and more with each of its words
 # (XCLAIM may name a hundred entries).
 _SLICE_WEIGHT: Final = 8_000
 _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
+# A piece is tried as a whole if it has so many records, and is no longer.
+_TOGETHER_MIN: Final = 8
+_TOGETHER_BYTES_MAX: Final = 256 * 1024
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -24,6 +27,10 @@ class Target(Protocol):
     @property
     def take_entry(self) -> Callable[[int, list[bytes]], bool]:
         """take_entry(database, words): take a record if it goes on with a run of entries, or begins one."""
+
+    @property
+    def take_entries(self) -> Callable[[int, list[list[bytes]]], bool]:
+        """take_entries(database, records): take all of these if they go on with a run of entries, or begin one."""
 
     def end_run(self) -> None:
         """Add the entries that were taken."""
@@ -61,7 +68,7 @@ class Loader:
         self._target = target
         self.commands = 0
         self._path = self._advice = ""
-        self._db = 0
+        self._db = self._weight = 0
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
@@ -71,11 +78,22 @@ class Loader:
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
+        commands: Iterable[list[bytes]] = bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
+        if isinstance(piece, Bare) and len(piece.data) <= _TOGETHER_BYTES_MAX:
+            try:
+                commands = together = all_bare_commands(piece.data)
+            except NoCommandError:
+                together = []  # what stands before that is applied, and where it stands is said
+            if self._take_together(together):
+                if self._weight >= _SLICE_WEIGHT:
+                    self._weight = 0
+                    yield
+                return
         before, count, weight = self.commands, 0, 0
         words: list[bytes] = []
         take_entry = self._target.take_entry
         try:
-            for words in bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands:
+            for words in commands:
                 if take_entry(self._db, words):
                     weight += len(words)
                 else:
@@ -106,6 +124,14 @@ class Loader:
     def end(self) -> None:
         """Apply what is still collected."""
         self._target.end_run()
+
+    def _take_together(self, records: list[list[bytes]]) -> bool:
+        """Return whether all records of a piece were taken as entries of one stream, which is what most pieces are."""
+        if len(records) < _TOGETHER_MIN or not self._target.take_entries(self._db, records):
+            return False
+        self.commands += len(records)
+        self._weight += len(records) * len(records[0])
+        return True
 
     def _take(self, words: list[bytes]) -> None:
         name = words[0]

@@ -11,7 +11,8 @@ from streamd.journal.record import CUT_LINE, decode_first_line, decode_note, run
 
 LINE_BYTES_MAX: Final = 1024
 
-_RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ((?:[0-9a-f]{8})+))?")
+_RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ([0-9a-f]+))?")
+_DIGEST_DIGITS: Final = 8
 _MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
 _LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
 _TEXT: Final = re.compile(rb"[\x20-\x7e\t\r]*")
@@ -128,7 +129,7 @@ class FileReader:
             self.offset += end + 1
         elif not self.ours:
             self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
-        elif found := _RUN.fullmatch(line):
+        elif (found := _RUN.fullmatch(line)) and len(found[5] or b"") % _DIGEST_DIGITS == 0:
             yield from self._run(found, end + 1)
         elif (mark := _MARK.fullmatch(line)) and self._hash(mark[1], mark[2]) == mark[3]:
             if mark[1] == b"end":
@@ -333,11 +334,11 @@ def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
 def _whole_units(body: bytes, digests: bytes) -> int:
     """Return the length of the units at the beginning of `body` that match their digests."""
     whole = 0
-    for place in range(0, len(digests), 8):
+    for place in range(0, len(digests), _DIGEST_DIGITS):
         try:
             count, end = _parse_unit(body, whole)
             # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
-            while xxh32_hexdigest(body[whole:end]).encode() != digests[place : place + 8]:
+            while xxh32_hexdigest(body[whole:end]).encode() != digests[place : place + _DIGEST_DIGITS]:
                 more, end = _parse_unit(body, end)
                 count += more
                 if count > 64 and end - whole > 16 * READ_BYTES:

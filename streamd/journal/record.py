@@ -34,6 +34,7 @@ from streamd.stream.entry_id import consecutive_parts, format_ids
 
 # The salt is in it, and the hash of that.
 _FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
+_FIRST_LINE_HEAD: Final = b"#streamd journal 2 "
 FIRST_LINE_BYTES: Final = len(_FIRST_LINE % (0, bytes(16)))
 # As it was before there was a salt.
 FIRST_LINE: Final = b"#streamd journal 1\n"
@@ -231,6 +232,8 @@ def decode_first_line(line: bytes) -> int | None:
     """
     if line == FIRST_LINE:
         return 0
+    if not line.startswith(_FIRST_LINE_HEAD):
+        return None
     try:
         salt = int(line[19:35], 16)
     except ValueError:

@@ -32,3 +32,18 @@ def bare_commands(data: bytes) -> Iterator[list[bytes]]:
             yield found
     except hiredis.ProtocolError:
         raise NoCommandError
+
+
+def all_bare_commands(data: bytes) -> list[list[bytes]]:
+    """Return the commands of verified RESP. Raises: NoCommandError."""
+    if hiredis is None:
+        return [*bare_commands(data)]
+    reader = hiredis.Reader()
+    reader.feed(data)
+    try:
+        found = [*iter(reader.gets, False)]
+    except hiredis.ProtocolError:
+        raise NoCommandError
+    if [*map(type, found)].count(list) != len(found):
+        raise NoCommandError
+    return found

@@ -33,6 +33,8 @@ def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
     They are of one kind: all bulk strings without `$` in them, all integers, or all errors.
     """
     kind = data[:1]
+    if kind != b"-" and counts.count(1) == len(counts):
+        return [kind + reply for reply in data.split(kind)[1 : len(counts) + 1]]
     ends = [*accumulate(counts, initial=1)]  # in front of the first one's mark is nothing
     if kind == b"-":
         errors = [b"", *split_replies(data)]

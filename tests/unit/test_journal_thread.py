@@ -81,11 +81,16 @@ def test_a_job_that_may_not_be_done_at_once_runs_on_the_thread(watch):
 
 def test_quick_jobs_are_done_at_once_and_slow_ones_beside(watch):
     slow = 9 * QUICK_NS
-    seen = run([True] * 14, watch, [0, 0, slow, slow] + [0] * 10)
-    # The first slow one is not known to be slow; by then the average is 9/8 of what is quick, and falls by 1/8 each.
-    assert [at_once for at_once, _, _ in seen][:5] == [True, True, True, False, False]
-    assert seen[-1] == (True, True, None)
+    seen = run([True] * 14, watch, [0, 0, slow, slow, slow] + [0] * 9)
+    # Each slow one counts four times what is quick, to an eighth: after three the average is 1.3 times that, and falls
+    # by an eighth each.
+    assert [at_once for at_once, _, _ in seen] == [True] * 5 + [False] * 3 + [True] * 6
     assert all(at_once == here for at_once, here, _ in seen)
+
+
+def test_one_job_that_takes_very_long_makes_the_disk_no_slow_one(watch):
+    seen = run([True] * 6, watch, [0, 100 * QUICK_NS, 0, 0, 0, 0])
+    assert [at_once for at_once, _, _ in seen] == [True] * 6
 
 
 def test_long_jobs_that_are_not_timed_slow_nothing_down(watch):

@@ -1,6 +1,6 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from streamd.base.errors import CommandError
@@ -11,7 +11,7 @@ from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_reco
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
 from streamd.resp.types import Reply
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX, format_id, parse_id
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 
@@ -160,8 +160,8 @@ def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
 class EntryRun:
     """Adds entries of one stream, which most of a journal is made of, some thousand at a time.
 
-    take() each record, and apply what it does not take otherwise; end() before anybody looks. 1M entries pass here at a
-    start.
+    take() each record, or take_all() of a run of them, and apply what it does not take otherwise; end() before anybody
+    looks. 1M entries pass here at a start.
     """
 
     __slots__ = ("_applying", "_id_at", "_ids", "_key", "_last_id", "_remember", "_stream", "_texts", "_words")
@@ -195,6 +195,43 @@ class EntryRun:
         if self._words:
             self.end()
         return words[0] == NAME and self._begin(db_index, words)
+
+    def take_all(self, db_index: int, records: list[list[bytes]]) -> bool:
+        """Return whether it took all of these records, a column at a time: entries of one stream that have as many
+        texts each, all with an iid or all without. Of others it takes none.
+        """
+        first, count = records[0], len(records)
+        words, id_at = len(first), NAMED_ID_AT if first[2:3] == [IDMP] else ID_AT
+        width = words - id_at - 1
+        if first[0] != NAME or width < 2 or [*map(len, records)].count(words) != count:
+            return False
+        columns = [*zip(*records)]  # noqa: B905 (checked, at a fifth of the cost)
+        key = first[1]
+        if columns[0].count(NAME) != count or columns[1].count(key) != count:
+            return False
+        if id_at != ID_AT and columns[2].count(IDMP) != count:
+            return False
+        ids = _plain_ids(columns[id_at])
+        if not ids:
+            return False
+        begun = 0
+        if words != self._words or key != self._key or self._id_at != id_at or ids[0] <= self._last_id:
+            if not self.take(db_index, first):
+                return False
+            begun = 1
+        if id_at != ID_AT:
+            remember = self._remember
+            for pid, iid, entry_id in zip(columns[PID_AT][begun:], columns[IID_AT][begun:], ids[begun:], strict=True):
+                remember(pid, iid, entry_id)
+        texts = [b""] * (count * width)
+        for place, column in enumerate(columns[id_at + 1 :]):
+            texts[place::width] = column
+        self._ids += ids[begun:]
+        self._texts += texts[begun * width :]
+        self._last_id = ids[-1]
+        if len(self._ids) >= _RUN_ENTRIES_MAX:
+            self._append()
+        return True
 
     def _begin(self, db_index: int, words: list[bytes]) -> bool:
         id_at = NAMED_ID_AT if words[2:3] == [IDMP] else ID_AT
@@ -242,3 +279,54 @@ def _plain_id(text: bytes) -> int:
         if number <= SEQ_MAX and low <= SEQ_MAX:
             return number << 64 | low
     return -1
+
+
+def _plain_ids(texts: Sequence[bytes]) -> list[int]:
+    """Return the entry IDs that records give in full, if each is one and greater than the one before; else none.
+
+    Those that count up are compared with what they have to be, which is several times as quick as reading each.
+    """
+    ids: list[int] = []
+    at, count, last_id = 0, len(texts), 0
+    try_at, patience = 1, 1
+    while at < count:
+        text = texts[at]
+        entry_id = _plain_id(text)
+        if entry_id <= last_id:
+            return []
+        ids.append(entry_id)
+        at, last_id = at + 1, entry_id
+        if try_at <= at < count and texts[at].startswith(text[: text.index(b"-") + 1]):
+            like = _count_up(texts[at : at + SEQ_MAX - (entry_id & SEQ_MAX)], entry_id + 1)
+            ids += range(entry_id + 1, entry_id + 1 + like)
+            at, last_id = at + like, entry_id + like
+            # Where few do, the next try waits, each time twice as long.
+            patience = 1 if like >= _FEW else 2 * patience
+            try_at = at + patience
+    return ids
+
+
+# A try costs as much as reading so many.
+_FEW: Final = 8
+
+
+def _count_up(texts: Sequence[bytes], first_id: int) -> int:
+    """Return how many of the first texts are IDs that count up from `first_id`."""
+    done = 0
+    for head, tails in consecutive_parts(first_id, len(texts)):
+        found = texts[done : done + len(tails)]
+        size, low, high = len(head) + len(tails[0]), 0, len(found)
+        # The first `low` are what they have to be. IDs only grow: where one is not, none behind it is.
+        middle = high
+        while low < high:
+            part = found[low:middle]
+            # (Joined they are compared at once; equally long, they cannot be other ones.)
+            if b"".join(part) == head + head.join(tails[low:middle]) and [*map(len, part)].count(size) == len(part):
+                low = middle
+            else:
+                high = middle - 1
+            middle = (low + high + 1) // 2
+        done += low
+        if low < len(found):
+            break
+    return done

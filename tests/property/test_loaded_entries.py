@@ -1,0 +1,77 @@
+"""Entries that a start takes from the journal a column at a time are those that it would take one by one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamd.base.clock import ManualClock
+from streamd.catalog.applying import Applying
+from streamd.commands.stream import xadd
+from streamd.engine.engine import Engine
+from tests.crash.state_dump import dump
+
+PIECES = st.lists(
+    st.tuples(st.sampled_from([0, 1, 1, 1, 1, 5, 1 << 64]), st.integers(1, 120)), min_size=1, max_size=6
+)
+SPOILS = st.sampled_from([None, b"5", b"x-1", b"1-2-3", b"", b"-", b"007-9", b"1-1", b"9" * 30 + b"-1"])
+
+
+def texts_of(first_seq: int, pieces: list[tuple[int, int]]) -> list[bytes]:
+    """Return IDs that grow by a step for so many of them, then by another one."""
+    entry_id, texts = 1_700_000_000_000 << 64 | first_seq, []
+    for step, count in pieces:
+        for _ in range(count if step else 1):
+            texts.append(b"%d-%d" % (entry_id >> 64, entry_id & (1 << 64) - 1))
+            entry_id += step
+    return texts
+
+
+def one_by_one(texts: list[bytes]) -> list[int]:
+    ids = [*map(xadd._plain_id, texts)]
+    grows = all(a < b for a, b in zip([0, *ids], ids, strict=False))
+    return ids if grows else []
+
+
+@given(st.sampled_from([0, 5, 95, 990, 99_999, (1 << 64) - 50]), PIECES, st.integers(0, 200), SPOILS)
+def test_ids_read_together_are_those_read_each(first_seq, pieces, place, spoil):
+    texts = texts_of(first_seq, pieces)
+    if spoil is not None:
+        texts[place % len(texts)] = spoil
+    assert xadd._plain_ids(texts) == one_by_one(texts)
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from([b"s", b"s", b"s", b"t"]),
+        st.sampled_from([[b"f", b"v"], [b"f", b"v"], [b"f", b"w", b"g", b""], [b"f"], [b"IDMP", b"p"]]),
+        st.integers(1, 30),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(RECORDS, st.booleans())
+def test_records_taken_together_leave_what_they_leave_each(runs, goes_back):
+    pieces: list[list[list[bytes]]] = []
+    number = 0
+    for key, fields, count in runs:
+        if goes_back and len(pieces) == 3:
+            number = 0
+        named = fields[0] == b"IDMP"
+        pieces.append([])
+        for _ in range(count):
+            number += 1
+            entry_id = b"1700000000000-%d" % number
+            words = [b"IDMP", b"p", b"i%d" % number, entry_id, b"f", b"v"] if named else [entry_id, *fields]
+            pieces[-1].append([b"XADD", key, *words])
+    states = []
+    for together in (True, False):
+        engine = Engine(ManualClock(1_700_000_000_000))
+        run = xadd.EntryRun(Applying(engine.state))
+        refused = []
+        for piece in pieces:
+            if not (together and run.take_all(0, piece)):
+                refused += [words for words in piece if not run.take(0, words)]
+        run.end()
+        states.append((dump(engine), refused))
+    assert states[0] == states[1]
