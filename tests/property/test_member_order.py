@@ -112,13 +112,15 @@ def test_a_part_that_is_split_by_who_reads_it_is_read_from_the_right_place(start
         assert order.members(start, start + 9) == [member for _, member in rows[start : start + 9]]
 
 
-def test_a_member_that_comes_again_is_found_again():
-    model = {b"m%02d" % number: float(number) for number in range(20)}
-    order = MemberOrder((score, member) for member, score in model.items())
-    for member, score in model.items():
-        order.remove(member, score)
-        order.add(member, score)
-        assert order.members(0, 20) == sorted(model)
-    for member in sorted(model)[::-1]:
-        order.remove(member, model.pop(member))
-        assert order.members(0, 20) == sorted(model)
+def test_a_member_that_comes_again_with_one_before_it_is_found_again():
+    for number in range(1, 20):
+        model = {b"m%02d" % number: float(number) for number in range(20)}
+        order = MemberOrder((score, member) for member, score in model.items())
+        again = b"m%02d" % number
+        order.remove(again, model[again])
+        order.add(again, model[again])
+        model[b"before"] = number - 0.5
+        order.add(b"before", number - 0.5)
+        _check(order, model)
+        order.remove(again, model.pop(again))
+        _check(order, model)
