@@ -148,12 +148,16 @@ class Gathering:
         if command is None:
             return 0
         for client, part in zip(clients, parts, strict=True):
-            if client.db is not db or (client.quick is not quick and client.quick.get(name) is not command):
+            if (
+                client.db is not db
+                or (client.quick is not quick and client.quick.get(name) is not command)
+                or (client.guard is not None and not _is_allowed(client.guard, command, part))
+                # By an earlier part of its own, or of one that killed it:
+                or client.waiter is not None
+                or client.close_soon
+                or client.backlog
+            ):
                 return 0
-            if client.guard is not None and not _is_allowed(client.guard, command, part):
-                return 0
-            if client.waiter is not None or client.backlog or client.close_soon:
-                return 0  # by an earlier part of its own, or of one that killed it
         requests = [*chain.from_iterable(parts)]
         if not command.accepts(len(requests[0])):
             return 0
@@ -164,14 +168,18 @@ class Gathering:
         taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
         if not taken:
             return 0
-        counts: list[int] = []
-        left = taken
-        for part in parts:
-            counts.append(min(left, len(part)))
-            left -= counts[-1]
-            if not left:
-                break
-        clients = clients[: len(counts)]
+        if len(requests) == len(parts):  # of each client one
+            counts = [1] * taken
+        else:
+            counts = []
+            left = taken
+            for part in parts:
+                counts.append(min(left, len(part)))
+                left -= counts[-1]
+                if not left:
+                    break
+        if len(counts) < len(clients):
+            clients = clients[: len(counts)]
         out = collector.out
         if not command.mixes:  # only these leave one piece for each
             pieces = deal_replies(b"".join(out), counts)
@@ -181,13 +189,14 @@ class Gathering:
             replies = iter(out)
             pieces = [b"".join(islice(replies, count)) for count in counts]
         out.clear()
+        now_ms, command_name, to_flush = state.time.ms, command.name, state.to_flush
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
-            client.last_ms = state.time.ms
-            client.last_command = command.name
+            client.last_ms = now_ms
+            client.last_command = command_name
             if not client.flush_wanted:
                 client.flush_wanted = True
-                state.to_flush.append(client)
+                to_flush.append(client)
         if state.records is not None:
             self._end_units(clients)
         return taken
