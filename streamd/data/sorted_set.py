@@ -6,15 +6,13 @@ from itertools import count, islice
 from math import inf, nextafter
 from typing import Final
 
-from sortedcontainers import SortedList
-
+from streamd.data.member_order import MemberOrder
 from streamd.data.scan_order import ScanOrder, further_in_order, in_order
 
 # Redis keeps a sorted set of up to so many members, none of which is longer, in a list, and shows it on one page.
 LISTED_MEMBERS_MAX: Final = 128
 LISTED_BYTES_MAX: Final = 64
 
-Row = tuple[float, bytes]
 _stamps: Final = count(1)
 
 
@@ -23,8 +21,8 @@ class SortedSet:
 
     scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is
     `_few`, a list of the members, for a set that never had more than LISTED_MEMBERS_MAX of them: a set that lies idle
-    pays eight bytes a member for it; `_many`, rows of scores and members, for one that had. Both are None where all
-    members came at once until somebody asks for the order: who reads a snapshot never does.
+    pays eight bytes a member for it; `_many` for one that had. Both are None where all members came at once until
+    somebody asks for the order: who reads a snapshot never does.
     is_listed: whether Redis would keep it in a list: it was never too large for one.
     stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
     _scan: the members in ZSCAN's order; None until somebody scans a large set.
@@ -38,7 +36,7 @@ class SortedSet:
         """scores: what it begins with; it is kept, not copied."""
         self.scores: dict[bytes, float] = {} if scores is None else scores
         self._few: list[bytes] | None = [] if scores is None else None
-        self._many: SortedList[Row] | None = None
+        self._many: MemberOrder | None = None
         self._scan: ScanOrder | None = None
         self.stamp = 0
         self.is_listed = scores is None or (
@@ -58,10 +56,11 @@ class SortedSet:
                 self.is_listed = False
             if self._scan is not None:
                 self._scan.add(member)
-        if self._many is not None:
+        many = self._many
+        if many is not None:
             if before is not None:
-                self._many.remove((before, member))
-            self._many.add((score, member))
+                many.remove(member, before)
+            many.add(member, score)
         elif self._few is not None:
             few = self._few
             if before is not None:
@@ -83,7 +82,7 @@ class SortedSet:
             return False
         self.stamp = 0
         if self._many is not None:
-            self._many.remove((score, member))
+            self._many.remove(member, score)
         elif self._few is not None:
             del self._few[self._place_among_few(score, member)]
         if self._scan is not None:
@@ -96,7 +95,7 @@ class SortedSet:
         dropped = self.members(start, stop)
         self.stamp = 0
         if self._many is not None:
-            del self._many[start:stop]
+            self._many.remove_places(start, stop)
         elif self._few is not None:
             del self._few[start:stop]
         for member in dropped:
@@ -119,12 +118,12 @@ class SortedSet:
             return start
         return bisect_left(few, member, start, bisect_right(few, score, start, key=score_of))
 
-    def _in_order(self) -> "SortedList[Row] | None":
+    def _in_order(self) -> MemberOrder | None:
         """See that there is an order; return `_many`, or None for a set that is in `_few`."""
         if self._many is None and self._few is None:
             rows = zip(self.scores.values(), self.scores, strict=True)
             if len(self.scores) > LISTED_MEMBERS_MAX:
-                self._many = SortedList(rows)
+                self._many = MemberOrder(rows)
             else:
                 self._few = [member for _, member in sorted(rows)]
         return self._many
@@ -133,8 +132,7 @@ class SortedSet:
         """Return how many come before a score, or before a member that has it."""
         many = self._in_order()
         if many is not None:
-            place: int = many.bisect_left((score,) if member is None else (score, member))
-            return place
+            return many.below(score, member)
         if member is not None:
             return self._place_among_few(score, member)
         assert self._few is not None
@@ -159,7 +157,7 @@ class SortedSet:
         """Return the members of a range."""
         many = self._in_order()
         if many is not None:
-            return [row[1] for row in many.islice(start, stop)]
+            return many.members(start, stop)
         assert self._few is not None
         return self._few[start:stop]
 

@@ -152,8 +152,8 @@ SET: Final = ValueType(
 
 
 def _sorted_set_memory_bytes(value: SortedSet) -> int:
-    # A float takes 24 bytes, its place in the order 8, of a large set 64.
-    each = ROW_OVERHEAD + BYTES_OVERHEAD + 24 + (8 if len(value) <= LISTED_MEMBERS_MAX else 64)
+    # A float takes 24 bytes, its place in the order 8, of a large set 20.
+    each = ROW_OVERHEAD + BYTES_OVERHEAD + 24 + (8 if len(value) <= LISTED_MEMBERS_MAX else 20)
     return 2 * _CONTAINER_OVERHEAD + sum(map(len, value.scores)) + len(value) * each
 
 

@@ -159,12 +159,16 @@ class Gathering:
         if command is None:
             return 0
         for client, part in zip(clients, parts, strict=True):
-            if client.db is not db or (client.quick is not quick and client.quick.get(name) is not command):
+            if (
+                client.db is not db
+                or (client.quick is not quick and client.quick.get(name) is not command)
+                or (client.guard is not None and not _is_allowed(client.guard, command, part))
+                # By an earlier part of its own, or of one that killed it:
+                or client.waiter is not None
+                or client.close_soon
+                or client.backlog
+            ):
                 return 0
-            if client.guard is not None and not _is_allowed(client.guard, command, part):
-                return 0
-            if client.waiter is not None or client.backlog or client.close_soon:
-                return 0  # by an earlier part of its own, or of one that killed it
         requests = [*chain.from_iterable(parts)]
         if not command.accepts(len(requests[0])):
             return 0
@@ -175,7 +179,7 @@ class Gathering:
         taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
         if not taken:
             return 0
-        if taken == len(parts) == len(requests):  # (the most frequent: one of each)
+        if len(requests) == len(parts):  # of each client one
             counts = [1] * taken
         else:
             counts = []
@@ -185,6 +189,7 @@ class Gathering:
                 left -= counts[-1]
                 if not left:
                     break
+        if len(counts) < len(clients):
             clients = clients[: len(counts)]
         out = collector.out
         if not command.mixes:  # only these leave one piece for each
@@ -195,14 +200,14 @@ class Gathering:
             replies = iter(out)
             pieces = [b"".join(islice(replies, count)) for count in counts]
         out.clear()
-        now_ms, said, flush_soon = state.time.ms, command.name, state.to_flush.append
+        now_ms, command_name, to_flush = state.time.ms, command.name, state.to_flush
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
             client.last_ms = now_ms
-            client.last_command = said
+            client.last_command = command_name
             if not client.flush_wanted:
                 client.flush_wanted = True
-                flush_soon(client)
+                to_flush.append(client)
         if state.records is not None:
             self._end_units(clients)
         return taken

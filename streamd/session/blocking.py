@@ -206,6 +206,12 @@ class BlockedClients(Generic[Who]):
             if name is not None:
                 first = next(iter(line))
                 next_ones.append((first.number, first))
+        if len(lines) <= (None in lines):
+            # (Nobody follows anybody. In order one by one, a heap would take an eighth of what it is to serve one.)
+            for _, waiter in sorted(next_ones):
+                if waiter.client.waiter is waiter:
+                    attempt(waiter)
+            return
         heapify(next_ones)
         while next_ones:
             _, waiter = heappop(next_ones)

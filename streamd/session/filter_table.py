@@ -136,9 +136,11 @@ class FilterTable:
     """All that wait for one key with filters.
 
     seen_id: up to there its entries were looked at for all of them. stream: whose entries these were.
+    _has_passed: something was looked at for some of them, who do not know it. _last: the filter asked for last, and
+        where those stand who wait with it: a thousand who wait with the same come and go together.
     """
 
-    __slots__ = ("_added", "_by_field", "_tried_always", "count", "seen_id", "stream")
+    __slots__ = ("_added", "_by_field", "_has_passed", "_last", "_tried_always", "count", "seen_id", "stream")
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -147,6 +149,8 @@ class FilterTable:
         self.count = 0
         self._by_field: dict[bytes, _Field] = {}
         self._tried_always: _Waiters = {}
+        self._has_passed = False
+        self._last: tuple[EntryFilter, _Waiters] | None = None
 
     def add(self, waiter: object, filtering: Filtering, start: int) -> None:
         """Add one who has looked through all in front of ID `start`."""
@@ -155,9 +159,17 @@ class FilterTable:
         if not filtering.is_open:
             self._tried_always[waiter] = None
             return
-        wanted = filtering.wanted
-        field = self._by_field.setdefault(wanted.field, _Field())
-        field.place(wanted.pattern)[waiter] = None
+        wanted, last = filtering.wanted, self._last
+        place = last[1] if last is not None and last[0] is wanted else self._place(wanted)
+        place[waiter] = None
+
+    def _place(self, wanted: EntryFilter) -> _Waiters:
+        field = self._by_field.get(wanted.field)
+        if field is None:
+            field = self._by_field[wanted.field] = _Field()
+        place = field.place(wanted.pattern)
+        self._last = wanted, place
+        return place
 
     def remove(self, waiter: object, filtering: Filtering) -> None:
         """Forget one."""
@@ -165,11 +177,12 @@ class FilterTable:
         if not filtering.is_open:
             del self._tried_always[waiter]
             return
-        field = self._by_field[filtering.wanted.field]
-        place = field.place(filtering.wanted.pattern)
+        wanted, last = filtering.wanted, self._last
+        place = last[1] if last is not None and last[0] is wanted else self._place(wanted)
         del place[waiter]
         if not place:
-            field.forget(filtering.wanted.pattern)
+            self._last = None
+            self._by_field[wanted.field].forget(wanted.pattern)
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
         """Return whom what came to the stream at a key is for; the others need not look at it any more."""
@@ -179,6 +192,7 @@ class FilterTable:
             self.seen_id = 0
             return ()
         self.seen_id, self._added = stream.last_id, stream.entries_added
+        has_passed, self._has_passed = self._has_passed, True
         if stream.last_id == ID_MAX:
             return self._all()
         if stream.last_id <= before:
@@ -194,8 +208,9 @@ class FilterTable:
                     value = value_of(fields, name)
                     if value is not None:
                         field.find(value, found)
-        for waiter in found:
-            waiter.filtering.passed(key, before)
+        if has_passed:
+            for waiter in found:
+                waiter.filtering.passed(key, before)
         return found
 
     def _all(self) -> _Waiters:

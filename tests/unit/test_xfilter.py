@@ -4,7 +4,9 @@
 import pytest
 
 from streamd.base.clock import ManualClock
+from streamd.commands.stream import xfilter
 from streamd.stream.patterns import entry_filter
+from streamd.stream.searching import search
 from tests.session import Error, Session
 
 SYNTAX = "ERR syntax error"
@@ -240,11 +242,40 @@ def test_readers_who_ask_the_same_get_one_reply_made_once(engine):
     assert [reader.replies() for reader in readers] == [[[b"1-0", [entry("1-0", "a/1")]]]] * 6
 
 
-def test_a_reader_that_others_are_served_past_looks_at_no_entry_twice(engine):
+def test_readers_who_ask_from_another_place_or_for_more_get_a_reply_of_their_own(engine):
+    words = "BLOCK 0 FIELD t MQTT a/+"
+    asked = [f"s - + COUNT 2 {words}", f"s 2 + COUNT 2 {words}", f"s - + COUNT 1 {words}", f"s - 1 COUNT 2 {words}"]
+    readers = [blocked_reader(engine, one) for one in (*asked, *asked)]
+    engine.do("MULTI")
+    engine.do("XADD s 1 t a/1 p v")
+    engine.do("XADD s 2 t a/2 p v")
+    engine.do("EXEC")
+    one, two = entry("1-0", "a/1"), entry("2-0", "a/2")
+    seen = [reader.replies()[0][1] for reader in readers]
+    assert seen == [[one, two], [two], [one], [one]] * 2
+
+
+def test_a_filter_that_nobody_waited_with_for_a_while_is_waited_with_again(engine):
+    blocked_reader(engine, "s - + COUNT 1 BLOCK 0 FIELD t MQTT other/+")
+    for number in (1, 2, 3):
+        reader = blocked_reader(engine, f"s {number} + COUNT 1 BLOCK 0 FIELD t MQTT a/+")
+        engine.do(f"XADD s {number} t a/1 p v")
+        assert reader.replies() == [[b"%d-0" % number, [entry(f"{number}-0", "a/1")]]]
+
+
+def test_a_reader_that_others_are_served_past_looks_at_no_entry_twice(engine, monkeypatch):
+    looked_from = []
+
+    def watched(log, index, wanted, start, *more):
+        looked_from.append(start >> 64)
+        return search(log, index, wanted, start, *more)
+
     reader = blocked_reader(engine, "s - + COUNT 9 BLOCK 0 FIELD t EQ z")
     for at in range(1, 9):
         engine.do(f"XADD s {at} t a p v")
+    monkeypatch.setattr(xfilter, "search", watched)
     engine.do("XADD s 9 t z p v")
+    assert looked_from == [8]  # from behind 8-0
     assert reader.client.waiter is None
     assert reader.replies() == [[b"9-0", [entry("9-0", "z")]]]
 

@@ -1,6 +1,7 @@
 """XFILTER: the entries of a range that a filter lets through, waiting for them if asked to (streamd's own command)."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
@@ -93,27 +94,38 @@ def xfilter(context: Context, args: list[bytes]) -> Reply:
     Reply: [the last ID that was looked at, entries].
     Raises: CommandError; InvalidStreamId, InvalidRangeStart, InvalidRangeEnd; WrongType.
     """
-    attempt = _Attempt(context, _Question(args))
+    question = _Question(args)
+    attempt = _Attempt(context, question)
     streams = [context.read_stream(key) for key in attempt.starts]
     reply = attempt.look(streams)
     if reply is not None:
         return reply
-    if attempt.question.block_ms is None or context.in_unit:
+    if question.block_ms is None or context.in_unit:
         return attempt.on_timeout()
-    return context.block([*attempt.starts], attempt.question.block_ms, attempt, filtering=attempt)
+    return context.block([*attempt.starts], question.block_ms, attempt, filtering=attempt)
+
+
+@lru_cache(maxsize=256)
+def _said(*words: object) -> tuple[object, ...]:
+    """Return what a thousand clients ask for, each of whom then holds the same."""
+    return words
 
 
 class _Attempt:
-    """Looks, and looks again for a client that waits. starts: from where on, by key; nothing is in front of it."""
+    """Looks, and looks again for a client that waits.
 
-    __slots__ = ("context", "is_open", "question", "starts", "wanted")
+    starts: from where on, by key; nothing is in front of it. said: what else its reply depends on beside the database.
+    """
+
+    __slots__ = ("context", "count", "end", "is_open", "key", "said", "starts", "wanted")
 
     def __init__(self, context: Context, question: _Question) -> None:
         self.context = context
-        self.question = question
+        self.key, self.end, self.count = question.key, question.end, question.count
         self.wanted = question.wanted
         self.starts = question.starts
         self.is_open = question.end == ID_MAX
+        self.said = _said(context.client.protocol, question.key, question.count, question.wanted, question.end)
 
     def start_of(self, key: bytes) -> int:
         """Return the ID from which on the stream at a key was not looked through."""
@@ -129,22 +141,22 @@ class _Attempt:
         return [format_id(self._before()), []]
 
     def _before(self) -> int:
-        return max(self.starts[self.question.key] - 1, 0)
+        return max(self.starts[self.key] - 1, 0)
 
     def __call__(self) -> Reply:
         # One entry may wake a thousand who ask the same: what the first of them gets is encoded once.
-        shared, question = self.context.state.blocked.shared, self.question
-        context = self.context
-        starts = self.starts[question.key] if len(self.starts) == 1 else (*self.starts.items(),)
-        limits = question.end, question.count
-        asked = context.db.index, context.client.protocol, question.key, starts, *limits, self.wanted
-        if shared is not None and asked in shared:
-            return shared[asked]
-        values = map(self.context.db.peek, self.starts)
+        context, starts = self.context, self.starts
+        shared = context.state.blocked.shared
+        asked = context.db.index, starts[self.key] if len(starts) == 1 else (*starts.items(),), self.said
+        if shared is not None:
+            known = shared.get(asked)
+            if known is not None:
+                return known
+        values = map(context.db.peek, starts)
         reply = self.look([value if type(value) is Stream else None for value in values])
         if reply is None:
             return BLOCKED
-        reply = Raw(encode(reply, self.context.client.protocol))
+        reply = Raw(encode(reply, context.client.protocol))
         if shared is not None:
             shared[asked] = reply
         return reply
@@ -152,16 +164,16 @@ class _Attempt:
     def look(self, streams: Sequence[Stream | None]) -> Reply:
         """Return what there is; None if there is nothing now, and something may come."""
         stop = slice_end(self.context)
-        end = self.question.end
+        end = self.end
         wakes = False
         for (key, start), stream in zip([*self.starts.items()], streams, strict=True):
-            is_read = key == self.question.key
+            is_read = key == self.key
             if stream is None or start > (min(end, stream.last_id) if is_read else stream.last_id):
                 wakes |= is_read and stream is not None and stream.last_id >= end
                 continue
             index = stream.index_of(self.wanted.field)
             last = end if is_read else ID_MAX
-            found = search(stream.log, index, self.wanted, start, last, self.question.count if is_read else 1, stop)
+            found = search(stream.log, index, self.wanted, start, last, self.count if is_read else 1, stop)
             if is_read and (found.entries or not found.is_done):
                 return _answer(found, min(last, stream.last_id))
             if not is_read and (found.entries or not found.is_done or stream.last_id == ID_MAX):
