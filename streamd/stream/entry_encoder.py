@@ -273,6 +273,11 @@ def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
         return join([b"%b\r\n$%d\r\n%b%b" % (head, len(name), name, rest) for name, rest in zip(names, behind)])  # noqa: B905
     columns, tail = id_columns(split_ids(ids), len(ids), head + b"\r\n$%d\r\n%b")
     if isinstance(rests, bytes):
+        front, digits = columns[0], columns[-1]
+        if len(columns) == 2 and isinstance(front, bytes) and not isinstance(digits, bytes):
+            # Only the last digits differ: what stands between them is the same everywhere.
+            between = tail + rests + front
+            return front[2:] + between.join(digits) + tail + rests + b"\r\n"
         columns.append(tail + rests)
     else:
         columns += [tail, rests]
