@@ -27,8 +27,12 @@ def index_of(column: bytes, length: int, number: int, most: int) -> int:
     most: how much greater it is than the first one: so it stands no further back, and where numbers follow each other
     it is found at once. (The bytes are searched: making a view takes longer than looking through all of a node.)
     """
+    if most < 0:
+        return -1
     size = len(column) // length
-    if most < 0 or number >= 1 << 8 * size:
+    if size == 1:
+        return column.rfind(number, 0, most + 1) if number < 256 else -1
+    if number >= 1 << 8 * size:
         return -1
     needle = number.to_bytes(size, byteorder)
     at = column.rfind(needle, 0, (most + 1) * size)

@@ -16,7 +16,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
-from streamd.stream.id_parts import parts_of, seqs_of, sums
+from streamd.stream.id_parts import have_no_seqs, seqs_of, stamps_of
 
 _LAST_DIGITS = [b"%03d" % number for number in range(1000)]
 _LAST_DIGITS_AGAIN = _LAST_DIGITS * 4
@@ -47,8 +47,12 @@ def split_ids(ids: Sequence[int]) -> IdParts:
     if last >> 64 == ms:
         return ms, None, seq, seqs_of(ids)
     ms -= ms % 1000
-    milliseconds, seqs = parts_of(ids)
-    return ms, sums(-ms, milliseconds), seq, None if seqs.count(seq) == length else seqs
+    base = ms << 64
+    stamps = stamps_of(base, ids)
+    if have_no_seqs(base, ids, stamps):
+        return ms, stamps, 0, None
+    seqs = seqs_of(ids)
+    return ms, stamps, seq, None if seqs.count(seq) == length else seqs
 
 
 def split_fields(
@@ -269,6 +273,11 @@ def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
         return join([b"%b\r\n$%d\r\n%b%b" % (head, len(name), name, rest) for name, rest in zip(names, behind)])  # noqa: B905
     columns, tail = id_columns(split_ids(ids), len(ids), head + b"\r\n$%d\r\n%b")
     if isinstance(rests, bytes):
+        front, digits = columns[0], columns[-1]
+        if len(columns) == 2 and isinstance(front, bytes) and not isinstance(digits, bytes):
+            # Only the last digits differ: what stands between them is the same everywhere.
+            between = tail + rests + front
+            return front[2:] + between.join(digits) + tail + rests + b"\r\n"
         columns.append(tail + rests)
     else:
         columns += [tail, rests]

@@ -20,6 +20,19 @@ def seqs_of(ids: Iterable[int]) -> list[int]:
     return [entry_id & _SEQ_MAX for entry_id in ids]
 
 
+def stamps_of(base: int, ids: Iterable[int]) -> list[int]:
+    """Return how many milliseconds entry IDs come behind `base`, an ID with a seq of 0."""
+    return [entry_id - base >> 64 for entry_id in ids]
+
+
+def have_no_seqs(base: int, ids: Sequence[int], stamps: Sequence[int]) -> bool:
+    """Return whether all seqs of entry IDs are 0; `stamps` are those of `stamps_of`.
+
+    They are if their sum is, and two sums take half of what a look at each does.
+    """
+    return not (ids[-1] | ids[len(ids) // 2]) & _SEQ_MAX and sum(ids) - base * len(ids) == sum(stamps) << 64
+
+
 def ids_of(milliseconds: Iterable[int], seqs: Iterable[int]) -> list[int]:
     """Return the entry IDs of their parts."""
     return [(ms << 64) + seq for ms, seq in zip(milliseconds, seqs)]  # noqa: B905 (equally long)

@@ -409,9 +409,9 @@ class Segment:
     def is_worth_keeping(self, low: int, high: int, reverse: bool = False) -> bool:
         """Note that a part is read; return whether all should be kept.
 
-        That is so the second time, while the cache has room. When others would have to go, it is for who reads on from
-        where a part ended, or the same part again, and when all entries were read twice: parts of many segments,
-        read at random places, would drive each other out, and all cost more to encode and compress than those parts.
+        That is so for who reads on from where a part ended, or the same part again, and when all entries were read
+        twice: to encode and compress all costs as much as twenty parts of ten entries, and parts of many segments, read
+        at random places, would drive each other out.
         """
         count = self.count
         if count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
@@ -420,7 +420,7 @@ class Segment:
         if self.touched and last in (low, high):
             return True
         read += high - low
-        if self.touched and (read > 2 * count or not CACHE.is_full):
+        if read > 2 * count:
             return True
         self.touched = read * _PLACES + (low if reverse else high)
         return False

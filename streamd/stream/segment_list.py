@@ -95,15 +95,24 @@ class SegmentList:
         A segment is looked up once, and entries that follow each other in it go as one.
         """
         deleted: list[int] = []
+        first_ids, segments = self.first_ids, self.segments
         at, wanted = 0, len(ids)
         while at < wanted:
             entry_id = ids[at]
-            index = self.index(entry_id)
-            last_id = self.segments[index].last_id if index >= self.head else -1
-            if at + 1 == wanted or ids[at + 1] > last_id:
-                if self.delete_id(entry_id):
-                    deleted.append(entry_id)
+            index = bisect_right(first_ids, entry_id, self.head) - 1
+            if index < self.head:
                 at += 1
+                continue
+            segment = segments[index]
+            last_id = segment.last_id
+            if at + 1 == wanted or ids[at + 1] > last_id:
+                # Of IDs at random places each has a segment of its own: what `delete_id` does, without its call.
+                at += 1
+                position = segment.find(entry_id)
+                if position >= 0:
+                    deleted.append(entry_id)
+                    if 2 * self.delete_at(index, position) < segment.count:
+                        self.shrink(index)
                 continue
             behind = bisect_right(ids, last_id, at)
             if there := self._delete_in(index, ids[at:behind]):

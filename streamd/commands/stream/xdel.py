@@ -63,7 +63,10 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
     deleted = stream.delete_many(ids)
 
     if deleted:
-        context.record(b"XDEL", key, *format_ids(deleted), changes=len(deleted))
+        if context.state.records is None:
+            context.state.dirty += len(deleted)  # without a journal nobody needs their texts
+        else:
+            context.record(b"XDEL", key, *format_ids(deleted), changes=len(deleted))
         context.changed(key, "t", "xdel")
     return len(deleted)
 

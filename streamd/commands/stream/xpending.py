@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from streamd.base.errors import SyntaxError_
 from streamd.base.limits import SLICED_ITEMS_MIN
@@ -16,6 +16,7 @@ from streamd.stream.group import Group
 from streamd.stream.pending import PENDING_BYTES, Consumer, PendingColumns, PendingEntries, PendingEntry
 
 _T = TypeVar("_T")
+_ROW: Final = b"\r\n*4"
 
 
 @command(
@@ -100,11 +101,17 @@ def _encode(columns: PendingColumns, now_ms: int) -> bytes:
         often = counts if isinstance(counts, list) else [counts] * size
         rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
     elif isinstance(owners, list):
+        first, last, size = owners[0], owners[-1], len(ids)
+        # A listing mostly begins in what one request delivered, and ends in the next one.
+        ahead = owners.count(first)
+        if ahead + owners.count(last) == size and owners[:ahead].count(first) == ahead:
+            head = encode_rows(ids[:ahead], _ROW, _rest(first, times, counts, now_ms))
+            return head + encode_rows(ids[ahead:], _ROW, _rest(last, times, counts, now_ms))
         texts = {owner: _rest(owner, times, counts, now_ms) for owner in set(owners)}
         rests = [*map(texts.__getitem__, owners)]
     else:
         rests = _rest(owners, times, counts, now_ms)
-    return encode_rows(ids, b"\r\n*4", rests)
+    return encode_rows(ids, _ROW, rests)
 
 
 def _alike(column: list[_T] | _T) -> list[_T] | _T:
