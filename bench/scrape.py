@@ -8,6 +8,7 @@ import threading
 import time
 
 from streamd.base.clock import Clock
+from streamd.base.collector import keep_out
 from streamd.testing import EmbeddedServer
 
 
@@ -25,6 +26,7 @@ def main() -> int:
         filling = engine.connect()
         for number in range(arguments.streams):
             engine.call(filling, [b"XADD", b"s%d" % number, b"IDMP", b"p", b"i", b"*", b"f", b"v"])
+        keep_out()  # as a start does when it has loaded so many
         measured = measure(engine, port, arguments.scrapes)
     for name, values in measured.items():
         values.sort()

@@ -32,14 +32,37 @@ class ScriptServices(Protocol):
         """End the script that runs, at its next slice. Raises: CommandError."""
 
 
+# Whether a request is allowed, going by what is prepared for its command. False: that has to be decided.
+Check = Callable[[list[bytes]], bool]
+
+
+def _undecided(request: list[bytes]) -> bool:
+    return False
+
+
+def _unknown(requests: list[list[bytes]]) -> bool:
+    return False
+
+
 class Known:
-    """Words that are allowed in one place: some of them, and how all begin of which that is enough."""
+    """How requests of one command are looked at.
 
-    __slots__ = ("names", "prefixes")
+    names: first words that are known to be allowed, where that is a request's only key or channel; empty elsewhere.
+    covers(requests): True only if all of these are allowed that are of this command; False also where each of them has
+    to be looked at.
+    """
 
-    def __init__(self) -> None:
-        self.names: set[bytes] = set()
-        self.prefixes: tuple[bytes, ...] = ()
+    __slots__ = ("check", "covers", "names")
+
+    def __init__(
+        self,
+        check: Check = _undecided,
+        names: set[bytes] | None = None,
+        covers: Callable[[list[list[bytes]]], bool] = _unknown,
+    ) -> None:
+        self.check = check
+        self.names = set() if names is None else names
+        self.covers = covers
 
 
 class Permissions(Protocol):
@@ -56,6 +79,9 @@ class Permissions(Protocol):
 
     def decide(self, command: "Command", request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything, besides of READ | WRITE for all keys."""
+
+    def look_ahead(self, command: "Command", requests: list[list[bytes]], at: int, since: int) -> tuple[int, int]:
+        """Look at requests of a run together; return before which they are allowed, and from where to count."""
 
     def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed."""
@@ -139,9 +165,11 @@ class Context(Client):
     MULTI, without its password, subscribed, without replies or with NO-TOUCH has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
+    vouched: the guard at the last MULTI. If it still is the guard at EXEC (where rules change there is a new one), all
+    that was queued was looked at by it, and is not again.
     """
 
-    __slots__ = ("guard", "quick", "services", "state")
+    __slots__ = ("guard", "quick", "services", "state", "vouched")
 
     def __init__(
         self,
@@ -157,6 +185,7 @@ class Context(Client):
         self.services = services
         self.quick: QuickTable = services.quick
         self.guard: Permissions | None = None
+        self.vouched: Permissions | None = None
 
     @property
     def client(self) -> Client:

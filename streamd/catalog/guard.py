@@ -1,61 +1,71 @@
 """What the clients of one restricted user may have executed, as quickly as that can be said."""
 
 from collections.abc import Callable
-from operator import itemgetter, methodcaller
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
+from streamd.acl.beginnings import Beginnings
 from streamd.acl.decision import OK, Decision, decide
 from streamd.acl.selector import READ, WRITE, Selector
 from streamd.acl.user import User
 from streamd.acl.vocabulary import Vocabulary
-from streamd.catalog.context import Command, CommandTable, Known, QuickTable
+from streamd.base.limits import GUARDED_RUN_MAX
+from streamd.catalog.context import Check, Command, CommandTable, Known, QuickTable
+from streamd.catalog.counted_keys import CountedKeys
 from streamd.catalog.named import CHANNELS, KEYS_BEFORE_LAST, bits_of, named_by
 
 # So many names of keys are remembered as allowed, by each of a few sorts of commands; and no long ones.
 KNOWN_KEYS_MAX: Final = 16_384
 KNOWN_KEY_BYTES_MAX: Final = 256
 
+_SECOND: Final = itemgetter(1)
+
+_Covers = Callable[[list[list[bytes]]], bool]
+
 # In the place of READ | WRITE: a name is that of a channel.
 _CHANNEL: Final = -1
-
-_SECOND: Final = itemgetter(1)
-_NOTHING: Final = Known()
-
-# Whether a request is allowed, going by what is prepared for its command. False: that has to be decided.
-_Check = Callable[[list[bytes]], bool]
 
 
 class _Names:
     """Names of keys, or of channels, that one of some selectors allows to be used in one way.
 
-    known: which of them were allowed; once these are as many as are remembered, also how names begin that are allowed.
+    known: which of them were allowed. beginnings: how names begin that are allowed; begins: the same once as many are
+    known as are remembered, nothing before.
     """
 
-    __slots__ = ("_prefixes", "_selectors", "_use", "known")
+    __slots__ = ("_selectors", "_use", "beginnings", "begins", "known")
 
     def __init__(self, selectors: tuple[Selector, ...], use: int) -> None:
         """use: READ | WRITE, or _CHANNEL."""
         self._selectors = selectors
         self._use = use
-        self._prefixes = () if use == _CHANNEL else tuple(one for each in selectors for one in each.prefixes(use))
-        self.known = Known()
+        self.beginnings = Beginnings(
+            () if use == _CHANNEL else (one for each in selectors for one in each.prefixes(use))
+        )
+        self.known: set[bytes] = set()
+        self.begins: tuple[bytes, ...] = ()
 
     def allows(self, name: bytes) -> bool:
         known = self.known
-        if name in known.names or name.startswith(known.prefixes):
+        if name in known or name.startswith(self.begins):
             return True
         use = self._use
         for selector in self._selectors:
             if selector.allows_channel(name, False) if use == _CHANNEL else selector.allows_key(name, use):
-                if len(known.names) >= KNOWN_KEYS_MAX:
+                if len(known) >= KNOWN_KEYS_MAX:
                     # (Where most names are new, remembering them takes longer than looking how they begin.)
-                    known.prefixes = self._prefixes
-                    if not self._prefixes:
-                        known.names.clear()
-                if len(name) <= KNOWN_KEY_BYTES_MAX and len(known.names) < KNOWN_KEYS_MAX:
-                    known.names.add(name)
+                    self.begins = self.beginnings.prefixes
+                    if not self.begins:
+                        known.clear()
+                if len(name) <= KNOWN_KEY_BYTES_MAX and len(known) < KNOWN_KEYS_MAX:
+                    known.add(name)
                 return True
         return False
+
+    def allow_all(self, names: list[bytes]) -> bool:
+        """Return whether all of several names are allowed."""
+        return (bool(self.begins) and self.beginnings.are_of_all(names)) or all(map(self.allows, names))
 
 
 class Guard:
@@ -63,18 +73,16 @@ class Guard:
     guard; see `Access` in the engine.)
 
     quick: the commands of which some use is allowed, for `Context.quick`. known: of those whose words must be looked
-    at, name -> what is known of the first word, where that is the only key or channel of a request; a command that is
-    not in it may have any words.
+    at, by name, how that is done; a command that is not in it may have any words.
     """
 
-    __slots__ = ("_checks", "_heads", "_vocabulary", "all_quick", "known", "quick", "user")
+    __slots__ = ("_heads", "_plain", "_vocabulary", "all_quick", "known", "quick", "user")
 
     def __init__(self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable) -> None:
         self.user = user
         self._vocabulary = vocabulary
         self.known: dict[str, Known] = {}
-        # None: any words. Commands that are not in it have to be decided.
-        self._checks: dict[str, _Check | None] = {}
+        self._plain: set[str] = set()  # commands that may have any words
         self._heads: set[tuple[bytes, ...]] = set()
         groups: dict[tuple[tuple[Selector, ...], int], _Names] = {}
         for command in commands.leaves():
@@ -82,44 +90,50 @@ class Guard:
             if "no_auth" in command.flags:
                 selectors = tuple(user.selectors)
             if any(_is_plain(command, one) for one in selectors):
-                self._checks[command.name] = None
+                self._plain.add(command.name)
             elif selectors:
-                self.known[command.name] = _NOTHING
-                self._prepare(command, selectors, groups)
-        allowed = self.known.keys() | self._checks.keys()
+                self.known[command.name] = self._prepare(command, selectors, groups)
+        allowed = self.known.keys() | self._plain
         self.all_quick = {name: command for name, command in quick.items() if command.name in allowed}
         self.quick: QuickTable = {}
 
     def _prepare(
         self, command: Command, selectors: tuple[Selector, ...], groups: dict[tuple[tuple[Selector, ...], int], _Names]
-    ) -> None:
-        """Prepare a look at a command's keys, or its channel; what several selectors allow together is decided."""
+    ) -> Known:
+        """Return a look at a command's keys, or its channel; what several selectors allow together is decided."""
 
         def names(use: int) -> _Names:
             return groups.setdefault((selectors, use), _Names(selectors, use))
 
         if command.name in CHANNELS:
-            if command.name.endswith("publish"):
-                self._checks[command.name] = _check_one(1, names(_CHANNEL))
-                self.known[command.name] = names(_CHANNEL).known
-            return
+            if not command.name.endswith("publish"):
+                return Known()
+            return Known(_check_one(1, names(_CHANNEL)), names(_CHANNEL).known)
         uses = bits_of(command)
         first, last, step = command.keys
         if command.name == "set":
-            self._checks["set"] = _check_set(names(WRITE), names(READ | WRITE))
-            self.known["set"] = names(READ | WRITE).known
-        elif first and first == last and command.find_keys is None:
-            self._checks[command.name] = _check_one(first, names(uses[0]))
-            if first == 1:
-                self.known[command.name] = names(uses[0]).known
-        elif len(selectors) == 1:
-            find = command.find_keys or itemgetter(slice(first, None if last == -1 else last + 1, step))
-            if command.name == "sort":
-                uses = [uses[0], uses[-1]]  # between them stand the patterns of BY and GET
-            check = _check_many(find, [names(use) for use in uses])
-            self._checks[command.name] = self._remembering(check) if command.name in KEYS_BEFORE_LAST else check
+            both = names(READ | WRITE)
+            return Known(_check_set(names(WRITE), both), both.known, _covers_one(1, both))
+        if first and first == last and command.find_keys is None:
+            one = names(uses[0])
+            known = one.known if first == 1 else set[bytes]()
+            return Known(_check_one(first, one), known, _covers_one(first, one))
+        if len(selectors) > 1:
+            return Known()
+        if command.name == "sort":
+            uses = [uses[0], uses[-1]]  # between them stand the patterns of BY and GET
+        ways = [names(use) for use in uses]
+        find = command.find_keys or itemgetter(slice(first, None if last == -1 else last + 1, step))
+        if len(ways) > 1:
+            check = _check_several(find, ways)
+        else:
+            check = _check_counted(find, ways[0]) if isinstance(find, CountedKeys) else _check_many(find, ways[0])
+        if command.name in KEYS_BEFORE_LAST:
+            return Known(self._remembering(check))
+        has_run = len(ways) == 1 and isinstance(find, (itemgetter, CountedKeys))
+        return Known(check, covers=_covers_many(find, ways[0])) if has_run else Known(check)
 
-    def _remembering(self, check: _Check) -> _Check:
+    def _remembering(self, check: Check) -> Check:
         """Return a check that remembers requests but for their last word, which is no key: who reads a stream, or waits
         for a group, says the same again and again, with another ID.
         """
@@ -141,12 +155,27 @@ class Guard:
 
     def allows(self, command: Command, request: list[bytes]) -> bool:
         """Return whether the user may have a request executed, which has as many words as it must."""
-        check = self._checks.get(command.name, _undecided)
-        return check is None or check(request) or self.decide(command, request).reason is OK
+        known = self.known.get(command.name)
+        if known is None:
+            return command.name in self._plain or self.decide(command, request).reason is OK
+        return known.check(request) or self.decide(command, request).reason is OK
 
     def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything; every_key: see acl.decision.decide."""
         return decide(self.user, named_by(self._vocabulary, command, request), every_key)
+
+    def look_ahead(self, command: Command, requests: list[list[bytes]], at: int, since: int) -> tuple[int, int]:
+        """Look at a run's requests together, from requests[at] on, as many as there were since requests[since]: that
+        takes half as long as one after the other.
+
+        Returns: before which request all of this command are allowed, and from where to count; 0 and the number of all
+        requests if that cannot be told: then each is looked at, up to the next of another command.
+        """
+        end = min(2 * at - since, at + GUARDED_RUN_MAX)
+        known = self.known.get(command.name)
+        if known is None or (command.batch is None and known.covers(requests[at:end])):
+            return end, since
+        return 0, len(requests)
 
     def end_of_run(self, command: Command, requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed: in front of one of
@@ -156,11 +185,14 @@ class Guard:
         known = self.known.get(command.name)
         if known is None:
             return end
+        run = requests[at:] if at else requests
         try:
-            if known.names.issuperset(map(_SECOND, requests[at:] if at else requests)):
+            if known.names.issuperset(map(_SECOND, run)):
                 return end
         except IndexError:
             pass  # another command
+        if known.covers(run):
+            return end
         name = requests[at][0]
         for position in range(at, end):
             request = requests[position]
@@ -169,45 +201,57 @@ class Guard:
         return end
 
 
-def _undecided(request: list[bytes]) -> bool:
-    return False
-
-
-def _check_one(place: int, names: _Names) -> _Check:
+def _check_one(place: int, names: _Names) -> Check:
     known = names.known
 
     def check(request: list[bytes]) -> bool:
-        return request[place] in known.names or names.allows(request[place])
+        name = request[place]
+        return name in known or name.startswith(names.begins) or names.allows(name)
 
     return check
 
 
-def _check_set(writing: _Names, both: _Names) -> _Check:
+def _check_set(writing: _Names, both: _Names) -> Check:
     """Return a check of SET, which reads only with GET."""
     known = both.known
 
     def check(request: list[bytes]) -> bool:
         key = request[1]
-        if key in known.names or both.allows(key):
+        if key in known or both.allows(key):
             return True
         return writing.allows(key) and (len(request) == 3 or b"GET" not in map(bytes.upper, request[3:]))
 
     return check
 
 
-def _check_many(find_keys: Callable[[list[bytes]], list[bytes]], uses: list[_Names]) -> _Check:
+def _check_many(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> Check:
+    are_known = names.known.issuperset
+
+    def check(request: list[bytes]) -> bool:
+        named = find_keys(request)
+        return are_known(named) or names.allow_all(named)
+
+    return check
+
+
+def _check_counted(find_keys: CountedKeys, names: _Names) -> Check:
+    """Return a check of a command that says how many keys it has: mostly one."""
+    many = _check_many(find_keys, names)
+    if find_keys.target:
+        return many
+    at, known = find_keys.at, names.known
+
+    def check(request: list[bytes]) -> bool:
+        if request[at] == b"1" and len(request) > at + 1:
+            return request[at + 1] in known or names.allows(request[at + 1])
+        return many(request)
+
+    return check
+
+
+def _check_several(find_keys: Callable[[list[bytes]], list[bytes]], uses: list[_Names]) -> Check:
     """uses: what is done to the keys that are found; the last is done to all that are more."""
     rest, count = uses[-1], len(uses)
-    known = rest.known
-
-    def check_alike(request: list[bytes]) -> bool:
-        named = find_keys(request)
-        if known.names.issuperset(named):
-            return True
-        if known.prefixes:
-            begins = methodcaller("startswith", known.prefixes)
-            return all(map(begins, named)) or all(map(rest.allows, named))
-        return all(map(rest.allows, named))
 
     def check(request: list[bytes]) -> bool:
         named = find_keys(request)
@@ -216,7 +260,35 @@ def _check_many(find_keys: Callable[[list[bytes]], list[bytes]], uses: list[_Nam
                 return False
         return len(named) <= count or all(map(rest.allows, named[count:]))
 
-    return check if count > 1 else check_alike
+    return check
+
+
+def _covers_one(place: int, names: _Names) -> _Covers:
+    """Return a look at requests of one key each."""
+    begin_all, are_known = names.beginnings.are_of_all, names.known.issuperset
+
+    def covers(requests: list[list[bytes]]) -> bool:
+        try:
+            named = [request[place] for request in requests]
+        except IndexError:
+            return False  # one is of another command
+        return are_known(named) or begin_all(named)
+
+    return covers
+
+
+def _covers_many(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> _Covers:
+    """Return a look at requests of several keys each, to all of which the same is done."""
+    begin_all, are_known = names.beginnings.are_of_all, names.known.issuperset
+
+    def covers(requests: list[list[bytes]]) -> bool:
+        try:
+            named = [*chain.from_iterable(map(find_keys, requests))]
+        except IndexError:
+            return False
+        return are_known(named) or begin_all(named)
+
+    return covers
 
 
 def _is_plain(command: Command, selector: Selector) -> bool:

@@ -98,6 +98,7 @@ class ScriptHost:
         self._counted = ""
         self._has_written = False
         self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
+        self._quick_if_allowed = _READS - 1  # the same of a caller with rules, if these allow it
         self._is_killed = False
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
         self._until_ns = _NEVER
@@ -146,7 +147,11 @@ class ScriptHost:
         # Commands are looked at by the rules of who runs the script.
         self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
-        self._quick = _READS if context.guard is None and not self._state.monitors else _READS - 1
+        self._quick = self._quick_if_allowed = _READS if not self._state.monitors else _READS - 1
+        if context.guard is None:
+            self._quick_if_allowed = _READS - 1
+        else:
+            self._quick = _READS - 1
         self._counted = ""
         self._until_ns = self._watch.stopwatch() + self._threshold_ns
         try:
@@ -166,7 +171,7 @@ class ScriptHost:
         def call(words: list[bytes]) -> Reply:
             command, handler, least, most, looks = find_known(words[0]) or find(words)
             if looks > self._quick or not least <= len(words) <= most:
-                self._check(command, words)
+                self._check(command, words, looks)
             command.calls += 1
             stopwatch = watch.stopwatch
             started = stopwatch()
@@ -187,14 +192,20 @@ class ScriptHost:
 
         return call
 
-    def _check(self, command: Command, words: list[bytes]) -> None:
+    def _check(self, command: Command, words: list[bytes], looks: int) -> None:
         """Look at what most calls need not be asked, and show it to monitors. Raises: CommandError, counted."""
+        guard = self._context.guard
+        if looks <= self._quick_if_allowed and command.accepts(len(words)):
+            # Nothing but the rules of the user is in the way, which mostly allow it.
+            assert guard is not None
+            known = guard.known.get(command.name)
+            if known is not None and (words[1] in known.names or known.check(words)):
+                return
         try:
             if not command.accepts(len(words)):
                 raise CommandError("ERR Wrong number of args calling Redis command from script")
             if not self._state.scripts_may_all:
                 _check_for_scripts(command, words)
-            guard = self._context.guard
             if guard is not None and not guard.allows(command, words):
                 raise refuse(self._state, self._caller, guard.decide(command, words), "lua")
             if not self._has_written and _is_write(command):
@@ -206,6 +217,8 @@ class ScriptHost:
                 self._has_written = "write" in command.flags
                 if self._has_written and self._quick == _READS:
                     self._quick = _WRITES
+                elif self._has_written and self._quick_if_allowed == _READS:
+                    self._quick_if_allowed = _WRITES
         except CommandError as error:
             command.rejected += 1
             self._count(error)

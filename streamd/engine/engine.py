@@ -10,6 +10,7 @@ from streamd.base.config import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import (
     GUARDED_RUN_MAX,
+    GUARDED_RUN_MIN,
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
     SLICE_US,
@@ -140,9 +141,10 @@ class Engine:
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
-        guard = client.guard
+        guard = client.guard if not client.in_unit or client.vouched is not client.guard else None
         timed: Command | None = None
         asked: Command | None = None
+        cleared = 0
         started_ns = began_ns = then_ns = stopwatch()
         end = total
         while at < end:
@@ -154,19 +156,17 @@ class Engine:
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
-            elif guard is not None:
+            elif guard is not None and (at >= cleared or command is not asked):
                 assert command is not None
                 if command is not asked:
-                    asked, known = command, guard.known.get(command.name)
+                    asked, asked_at, cleared, known = command, at, 0, guard.known.get(command.name)
                 # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-                if (
-                    known is not None
-                    and request[1] not in known.names
-                    and not (known.prefixes and request[1].startswith(known.prefixes))
-                    and not guard.allows(command, request)
-                ):
-                    is_quick, mode = False, client.reply_mode
-                    command, reply = self._admit(client, request)
+                if known is not None and request[1] not in known.names:
+                    if at - asked_at >= GUARDED_RUN_MIN:
+                        cleared, asked_at = guard.look_ahead(command, requests, at, asked_at)
+                    if at >= cleared and not known.check(request) and not guard.allows(command, request):
+                        is_quick, mode = False, client.reply_mode
+                        command, reply = self._admit(client, request)
             if command is not None:
                 if command is not timed:
                     if timed is not None:

@@ -97,8 +97,10 @@ class AdminConnection(asyncio.Protocol):
         if steps is None:
             self._answer(501, NO_LIBRARY)
             return
+        self._patience.cancel()  # what takes long with very many streams is not the client
         for _ in steps:
             await asyncio.sleep(0)  # others have their turn between two slices
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._transport.abort)
         self._answer(200, "".join(pieces), _METRICS)
 
     def _answer(self, status: int, text: str, kind: str = _TEXT) -> None:

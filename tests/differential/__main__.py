@@ -12,10 +12,26 @@ from tests.differential.histories import HISTORY_STEPS, as_text, replay, shorten
 from tests.differential.redis_process import running_redis
 from tests.differential.two_servers import Difference, Step, TwoServers
 
+# Rules that two of the three clients have in every third history, one after the other. (`?*`, not `*`: the empty key is
+# listed as a difference.)
+USERS = [
+    b"+@all %R~?* %W~s* ~a* ~l* ~h*",
+    b"-@all +@stream +@connection +@transaction +@read ~s ~t %R~?*",
+    b"+@all -@blocking +xread -xadd ~[a-s]*",
+    b"-@all +@fast +@connection (+@all ~s*) (+@write %W~?*) (+@read %R~[a-m]*)",
+]
+
+
+def rules_of(seed: int) -> bytes:
+    """Return the rules of the user that clients are in the history of a seed; none for most."""
+    return USERS[seed // 3 % len(USERS)] if seed % 3 == 2 else b""
+
 
 def fresh_servers(port: int, seed: int) -> TwoServers:
-    """Return both servers for the history of a seed: every fourth one has its events compared, too."""
-    return TwoServers(port, events=seed % 4 == 0)
+    """Return both servers for the history of a seed: every fourth one has its events compared, too, and every third one
+    has clients with rules.
+    """
+    return TwoServers(port, events=seed % 4 == 0, rules=rules_of(seed))
 
 
 def compare(port: int, seeds: Iterable[int], steps: int) -> tuple[int, int, list[Step], Difference | None]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.__main__ import compare
+from tests.differential.__main__ import USERS, compare, fresh_servers, rules_of
 from tests.differential.allowances import ALLOWED, Leniency, same
-from tests.differential.histories import as_text, shorten
+from tests.differential.histories import HISTORY_STEPS, as_text, shorten, write_and_run
 from tests.differential.redis_process import needs_redis, running_redis
 from tests.differential.replies import parse_all
 
@@ -26,6 +26,22 @@ def test_random_histories_are_answered_as_redis_answers_them(tmp_path):
         sent, seed, history, difference = compare(port, range(1, 1_000), STEPS)
     assert difference is None, f"seed {seed}\n{as_text(history)}\n{difference}"
     assert sent >= STEPS
+
+
+@pytest.mark.redis
+@pytest.mark.skipif(needs_redis[1].args[0], reason=needs_redis[1].kwargs["reason"])
+def test_the_rules_of_each_user_refuse_some_of_a_history_and_allow_some(tmp_path):
+    seeds = [seed for seed in range(1, 16) if rules_of(seed)]
+    assert {rules_of(seed) for seed in seeds} == set(USERS)
+    with running_redis(tmp_path) as port:
+        for seed in seeds:
+            servers = fresh_servers(port, seed)
+            _, sent, difference = write_and_run(servers, seed, HISTORY_STEPS)
+            servers.close()
+            refused = servers.session.state.stats.errors["NOPERM"]
+            assert difference is None
+            assert refused > 5, (seed, sent)
+            assert refused < sent / 2, (seed, sent)
 
 
 def test_what_may_differ_is_what_the_documentation_lists():

@@ -4,6 +4,7 @@ import re
 import time
 from itertools import chain
 
+from streamd.acl.user import merged_rules
 from streamd.base.clock import ManualClock
 from streamd.data.types import type_of
 from streamd.resp.types import NO_REPLY
@@ -43,10 +44,10 @@ class TwoServers:
     After each step what every client got is compared. The engine runs first and says whether somebody waits: only then
     two round trips of a further connection have to show that redis-server has sent all that it will.
 
-    events: a fourth client gets all keyspace events.
+    events: a fourth client gets all keyspace events. rules: the second and the third client are a user with these.
     """
 
-    def __init__(self, port: int, events: bool = False) -> None:
+    def __init__(self, port: int, events: bool = False, rules: bytes = b"") -> None:
         self.control = RawClient(port)
         self.events = events
         self._prepare_redis()
@@ -64,6 +65,8 @@ class TwoServers:
             self.ours[at].raw([b"HELLO", b"%d" % protocol])
         if events:
             self._listen(port)
+        if rules:
+            self._restrict(rules)
 
     def _prepare_redis(self) -> None:
         flags = b"KEA" if self.events else b""
@@ -84,6 +87,14 @@ class TwoServers:
         request = [b"PSUBSCRIBE", b"__key*__:*"]
         self.theirs[-1].ask(request)
         self.ours[-1].raw(request)
+
+    def _restrict(self, rules: bytes) -> None:
+        """Make a user with rules, and let all clients but the first be this user."""
+        made = [b"ACL", b"SETUSER", b"ann", b"reset", b"on", b"nopass", b"&*", *merged_rules(rules.split())]
+        assert self.control.ask(made) == self.session.raw(made) == b"+OK\r\n"
+        for at in range(1, len(PROTOCOLS)):
+            request = [b"AUTH", b"ann", b"x"]
+            assert self.theirs[at].ask(request) == self.ours[at].raw(request) == b"+OK\r\n"
 
     def close(self) -> None:
         for client in (*self.theirs, self.control):

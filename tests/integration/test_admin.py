@@ -151,6 +151,20 @@ def test_without_the_library_there_are_no_metrics_but_the_rest(server, monkeypat
     assert ask(server, "/readyz") == (200, "ok\n")
 
 
+def test_a_scrape_that_takes_long_is_not_taken_for_a_slow_client(server, monkeypatch):
+    waits_for_client = []
+
+    def expose(host, write):
+        for _ in range(3):
+            waits_for_client.extend(not one._patience.cancelled() for one in host.admin_connections)
+            yield 1
+        write("redis_up 1\n")
+
+    monkeypatch.setattr(server._server, "_expose", expose)
+    assert ask(server, "/metrics") == (200, "redis_up 1\n")
+    assert waits_for_client == [False] * 3
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_promtool_reads_the_metrics(server):
     server.client().xadd("orders", {"n": 1})

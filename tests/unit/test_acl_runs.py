@@ -1,7 +1,10 @@
 """What a user with rules may do when many requests come at once and are executed together."""
 
+from itertools import product
+
 import pytest
 
+from streamd.acl.beginnings import Beginnings
 from tests.session import Error
 from tests.unit.test_acl import KEY, client_of
 
@@ -59,3 +62,135 @@ def test_rules_hold_for_each_key_of_requests_that_are_executed_together(engine, 
         assert engine.do("ZSCORE secret m") == b"1"
     elif name == "XADD":
         assert engine.do("XLEN secret") == 1
+
+
+def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
+    """All lists of up to three short names against asking each, also of names that hold what stands between them."""
+    names = [bytes(word) for length in range(4) for word in product(b"ab\n", repeat=length)]
+    for prefixes in ((b"a",), (b"a", b"ab"), (b"ab", b"b", b"a"), (b"",), (b"aa", b"bb"), (b"\na", b"b"), ()):
+        beginnings = Beginnings(prefixes)
+        for length in (1, 2, 3):
+            for some in product(names if length < 3 else names[:13], repeat=length):
+                expected = all(name.startswith(prefixes) for name in some)
+                found = beginnings.are_of_all([*some])
+                assert found == expected or (expected and any(b"\n" in name for name in some)), (prefixes, some)
+
+
+# Requests of which {} is a key that may not be named, among many of a run.
+_AMONG = [
+    b"GET {}",
+    b"MGET a {}",
+    b"MGET {} a",
+    b"SET {} v",
+    b"SET {} v GET",
+    b"EXISTS a {}",
+    b"XADD {} * f v",
+    b"ZSCORE {} m",
+    b"HGET {} f",
+    b"ZUNION 1 {}",
+    b"ZUNION 2 a {}",
+    b"OBJECT ENCODING {}",
+    b"EVAL_RO x 1 {}",
+    b"XREAD STREAMS a {} 0 0",
+    b"COPY a {}",
+    b"LMOVE {} a LEFT LEFT",
+]
+_FORBIDDEN = [b"secret", b"x\na1", b"x\na1\na2", b"\n", b"", b"b1", b"GET", b"get"]
+
+
+@pytest.mark.parametrize("rules", ["~a* ~get2*", "~GET2* ~a*", "~a ~a?* ~aa*", "%R~a* %W~a* %RW~a*", "~[a]*"])
+def test_one_key_of_many_is_refused_wherever_it_stands(engine, rules):
+    """In runs of any length, of keys that were named before and of new ones, between requests of other commands."""
+    client = client_of(engine, f"+@all -acl {rules}")
+    fresh = 0
+    for line in _AMONG:
+        for forbidden in _FORBIDDEN:
+            wrong = [word.replace(b"{}", forbidden) for word in line.split(b" ")]
+            for place, total in ((0, 3), (17, 40), (31, 33), (100, 200), (150, 300)):
+                requests = [[b"GET", b"a%d" % (fresh + number)] for number in range(total)]
+                fresh += total // 2
+                requests[place] = wrong
+                client.send(*requests)
+                replies = client.replies()
+                refused = [number for number, reply in enumerate(replies) if reply == Error(KEY)]
+                assert refused == [place], (line, forbidden)
+                # And where those beside it are of the same command.
+                right = [word.replace(b"{}", b"a%d" % fresh) for word in line.split(b" ")]
+                client.send(*[wrong if number == place else right for number in range(min(total, 40))])
+                refused = [number for number, reply in enumerate(client.replies()) if reply == Error(KEY)]
+                assert refused == [place] * (place < 40), (line, forbidden)
+
+
+def test_rules_hold_for_new_keys_when_as_many_are_known_as_are_remembered(engine):
+    client = client_of(engine, "+@all -acl ~a* %R~r*")
+    for start in range(0, 20_000, 1_000):
+        client.send(*[[b"GET", b"a%d" % number] for number in range(start, start + 1_000)])
+        assert set(client.replies()) == {None}
+    for name in (b"b", b"x\na", b"r"):
+        for line in (b"SET {} v", b"GET {}", b"MGET a {}", b"DEL {}", b"EVAL x 1 {}"):
+            request = [word.replace(b"{}", name) for word in line.split()]
+            if name != b"r" or line.split()[0] not in (b"GET", b"MGET"):
+                assert client.execute(request) == Error(KEY)
+                client.send(*[[b"GET", b"new%d" % 1], request] * 20)
+                assert client.replies() == [Error(KEY)] * 40
+    assert client.execute([b"GET", b"r%d" % 20_001]) is None
+    assert client.execute([b"GET", b"a%d" % 20_001]) is None
+    assert client.execute([b"MGET", b"a-1", b"r-1", b"a-2"]) == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("ACL SETUSER ann resetkeys ~b*", "GET a"),
+        ("ACL SETUSER ann -get", "GET a"),
+        ("AUTH bob x", "GET a"),
+        ("HELLO 3 AUTH bob x", "GET a"),
+    ],
+)
+def test_what_exec_executes_is_looked_at_again_behind_what_changes_rules(engine, first, second):
+    client = client_of(engine, "+@all ~a*")
+    engine.do("ACL SETUSER bob on nopass ~b* +@all")
+    client.send([b"MULTI"], second.split(), first.split(), *[second.split()] * 20, [b"EXEC"])
+    *_, replies = client.replies()
+    assert replies[0] is None
+    assert all(isinstance(reply, Error) and reply.text.startswith("NOPERM") for reply in replies[2:])
+
+
+def test_what_was_queued_is_looked_at_by_the_rules_at_exec(engine):
+    client = client_of(engine, "+@all ~a*")
+    for changes in (["resetkeys ~b*"], ["resetkeys ~b*", "resetkeys ~a* -get"], ["+@all ~*", "resetkeys ~b*"]):
+        engine.do("ACL SETUSER ann reset on nopass +@all ~a*")
+        client.do("MULTI")
+        client.do("GET a")
+        for change in changes:
+            engine.do(f"ACL SETUSER ann {change}")
+        (reply,) = client.do("EXEC")
+        assert reply.text.startswith("NOPERM")
+
+
+def test_a_script_of_a_user_with_rules_is_held_to_them_at_each_of_its_calls(engine):
+    pytest.importorskip("lupa")
+    client = client_of(engine, "+@all -acl -incr ~a* %R~r*")
+    calls = {
+        "'GET', 'a1'": None, "'GET', 'r1'": None, "'SET', 'a2', 'v'": None, "'SET', 'r1', 'v'": "access at least one",
+        "'GET', 'b'": "access at least one", "'MGET', 'a1', 'b'": "access at least one",
+        "'INCR', 'a1'": "can't run this command", "'GET'": "Wrong number of args", "'SUBSCRIBE', 'a'": "not allowed",
+    }  # fmt: skip
+    for _ in range(2):
+        for before in ("'GET', 'a3'", "'SET', 'a3', 'v'", "'MGET', 'a3', 'a4'"):
+            for call, error in calls.items():
+                script = f"for i = 1, 3 do redis.call({before}) end; local r = redis.pcall({call}); return r"
+                reply = client.execute([b"EVAL", script.encode(), b"0"])
+                assert (error is None and not isinstance(reply, Error)) or error in reply.text, (before, call)
+    written = client.execute([b"EVAL_RO", b"redis.call('GET', 'a'); return redis.pcall('SET', 'a', 'v')", b"0"])
+    assert "Write commands are not allowed from read-only scripts" in written.text
+
+
+def test_monitors_see_what_the_script_of_a_user_with_rules_calls(engine):
+    pytest.importorskip("lupa")
+    client = client_of(engine, "+@all ~a*")
+    client.execute([b"EVAL", b"return redis.call('GET', 'a')", b"0"])
+    watching = engine.connect()
+    watching.do("MONITOR")
+    client.execute([b"EVAL", b"return redis.call('GET', 'a')", b"0"])
+    assert b'lua] "GET" "a"' in watching.received()

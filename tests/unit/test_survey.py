@@ -140,6 +140,72 @@ def test_streams_may_come_go_and_change_between_two_slices(engine):
     assert found.totals.streams <= 400
 
 
+def listing(engine, monkeypatch, between=lambda: None):
+    """Return what a survey of lists of 50 keys finds, with how many keys it lists in each slice."""
+    monkeypatch.setattr(survey_module, "KEYS_PER_SLICE", 50)
+    islice, listed, slices = survey_module.islice, [0], []
+
+    def counting(keys, count):
+        part = list(islice(keys, count))
+        listed[0] += len(part)
+        return part
+
+    monkeypatch.setattr(survey_module, "islice", counting)
+    found = Survey()
+    for _ in survey(engine.state.keyspace, found):
+        slices.append(listed[0])
+        listed[0] = 0
+        between()
+    return found, slices
+
+
+def test_no_slice_lists_more_keys_than_its_measure(engine, monkeypatch):
+    fill(engine, 430)
+    keys = engine.do("DBSIZE")
+    found, slices = listing(engine, monkeypatch)
+    assert found.totals.streams == keys - 1
+    assert (max(slices), sum(slices)) == (50, keys)
+    assert found.totals.entries == sum(engine.do(f"XLEN s{number}") for number in range(430))
+
+
+def test_keys_that_come_once_have_the_list_begun_again(engine, monkeypatch):
+    fill(engine, 400)
+    streams = engine.do("DBSIZE") - 1
+    lines = iter(["PING", "XADD new * f v", "PING", "PING", "DEL s7 s8"])
+    found, slices = listing(engine, monkeypatch, lambda: engine.do(next(lines, "PING")))
+    assert found.totals.streams == streams - 1
+    assert max(slices) == 50
+
+
+def test_where_keys_come_all_the_time_they_are_listed_in_halves(engine, monkeypatch):
+    fill(engine, 400)
+    streams, come = engine.do("DBSIZE") - 1, iter(range(10_000))
+    found, slices = listing(engine, monkeypatch, lambda: engine.do(f"XADD new{next(come)} * f v"))
+    assert streams <= found.totals.streams <= streams + survey_module.LISTS_MAX + 1
+    assert 50 < max(slices) <= 402 // 2 + survey_module.LISTS_MAX + 1
+    assert found.totals.entries >= sum(engine.do(f"XLEN s{number}") for number in range(400))
+
+
+def test_where_keys_go_all_the_time_those_that_stay_are_found(engine, monkeypatch):
+    fill(engine, 400)
+    gone = iter(range(400))
+    found, _ = listing(engine, monkeypatch, lambda: engine.do(f"DEL s{next(gone)}"))
+    assert 380 <= found.totals.streams <= 400
+
+
+def test_keys_are_listed_again_where_their_table_was_made_anew(engine, monkeypatch):
+    fill(engine, 300)
+    keys = engine.do("DBSIZE")
+    database, made = engine.state.keyspace[0], iter([dict])
+
+    def between():
+        database.values = next(made, lambda values: values)(database.values)
+
+    found, slices = listing(engine, monkeypatch, between)
+    assert found.totals.streams == keys - 1
+    assert sum(slices) > keys
+
+
 def test_writing_the_metrics_is_in_slices_too(engine):
     fill(engine, 150)
     pieces: list[str] = []

@@ -20,6 +20,7 @@ def multi(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR MULTI calls can not be nested")
     client.transaction = []
     client.transaction_broken = False
+    context.vouched = context.guard
     context.update_quick()
     return "OK"
 

@@ -38,8 +38,8 @@ REQUESTS = [
 # As pipelines: what may run as one run of like requests.
 PIPELINES = [
     [b"%b %b %b" % (name, key, words) for key in keys]
-    for name, words in ((b"XADD", b"* f v"), (b"GET", b""), (b"XDEL", b"1-1"))
-    for keys in ((b"a", b"a", b"b"), (b"b", b"ab", b"a"))
+    for name, words in ((b"XADD", b"* f v"), (b"GET", b""), (b"XDEL", b"1-1"), (b"SET", b"v"), (b"MGET", b"ab"))
+    for keys in ((b"a", b"a", b"b"), (b"b", b"ab", b"a"), (b"a\nb", b"a", b"\na"))
 ]
 
 
@@ -72,14 +72,18 @@ def check_user(user: User, table: CommandTable, vocabulary: Vocabulary) -> None:
             if request[0] in guard.all_quick and not expected:
                 known = guard.known[command.name]
                 assert request[1] not in known.names, (user.text(), request)
-                assert not request[1].startswith(known.prefixes), (user.text(), request)
+                assert not known.check(request), (user.text(), request)
         for lines in PIPELINES:
-            requests = [line.split() for line in lines]
+            requests = [line.split(b" ") for line in lines]
+            requests = [[word for word in request if word] for request in requests]
             command = find_command(table, requests[0])
             allowed = [decide(user, named_by(vocabulary, command, one)).reason == "ok" for one in requests]
             if allowed[0] and requests[0][0] in guard.all_quick:  # otherwise there are no runs
                 end = guard.end_of_run(command, requests, 0)
                 assert end == [*allowed, False].index(False), (user.text(), requests)
+                for at in range(3):
+                    end, _ = guard.look_ahead(command, requests, at, at - 2)
+                    assert all(allowed[at:end]), (user.text(), requests)
 
 
 def check(data: bytes) -> None:
