@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from sys import getsizeof
 from typing import Final, Protocol
 from weakref import ref
@@ -11,6 +10,7 @@ from weakref import ref
 from streamd.base.referable import referable
 from streamd.idmp import packed
 from streamd.idmp.columns import find_or_add, order_added
+from streamd.idmp.footprint import indexed_bytes, packed_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
 
@@ -20,12 +20,14 @@ PACKED_ALWAYS_MAX: Final = 4
 # while it fits the caches; among 20,000 producers at random they are level: the packed form touches half as many cache
 # lines.
 INDEXED_WINDOWS_MAX: Final = 1_000
+# Once there were more, a table is crowded: whoever would get the quick form has another one packed, down to so many.
+# With thousands of producers memory is what matters, and few of them are busy.
+INDEXED_IN_A_CROWD_MAX: Final = 50
 # An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
 REPACK_MAX: Final = 2
 
 # One visit of the sweeper frees at most so many iids of an indexed window.
 _DROPPED_PER_VISIT_MAX: Final = 100
-_MEMORY_SAMPLE: Final = 100
 # Where of the first 16 requests fewer are of different producers, columns gain nothing over row by row.
 _LOOKED_AT: Final = 16
 _DISTINCT_MIN: Final = 12
@@ -65,6 +67,7 @@ class IdmpTable:
     __slots__ = (
         "__weakref__",
         "_indexed",
+        "_is_crowded",
         "_lent",
         "_packed",
         "_schedule",
@@ -86,6 +89,7 @@ class IdmpTable:
         self.place: object = None  # the sweeper's own note
         self._packed = _NO_PACKED
         self._indexed = _NO_INDEXED
+        self._is_crowded = False
         self._schedule: Schedule | None = None
         self._lent: list[ref[IdmpTable]] | None = None
         self._sweeper = sweeper
@@ -305,6 +309,7 @@ class IdmpTable:
         self._packed = _NO_PACKED
         self._indexed = _NO_INDEXED
         self._schedule = None
+        self._is_crowded = False
         self.iids_tracked = 0
         return forgotten
 
@@ -318,6 +323,7 @@ class IdmpTable:
             twin._packed = {pid: window.copy() for pid, window in self._packed.items()}
             twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
             twin._schedule = self._schedule.copy()
+            twin._is_crowded = self._is_crowded
         twin.leave_to(self._sweeper)
         return twin
 
@@ -375,21 +381,7 @@ class IdmpTable:
 
     def memory_bytes(self) -> int:
         """Return about how much memory the table takes, from a sample of its producers."""
-        total = getsizeof(self)
-        if self._packed:
-            sample = list(islice(self._packed.items(), _MEMORY_SAMPLE))
-            size = sum(getsizeof(pid) + getsizeof(window) + 8 for pid, window in sample)
-            total += getsizeof(self._packed) + size * len(self._packed) // len(sample)
-        if self._indexed:
-            windows = list(islice(self._indexed.items(), _MEMORY_SAMPLE))
-            size = 0
-            for pid, indexed in windows:
-                size += getsizeof(pid) + getsizeof(indexed) + getsizeof(indexed.entries) + getsizeof(indexed.order) + 8
-                iids = list(islice(indexed.entries.items(), _MEMORY_SAMPLE))
-                each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)
-                size += each * len(indexed.entries) // max(len(iids), 1)
-            total += getsizeof(self._indexed) + size * len(self._indexed) // len(windows)
-        return total
+        return getsizeof(self) + packed_bytes(self._packed) + indexed_bytes(self._indexed)
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
         """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.
@@ -459,12 +451,29 @@ class IdmpTable:
         size = window[packed.COUNT]
         if short and (
             size < PACKED_ALWAYS_MAX
-            or (len(self._indexed) >= INDEXED_WINDOWS_MAX and (size < packed.IIDS_MAX or size == self.maxsize))
+            or (
+                (size < packed.IIDS_MAX or size == self.maxsize)
+                and self._stays_packed(is_new=size == PACKED_ALWAYS_MAX)
+            )
         ):
             self.iids_tracked += packed.record(window, iid, entry_id, self.maxsize)
             return None
         del self._packed[pid]
         return self._add_indexed(pid, IndexedWindow(packed.items(window)))
+
+    def _stays_packed(self, is_new: bool) -> bool:
+        """Return whether a window that is long enough for the quick form does not get it; is_new: since now."""
+        windows = len(self._indexed)
+        if windows >= INDEXED_WINDOWS_MAX:
+            self._is_crowded = True
+        if not self._is_crowded or windows < min(INDEXED_IN_A_CROWD_MAX, INDEXED_WINDOWS_MAX):
+            return False
+        if is_new and windows > INDEXED_IN_A_CROWD_MAX:
+            pid, indexed = next(iter(self._indexed.items()))
+            if not self._pack(pid, indexed):
+                del self._indexed[pid]
+                self._indexed[pid] = indexed  # the next one's turn
+        return True
 
     def _add_indexed(self, pid: bytes, indexed: IndexedWindow) -> IndexedWindow:
         if self._indexed is _NO_INDEXED:
@@ -480,14 +489,12 @@ class IdmpTable:
         if schedule.add(second, pid) and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
 
-    def _pack(self, pid: bytes, indexed: IndexedWindow) -> None:
-        if any(len(iid) > packed.IID_BYTES_MAX for iid in indexed.order):
-            return
-        items = indexed.items()
-        window = packed.of_one(*items[0])
-        for iid, entry_id in items[1:]:
-            packed.record(window, iid, entry_id, self.maxsize)
+    def _pack(self, pid: bytes, indexed: IndexedWindow) -> bool:
+        """Pack a window that is not empty, if it can be; return whether that was so."""
+        if len(indexed.order) > packed.IIDS_MAX or max(map(len, indexed.order)) > packed.IID_BYTES_MAX:
+            return False
         if self._packed is _NO_PACKED:
             self._packed = {}
-        self._packed[pid] = window
+        self._packed[pid] = packed.of_items(indexed.items())
         del self._indexed[pid]
+        return True

@@ -46,14 +46,16 @@ class DictTable:
 
 
 @pytest.mark.parametrize(
-    ("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (16, 1, 8), (4, 0, 0), (0, 1000, 0)]
+    ("always", "indexed", "crowd", "repack"),
+    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (16, 1, 0, 8), (4, 0, 50, 0), (0, 1000, 50, 0)],
 )
 @settings(max_examples=40, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 16, 17, 40]), history=st.lists(steps, max_size=60))
-def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, repack, maxsize, history):
+def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, crowd, repack, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "PACKED_ALWAYS_MAX", always)
         patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
         patch.setattr(table, "REPACK_MAX", repack)
         model = DictTable(maxsize)
         swept, unswept = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
@@ -121,13 +123,17 @@ COLUMN_STEPS = st.one_of(
 )
 
 
-@pytest.mark.parametrize(("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (0, 1000, 0), (0, 0, 0)])
+@pytest.mark.parametrize(
+    ("always", "indexed", "crowd", "repack"),
+    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (0, 1000, 50, 0), (0, 2, 0, 0)],
+)
 @settings(max_examples=80, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 17, 40]), history=st.lists(COLUMN_STEPS, max_size=25))
-def test_columns_are_answered_as_one_request_after_the_other(always, indexed, repack, maxsize, history):
+def test_columns_are_answered_as_one_request_after_the_other(always, indexed, crowd, repack, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "PACKED_ALWAYS_MAX", always)
         patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
         patch.setattr(table, "REPACK_MAX", repack)
         patch.setattr(table, "_DISTINCT_MIN", 0)
         one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
