@@ -40,6 +40,17 @@ def of_one(iid: bytes, entry_id: int) -> bytearray:
     return bytearray(header + entry_id.to_bytes(_ID_BYTES, "big") + _LENGTH[length] + iid)
 
 
+def of_items(items: list[tuple[bytes, int]]) -> bytearray:
+    """Return a window of (iid, entry ID), oldest first: 1 to IIDS_MAX iids of at most IID_BYTES_MAX bytes."""
+    stride = _SLOT_HEADER_BYTES + max([len(iid) for iid, _ in items])
+    header = bytes((0, len(items), len(items), stride))
+    tags = bytes([hash(iid) & 255 for iid, _ in items])
+    slots = [
+        (entry_id.to_bytes(_ID_BYTES, "big") + _LENGTH[len(iid)] + iid).ljust(stride, b"\0") for iid, entry_id in items
+    ]
+    return bytearray(b"".join((header, tags, *slots)))
+
+
 def may_hold(window: bytearray, iid: bytes) -> bool:
     """Return False if the window does not hold an iid; True is only likely."""
     return window.find(hash(iid) & 255, _TAGS, _TAGS + window[COUNT]) >= 0

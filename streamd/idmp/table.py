@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from sys import getsizeof
 from typing import Final, Protocol
 from weakref import ref
 
 from streamd.base.referable import referable
 from streamd.idmp import packed
+from streamd.idmp.columns import find_or_add, order_added
+from streamd.idmp.footprint import indexed_bytes, packed_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
 
@@ -19,12 +20,17 @@ PACKED_ALWAYS_MAX: Final = 4
 # while it fits the caches; among 20,000 producers at random they are level: the packed form touches half as many cache
 # lines.
 INDEXED_WINDOWS_MAX: Final = 1_000
+# Once there were more, a table is crowded: whoever would get the quick form has another one packed, down to so many.
+# With thousands of producers memory is what matters, and few of them are busy.
+INDEXED_IN_A_CROWD_MAX: Final = 50
 # An indexed window that the sweeper finds this short is packed again: far enough below to not go back and forth.
 REPACK_MAX: Final = 2
 
 # One visit of the sweeper frees at most so many iids of an indexed window.
 _DROPPED_PER_VISIT_MAX: Final = 100
-_MEMORY_SAMPLE: Final = 100
+# Where of the first 16 requests fewer are of different producers, columns gain nothing over row by row.
+_LOOKED_AT: Final = 16
+_DISTINCT_MIN: Final = 12
 
 _NO_PACKED: Final[dict[bytes, bytearray]] = {}
 _NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
@@ -61,6 +67,7 @@ class IdmpTable:
     __slots__ = (
         "__weakref__",
         "_indexed",
+        "_is_crowded",
         "_lent",
         "_packed",
         "_schedule",
@@ -82,6 +89,7 @@ class IdmpTable:
         self.place: object = None  # the sweeper's own note
         self._packed = _NO_PACKED
         self._indexed = _NO_INDEXED
+        self._is_crowded = False
         self._schedule: Schedule | None = None
         self._lent: list[ref[IdmpTable]] | None = None
         self._sweeper = sweeper
@@ -179,7 +187,12 @@ class IdmpTable:
         if indexed is None or self._lent is not None:
             return False
         entries, order, count = indexed.entries, indexed.order, len(iids)
-        if not entries.keys().isdisjoint(iids) or len(set(iids)) != count:
+        if iids[0] in entries or iids[-1] in entries:  # (as where a batch is sent again)
+            return False
+        fresh = set(iids)
+        if len(fresh) != count or not (
+            fresh.isdisjoint(entries) if len(entries) < count else entries.keys().isdisjoint(fresh)
+        ):
             return False
         self.iids_added += count
         self.iids_tracked -= len(order)
@@ -210,7 +223,9 @@ class IdmpTable:
             known = self._known(first_pid, iids, now_ms)
             if known is not None:
                 return known
-        answers: list[int | None] = []
+        elif (answers := self._known_or_new(pids, iids, ids, now_ms)) is not None:
+            return answers
+        answers = []
         indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
         first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
         new, dropped, next_id = 0, 0, ids[0]
@@ -241,13 +256,31 @@ class IdmpTable:
         self.iids_tracked -= dropped
         return answers
 
+    def _known_or_new(
+        self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
+    ) -> list[int | None] | None:
+        """Do `lookup_or_record_columns` for iids that are all new, or all known, of any producers whose windows are
+        indexed; None if that is not so: then nothing has happened.
+        """
+        if self._lent is not None or len(set(pids[:_LOOKED_AT])) < _DISTINCT_MIN:
+            return None
+        windows = [window for window in map(self._indexed.get, pids) if window is not None]
+        if len(windows) < len(pids):
+            return None
+        found = find_or_add(windows, iids, ids)
+        if found is ids:
+            self.iids_added += len(ids)
+            self.iids_tracked += len(ids) - order_added(windows, iids, self.maxsize)
+            return [None] * len(ids)
+        return None if found is None or min(found) >> 64 <= now_ms - self.duration_s * 1000 else [*found]
+
     def _known(self, pid: bytes, iids: Sequence[bytes], now_ms: int) -> list[int | None] | None:
         """Return the IDs of the entries that these iids made, if the window is indexed and all are remembered."""
         indexed = self._indexed.get(pid)
         if indexed is None:
             return None
         known = [*map(indexed.entries.get, iids)]
-        if None in known or min(known) >> 64 <= now_ms - self.duration_s * 1000:  # type: ignore[operator, type-var]
+        if not all(known) or min(known) >> 64 <= now_ms - self.duration_s * 1000:  # type: ignore[operator, type-var]
             return None
         return known
 
@@ -276,6 +309,7 @@ class IdmpTable:
         self._packed = _NO_PACKED
         self._indexed = _NO_INDEXED
         self._schedule = None
+        self._is_crowded = False
         self.iids_tracked = 0
         return forgotten
 
@@ -289,6 +323,7 @@ class IdmpTable:
             twin._packed = {pid: window.copy() for pid, window in self._packed.items()}
             twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
             twin._schedule = self._schedule.copy()
+            twin._is_crowded = self._is_crowded
         twin.leave_to(self._sweeper)
         return twin
 
@@ -346,21 +381,7 @@ class IdmpTable:
 
     def memory_bytes(self) -> int:
         """Return about how much memory the table takes, from a sample of its producers."""
-        total = getsizeof(self)
-        if self._packed:
-            sample = list(islice(self._packed.items(), _MEMORY_SAMPLE))
-            size = sum(getsizeof(pid) + getsizeof(window) + 8 for pid, window in sample)
-            total += getsizeof(self._packed) + size * len(self._packed) // len(sample)
-        if self._indexed:
-            windows = list(islice(self._indexed.items(), _MEMORY_SAMPLE))
-            size = 0
-            for pid, indexed in windows:
-                size += getsizeof(pid) + getsizeof(indexed) + getsizeof(indexed.entries) + getsizeof(indexed.order) + 8
-                iids = list(islice(indexed.entries.items(), _MEMORY_SAMPLE))
-                each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)
-                size += each * len(indexed.entries) // max(len(iids), 1)
-            total += getsizeof(self._indexed) + size * len(self._indexed) // len(windows)
-        return total
+        return getsizeof(self) + packed_bytes(self._packed) + indexed_bytes(self._indexed)
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
         """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.
@@ -430,12 +451,29 @@ class IdmpTable:
         size = window[packed.COUNT]
         if short and (
             size < PACKED_ALWAYS_MAX
-            or (len(self._indexed) >= INDEXED_WINDOWS_MAX and (size < packed.IIDS_MAX or size == self.maxsize))
+            or (
+                (size < packed.IIDS_MAX or size == self.maxsize)
+                and self._stays_packed(is_new=size == PACKED_ALWAYS_MAX)
+            )
         ):
             self.iids_tracked += packed.record(window, iid, entry_id, self.maxsize)
             return None
         del self._packed[pid]
         return self._add_indexed(pid, IndexedWindow(packed.items(window)))
+
+    def _stays_packed(self, is_new: bool) -> bool:
+        """Return whether a window that is long enough for the quick form does not get it; is_new: since now."""
+        windows = len(self._indexed)
+        if windows >= INDEXED_WINDOWS_MAX:
+            self._is_crowded = True
+        if not self._is_crowded or windows < min(INDEXED_IN_A_CROWD_MAX, INDEXED_WINDOWS_MAX):
+            return False
+        if is_new and windows > INDEXED_IN_A_CROWD_MAX:
+            pid, indexed = next(iter(self._indexed.items()))
+            if not self._pack(pid, indexed):
+                del self._indexed[pid]
+                self._indexed[pid] = indexed  # the next one's turn
+        return True
 
     def _add_indexed(self, pid: bytes, indexed: IndexedWindow) -> IndexedWindow:
         if self._indexed is _NO_INDEXED:
@@ -451,14 +489,12 @@ class IdmpTable:
         if schedule.add(second, pid) and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
 
-    def _pack(self, pid: bytes, indexed: IndexedWindow) -> None:
-        if any(len(iid) > packed.IID_BYTES_MAX for iid in indexed.order):
-            return
-        items = indexed.items()
-        window = packed.of_one(*items[0])
-        for iid, entry_id in items[1:]:
-            packed.record(window, iid, entry_id, self.maxsize)
+    def _pack(self, pid: bytes, indexed: IndexedWindow) -> bool:
+        """Pack a window that is not empty, if it can be; return whether that was so."""
+        if len(indexed.order) > packed.IIDS_MAX or max(map(len, indexed.order)) > packed.IID_BYTES_MAX:
+            return False
         if self._packed is _NO_PACKED:
             self._packed = {}
-        self._packed[pid] = window
+        self._packed[pid] = packed.of_items(indexed.items())
         del self._indexed[pid]
+        return True

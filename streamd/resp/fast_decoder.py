@@ -8,6 +8,7 @@ from typing import Final
 from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
 from streamd.resp.shape import SHAPE_BYTES_MAX, Shape, shape_of
+from streamd.resp.template import Template, template_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
@@ -113,21 +114,25 @@ class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
 
-    Four ways, the quickest first: requests of the shape of those before are cut out of the bytes; a plain request that
-    comes alone is split at its line ends; several are hiredis's; everything else is judged by the strict decoder.
+    Four ways, the quickest first: requests of the shape of those before are cut out of the bytes (of a pipeline whose
+    requests share most words with those before, the others alone); a plain request that comes alone is split at its
+    line ends; several are hiredis's; everything else is judged by the strict decoder.
 
     `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
     last chunk was that was decoded without one (-1: there was none). `_head`, `_first_words`: the bytes of the request
-    that the shape is of up to its last word, and the words in them.
+    that the shape is of up to its last word, and the words in them. `_template`: that of the pipelines of this shape,
+    and `_shared` the places of the words that all their requests have shared; None while that is not known.
     """
 
-    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape")
+    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape", "_shared", "_template")
 
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._chunk_bytes = -1
         self._shape: Shape | None = None
         self._head: bytes | tuple[bytes, ...] = _NO_HEAD
         self._first_words: list[bytes] = []
+        self._template: Template | None = None
+        self._shared: list[int] | None = None
         super().__init__(limits, initial)
 
     @property
@@ -136,7 +141,7 @@ class FastDecoder(Decoder):
 
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
-        self._shape = None  # what is like the last request may not be allowed any more
+        self._shape = self._template = None  # what is like the last request may not be allowed any more
         self._chunk_bytes = -1
         self._limits = limits
         self._plain_bytes_max = self._plain_bytes_max_of(limits)
@@ -160,7 +165,12 @@ class FastDecoder(Decoder):
                 if int.from_bytes(data, "little") & mask == headers:
                     return [[*shape.cut_words(data)]]
             else:
-                like = shape.cut(data)
+                template = self._template
+                like = template.cut(data) if template is not None else None
+                if like is None:
+                    like = shape.cut(data)
+                    if like and self._shared != []:
+                        self._learn_template(like)
                 if like is not None:
                     return like
         if data[:1] == b"*" and len(data) <= SHAPE_BYTES_MAX and self.error is None:
@@ -173,9 +183,23 @@ class FastDecoder(Decoder):
             self._chunk_bytes = len(data)
         elif requests and not self._data:
             shape = shape_of(requests[0])
-            self._head = _NO_HEAD
-            self._shape = shape if shape is not None and len(data) == shape.size_bytes * len(requests) else None
+            if shape is not None and len(data) == shape.size_bytes * len(requests) and shape is not self._shape:
+                # (Else the one before may come again, as between two numbers that have a digit more.)
+                self._head = _NO_HEAD
+                self._shape = shape
+                self._template = self._shared = None
         return requests
+
+    def _learn_template(self, requests: list[list[bytes]]) -> None:
+        """Note which words these requests share with each other and those before them, which have the same shape.
+
+        A word that was another one once is never taken for a shared one again: so this happens a few times at most.
+        """
+        known = self._template
+        shared = range(len(requests[0])) if self._shared is None else self._shared
+        if known is not None:
+            shared = [place for place in shared if known.words[place] == requests[0][place]]
+        self._template, self._shared = template_of(requests, shared)
 
     def _plain_request(self, data: bytes) -> list[bytes] | None:
         """Return the words of a chunk that is one plain request, and note its shape; None for anything else."""
@@ -196,6 +220,7 @@ class FastDecoder(Decoder):
             return None
         if len(data) == self._chunk_bytes:
             self._shape = shape_of(words)
+            self._template = self._shared = None
             self._head = data[: len(data) - len(words[-1]) - 2]
             self._first_words = words[:-1]
         self._chunk_bytes = len(data)

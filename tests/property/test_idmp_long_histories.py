@@ -1,5 +1,7 @@
 """The window of a stream against a dict, over long histories that cross from one form to the other."""
 
+from itertools import count
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,14 +46,16 @@ class DictTable:
 
 
 @pytest.mark.parametrize(
-    ("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (16, 1, 8), (4, 0, 0), (0, 1000, 0)]
+    ("always", "indexed", "crowd", "repack"),
+    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (16, 1, 0, 8), (4, 0, 50, 0), (0, 1000, 50, 0)],
 )
 @settings(max_examples=40, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 16, 17, 40]), history=st.lists(steps, max_size=60))
-def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, repack, maxsize, history):
+def test_a_long_history_gives_the_answers_of_a_dict_swept_or_not(always, indexed, crowd, repack, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "PACKED_ALWAYS_MAX", always)
         patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
         patch.setattr(table, "REPACK_MAX", repack)
         model = DictTable(maxsize)
         swept, unswept = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
@@ -110,28 +114,42 @@ RUNS = st.tuples(st.sampled_from(PIDS), st.integers(0, 25), st.integers(1, 30)).
 COLUMN_STEPS = st.one_of(
     st.tuples(st.just("ask"), COLUMNS),
     st.tuples(st.just("ask"), RUNS),
+    st.tuples(st.just("ask new"), st.lists(st.sampled_from(PIDS), min_size=1, max_size=40)),
     st.tuples(st.just("ask again"), st.just([])),
+    st.tuples(st.just("ask the last two again"), st.just([])),
     st.tuples(st.just("tick"), st.sampled_from([1, 400, 1999, 2000, 2500])),
     st.tuples(st.just("sweep"), st.integers(1, 3)),
     st.tuples(st.just("snapshot"), st.booleans()),
 )
 
 
-@pytest.mark.parametrize(("always", "indexed", "repack"), [(4, 1000, 2), (4, 1, 3), (0, 1000, 0), (0, 0, 0)])
+@pytest.mark.parametrize(
+    ("always", "indexed", "crowd", "repack"),
+    [(4, 1000, 50, 2), (4, 1, 50, 3), (4, 2, 1, 3), (0, 1000, 50, 0), (0, 2, 0, 0)],
+)
 @settings(max_examples=80, deadline=None)
 @given(maxsize=st.sampled_from([1, 2, 5, 17, 40]), history=st.lists(COLUMN_STEPS, max_size=25))
-def test_columns_are_answered_as_one_request_after_the_other(always, indexed, repack, maxsize, history):
+def test_columns_are_answered_as_one_request_after_the_other(always, indexed, crowd, repack, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "PACKED_ALWAYS_MAX", always)
         patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
+        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
         patch.setattr(table, "REPACK_MAX", repack)
+        patch.setattr(table, "_DISTINCT_MIN", 0)
         one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
         now_ms, seq = START_MS, 0
         asked: list = []
+        before_that: list = []
+        fresh = count(1_000)
         taken: list = []
         for what, given in history:
-            if what in ("ask", "ask again") and (given or asked):
-                asked = given or asked
+            if what == "ask new":
+                given = [(pid, next(fresh)) for pid in given]
+            elif what == "ask the last two again":
+                given = before_that + asked
+            if what.startswith("ask") and (given or asked):
+                if given:
+                    before_that, asked = asked, given
                 pids = [pid for pid, _ in asked]
                 iids = [b"%d" % number * (1 + 40 * (number == 7)) for _, number in asked]
                 ids = [now_ms << 64 | seq + number for number in range(len(pids))]

@@ -83,6 +83,55 @@ def test_pipelines_of_one_shape_are_cut_as_the_strict_decoder_does(lengths: list
     assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2, 12, 300]), min_size=3, max_size=9), st.integers(1, 60), st.data())
+def test_pipelines_that_share_most_words_are_cut_as_the_strict_decoder_does(lengths: list[int], count: int, data):
+    """Words that differ within a chunk, from one chunk to the next, or in one byte that should be a header's."""
+    source = data.draw(st.randoms(use_true_random=False))
+    own = data.draw(st.sets(st.integers(0, len(lengths) - 1), max_size=3))
+    shared = [source.randbytes(length) for length in lengths]
+    chunks = []
+    for _ in range(data.draw(st.integers(3, 6))):
+        requests = [
+            plain(*[source.randbytes(len(word)) if at in own else word for at, word in enumerate(shared)])
+            for _ in range(max(2, source.choice([count, count, count - 1])))
+        ]
+        chunks.append(b"".join(requests))
+        if source.random() < 0.3:  # another one of what was the same so far
+            at = source.randrange(len(shared))
+            shared[at] = source.randbytes(len(shared[at]))
+        if source.random() < 0.3:
+            at = source.randrange(len(chunks[-1]))
+            changed = chunks[-1][:at] + source.choice([b"*", b"1", b"2", b"\r", b"$", b"\x00"]) + chunks[-1][at + 1 :]
+            chunks.append(changed)
+    chunks = [chunks[0], *chunks]
+    assert received(FastDecoder(), chunks) == received(Decoder(), chunks)
+
+
+def test_requests_of_many_clients_share_the_words_that_are_the_same_in_all_of_them():
+    decoders = [FastDecoder(), FastDecoder()]
+    numbers = iter(range(1_000))
+    seen = []
+    for _ in range(5):
+        for decoder in decoders:
+            chunk = b"".join([plain(b"XADD", b"s", b"*", b"f", b"%04d" % next(numbers)) for _ in range(3)])
+            requests = decoder.receive(chunk)
+            assert [request[:4] for request in requests] == [[b"XADD", b"s", b"*", b"f"]] * 3
+            seen.append(requests)
+    assert [int(request[4]) for requests in seen for request in requests] == [*range(30)]
+    assert len({id(word) for requests in seen[-2:] for request in requests for word in request[:4]}) == 4
+
+
+def test_a_shape_stays_known_while_lengths_change_for_a_moment():
+    decoder = FastDecoder()
+    wide, narrow = plain(b"SET", b"key", b"10") * 9, plain(b"SET", b"key", b"9") * 4 + plain(b"SET", b"key", b"10") * 5
+    for chunk in (wide, wide, wide, narrow, narrow, narrow):
+        assert len(decoder.receive(chunk)) == 9
+    shape = decoder._shape
+    assert shape is not None
+    assert decoder.receive(wide) == [[b"SET", b"key", b"10"]] * 9
+
+
 def test_every_byte_of_a_header_counts():
     chunk = plain(b"SET", b"key", b"x" * 10) * 3
     for at in range(len(chunk)):

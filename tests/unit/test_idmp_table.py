@@ -330,6 +330,40 @@ def test_the_number_of_quick_windows_has_a_limit_and_quiet_ones_make_room(monkey
     assert [iid for _, iid, _ in subject] == [b"%d" % i for i in range(28, 30)] * 3
 
 
+def test_in_a_crowd_few_windows_stay_quick_and_who_cannot_be_packed_is_passed_over(monkeypatch):
+    monkeypatch.setattr(table, "INDEXED_WINDOWS_MAX", 10)
+    monkeypatch.setattr(table, "INDEXED_IN_A_CROWD_MAX", 3)
+    subject = IdmpTable(100, 300)
+    for i in range(300):  # more than a packed window takes
+        subject.record(b"busy", b"%d" % i, START_MS + i << 64)
+    for number in range(40):
+        pid = b"p%d" % number
+        for i in range(9):
+            subject.record(pid, b"long" * 17 * (number == 2 and i == 7) + b"%d" % i, START_MS + i << 64)
+    assert len(subject._indexed) == 3
+    assert {b"busy", b"p2"} < set(subject._indexed)
+    for number in range(40):
+        assert [iid[-1:] for iid, _ in subject.iids(b"p%d" % number)] == [b"%d" % i for i in range(9)]
+    subject.clear()
+    for number in range(5):
+        for i in range(9):
+            subject.record(b"p%d" % number, b"%d" % i, START_MS + i << 64)
+    assert len(subject._indexed) == 5
+
+
+@pytest.mark.parametrize("lengths", [[1], [16, 16, 16], [3, 64, 1, 20]])
+def test_a_window_packed_at_once_is_as_one_packed_one_by_one(lengths):
+    items = [(b"%d" % i * length, START_MS + i << 64 | i) for i, length in enumerate(lengths)]
+    singly = packed.of_one(*items[0])
+    for iid, entry_id in items[1:]:
+        packed.record(singly, iid, entry_id, 100)
+    at_once = packed.of_items(items)
+    assert packed.items(at_once) == packed.items(singly) == items
+    assert [packed.find(at_once, iid) for iid, _ in items] == [*range(len(items))]
+    assert packed.record(at_once, b"another", START_MS + 10 << 64, 100) == 1
+    assert packed.items(at_once) == [*items, (b"another", START_MS + 10 << 64)]
+
+
 def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
     subject = IdmpTable(1, 100)
     for i, iid in enumerate([b"x" * 65, b"a", b"y" * 65, b"b"]):

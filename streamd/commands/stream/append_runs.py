@@ -136,13 +136,12 @@ def _append_idempotent(
 ) -> None:
     """Do a batch of requests with iids."""
     count = len(pids)
-    # (A list: log and window share the numbers.)
-    ids = [*range(first_id, first_id + count)]
-    known: list[int | None] = []
-    new = count
-    if pids.count(pids[0]) < count or not stream.idmp.record_run(pids[0], iids, ids):
-        known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
-        new = known.count(None)
+    ids: Sequence[int] = range(first_id, first_id + count)
+    if count < stream.idmp.maxsize:
+        ids = [*ids]  # log and window share the numbers
+    known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
+    old = [*filter(None, known)]
+    new = count - len(old)
     if new == count:
         _append(context, stream, ids, key, fields, trim, pids, iids)
         context.out.append(_consecutive_replies(first_id, count))
@@ -155,7 +154,7 @@ def _append_idempotent(
         unused = iter(ids)
         answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
     else:
-        answers = known
+        answers = old
     _count_duplicates(context, key, stream, count - new)
     context.out.append(_replies(answers))
 
