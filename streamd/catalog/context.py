@@ -226,10 +226,10 @@ class Context(Client):
 
         kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
         """
-        db, flags = self.db, self.state.notify_flags
-        if key in db.followed or flags:
+        db = self.db
+        if key in db.followed:
             db.touch(key)
-            if flags:
+            if self.state.notify_flags:
                 self.state.notify(kind, event, key, db.index)
 
     def notify(self, key: bytes, kind: str, event: str) -> None:

@@ -223,7 +223,7 @@ class ScriptHost:
         if self._kept and "readonly" in command.flags:
             for key in keys_of(command, words):
                 self._context.db.peek(key)  # one whose time has passed is gone before it is read
-            self._state.tracking.keep(self._caller, self._kept, self._state.config.integer("tracking-table-max-keys"))
+            self._state.tracking.keep(self._caller, self._kept)
 
     def _count(self, error: CommandError) -> None:
         self._state.stats.count_error(error)

@@ -1,6 +1,6 @@
 """Who is to know that a key changed: who watches it in a database, who keeps what it has read of it in any."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from itertools import islice
 from typing import Final
 
@@ -11,6 +11,15 @@ _NOBODY: Final = 0
 # the places of those that went before them.
 _FORGOTTEN_AT_ONCE: Final = 100
 _FORGOTTEN_PART: Final = 64
+
+
+class EveryKey(Container[bytes]):
+    """All keys there may be."""
+
+    __slots__ = ()
+
+    def __contains__(self, key: object) -> bool:
+        return True
 
 
 class Watcher:

@@ -1,6 +1,6 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
@@ -36,8 +36,8 @@ class Database:
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
-    followers: who is to know that a key changed, whatever its database. followed: followers.keys, for who writes to ask
-        whether its key is one of them.
+    followers: who is to know that a key changed, whatever its database. followed: the keys whose changes somebody is to
+        know of, for who writes to ask whether its own is one: followers.keys, or every key while there are events.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     trash: what was removed and is large, to be freed in slices.
     on_ready(db, key): a key that somebody waits for may have become useful.
@@ -86,7 +86,7 @@ class Database:
         self.hits = self.misses = 0
         self.scan_order: ScanOrder | None = None
         self.followers = Followers()
-        self.followed = self.followers.keys
+        self.followed: Container[bytes] = self.followers.keys
         self.waiting: dict[bytes, int] = {}
         self.trash = Trash()
         self.on_ready: Callable[[Database, bytes], None] = _ignore
@@ -339,7 +339,7 @@ class Database:
 
     def _follows_one_of(self, keys: list[bytes]) -> bool:
         followers = self.followers
-        return bool(followers) and (followers.follows_all or not self.followed.keys().isdisjoint(keys))
+        return bool(followers) and (followers.follows_all or not followers.keys.keys().isdisjoint(keys))
 
     def in_scan_order(self) -> ScanOrder:
         """Return the keys in SCAN's order. The first call walks all keys."""

@@ -61,7 +61,7 @@ class Careful:
         if command is not None and "readonly" in command.flags and command.name not in _READ_BY_SCRIPTS:
             keys = keys_of(command, request)
             if keys:
-                state.tracking.keep(client, keys, state.config.integer("tracking-table-max-keys"))
+                state.tracking.keep(client, keys)
         # CLIENT CACHING is for the next command, or transaction. (An interrupted script has not ended.)
         if (
             tracker.has_chosen

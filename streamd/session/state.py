@@ -9,6 +9,7 @@ from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
 from streamd.base.errors import Busy, CommandError
+from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import Record, Run
 from streamd.idmp.sweeper import Sweeper
@@ -197,6 +198,8 @@ class State:
         for name in ("slowlog-log-slower-than", "latency-monitor-threshold", "latency-tracking"):
             config.on_change(name, self._slowlog_changed)
         config.on_change("stream-node-max-entries", self._node_size_changed)
+        self._kept_keys_changed()
+        config.on_change("tracking-table-max-keys", self._kept_keys_changed)
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
@@ -215,6 +218,9 @@ class State:
             for value in db.values.values():
                 if type(value) is Stream:
                     value.log.node_max_entries = entries
+
+    def _kept_keys_changed(self) -> None:
+        self.tracking.limit(self.config.integer("tracking-table-max-keys"))
 
     def set_loading(self, is_loading: bool) -> None:
         """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""
@@ -293,7 +299,10 @@ class State:
         for db in self.keyspace:
             db.on_new = self._new if "n" in published else None
             db.on_miss = self._missed if "m" in published else None
-        self.notify_flags = ALL_CLASSES if self.keyspace.followers.follows_all else published
+        followers = self.keyspace.followers
+        self.notify_flags = ALL_CLASSES if followers.follows_all else published
+        for db in self.keyspace:
+            db.followed = EveryKey() if self.notify_flags else followers.keys
 
     def _new(self, db: Database, key: bytes) -> None:
         self.notify("n", "new", key, db.index)

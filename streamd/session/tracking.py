@@ -1,5 +1,6 @@
 """Clients that keep what they read, and the messages that tell them what is stale."""
 
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -37,6 +38,7 @@ class Tracking:
         self._followers = followers
         self._wants_flush = wants_flush
         self._on_broadcast = on_broadcast
+        self._keys_max = sys.maxsize
         self.count = 0
         self.prefixes: dict[bytes, dict[Client, None]] = {}
         self.changed: dict[bytes, dict[bytes, Client | None]] = {}
@@ -114,17 +116,19 @@ class Tracking:
         for key in held or ():
             self._send(client, tracker, None if key is None else [key])
 
-    def keep(self, client: Client, keys: list[bytes], keys_max: int) -> None:
-        """Note that a client keeps what it has read of some keys, but for what it chose not to keep.
-
-        keys_max: so many are kept in all; 0: any number.
-        """
+    def keep(self, client: Client, keys: list[bytes]) -> None:
+        """Note that a client keeps what it has read of some keys, but for what it chose not to keep."""
         tracker = client.tracker
         if tracker is None or tracker.is_broadcast or tracker.has_chosen != (tracker.choice == "optin"):
             return
         self._followers.keep(client.id, keys)
-        if keys_max:
-            self._followers.limit(keys_max)
+        if self._followers.kept_keys > self._keys_max:
+            self._followers.limit(self._keys_max)
+
+    def limit(self, keys_max: int) -> None:
+        """Keep so many keys in all at most, from now on; 0: any number."""
+        self._keys_max = keys_max or sys.maxsize
+        self._followers.limit(self._keys_max)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +185,7 @@ class Tracking:
         target: Client | None = client
         if tracker.redirect:
             target = self._clients.get(tracker.redirect)
-            if target is None:
+            if target is None or target.close_soon:
                 tracker.is_broken = True
                 if client.protocol > 2:
                     client.reply(Push([b"tracking-redir-broken", tracker.redirect]))

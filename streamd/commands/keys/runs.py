@@ -61,8 +61,8 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         if records is not None:
             records += [(db.index, [b"SET", key, text]) for key, text in zip(keys, texts, strict=True)]
     state.dirty += count
-    if db.followed:
-        for key in filter(db.followed.__contains__, keys):
+    if followed := db.followers.keys:
+        for key in filter(followed.__contains__, keys):
             db.touch(key)
     context.out += [b"+OK\r\n"] * count
     return count
@@ -96,7 +96,7 @@ def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     db, state = context.db, context.state
     if "z" in state.notify_flags:
         return 0
-    name, records, followed = requests[at][0], state.records, db.followed
+    name, records, followed = requests[at][0], state.records, db.followers.keys
     key, value = b"", None
     replies: list[bytes] = []
     changes = 0
