@@ -123,12 +123,18 @@ class Tracking:
             return
         self._followers.keep(client.id, keys)
         if self._followers.kept_keys > self._keys_max:
-            self._followers.limit(self._keys_max)
+            self._forget_oldest()
 
     def limit(self, keys_max: int) -> None:
         """Keep so many keys in all at most, from now on; 0: any number."""
         self._keys_max = keys_max or sys.maxsize
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Have all told who keep the keys that are too many: nobody has changed them."""
+        writer, self.writer = self.writer, None
         self._followers.limit(self._keys_max)
+        self.writer = writer
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
