@@ -34,6 +34,8 @@ class SessionClient:
         """Run requests as one turn; the replies are left for `replies()` or `received()`."""
         self.engine.run(self.client, [[_word(word) for word in request] for request in requests])
         self.engine.end_turn()
+        if self.engine.state.tracking.changed:
+            self.engine.tick()  # as the server's loop does, when the engine wants a turn
 
     def execute(self, request: Iterable[Word]) -> Any:
         """Return the reply to one request: see `decode`. A request that blocks fails the test."""

@@ -343,6 +343,12 @@ OPTIONS: Final[dict[str, Option]] = {
             flag=True,
         ),
         Option("latency-tracking", "boolean", False, "count each command's times for LATENCY HISTOGRAM", flag=True),
+        Option(
+            "tracking-table-max-keys",
+            "integer",
+            1_000_000,
+            "of so many keys it is noted which clients keep what they read of them (CLIENT TRACKING); 0: any number",
+        ),
         Option("save", "text", "", "accepted and empty: there are no RDB snapshots"),
         *_COMPACT_FORMS,
     )

@@ -162,7 +162,7 @@ class Context(Client):
 
     quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
     ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
-    MULTI, without its password, subscribed, without replies or with NO-TOUCH has one that is always empty.
+    MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
     vouched: the guard at the last MULTI. If it still is the guard at EXEC (where rules change there is a new one), all
@@ -209,6 +209,7 @@ class Context(Client):
             and self.transaction is None
             and self.reply_mode == "on"
             and not self.no_touch
+            and self.tracker is None
             and not self.subscription_count()
         )
         table = self.services.quick if self.guard is None else self.guard.quick
@@ -250,26 +251,25 @@ class Context(Client):
             state.records.append((self.db.index, list(words)))
 
     def changed(self, key: bytes, kind: str, event: str) -> None:
-        """Tell watchers and subscribers of keyspace events that `key` changed.
+        """Tell those who follow `key`, and subscribers of keyspace events, that it changed.
 
         kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
         """
-        self.db.touch(key)
-        if self.state.notify_flags:
-            self.state.notify(kind, event, key, self.db.index)
+        db = self.db
+        if key in db.followed:
+            db.touch(key)
+            if self.state.notify_flags:
+                self.state.notify(kind, event, key, db.index)
 
     def notify(self, key: bytes, kind: str, event: str) -> None:
-        """Publish a keyspace event without marking watchers."""
+        """Publish a keyspace event without telling those who follow the key."""
         if self.state.notify_flags:
             self.state.notify(kind, event, key, self.db.index)
 
     def unwatch(self) -> None:
         """Forget what the client watches."""
         for db_index, key in self.watched:
-            watchers = self.state.keyspace[db_index].watchers
-            watchers[key].discard(self)
-            if not watchers[key]:
-                del watchers[key]
+            self.state.keyspace.followers.unwatch(db_index, key, self)
         self.watched.clear()
         self.touched = False
 

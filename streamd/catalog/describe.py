@@ -140,7 +140,7 @@ def _documented_arguments(arguments: "list[Argument]", key_specs: int, keys_befo
             keys_before += 1
         if argument.token:
             docs[b"token"] = argument.token.encode()
-        flags = [name for name in ("optional", "multiple") if getattr(argument, name)]
+        flags = [name for name in ("optional", "multiple", "multiple_token") if getattr(argument, name)]
         if flags:
             docs[b"flags"] = SetReply(list(flags))
         if argument.members:

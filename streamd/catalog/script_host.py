@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from streamd.base.errors import CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
+from streamd.catalog.named import keys_of
 from streamd.catalog.refusing import refuse
 from streamd.data.keyspace import Database
 from streamd.resp.plain import plain
@@ -100,6 +101,7 @@ class ScriptHost:
         self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
         self._quick_if_allowed = _READS - 1  # the same of a caller with rules, if these allow it
         self._is_killed = False
+        self._kept: list[bytes] = []
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
         self._until_ns = _NEVER
         self.waiter: Waiter[Client]  # set when a script is interrupted
@@ -147,19 +149,25 @@ class ScriptHost:
         # Commands are looked at by the rules of who runs the script.
         self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
-        self._quick = self._quick_if_allowed = _READS if not self._state.monitors else _READS - 1
+        is_seen = bool(self._state.monitors) or context.tracker is not None
+        self._quick = self._quick_if_allowed = _READS - 1 if is_seen else _READS
         if context.guard is None:
             self._quick_if_allowed = _READS - 1
         else:
             self._quick = _READS - 1
+        # (As in Redis the keys of the script are kept, whichever of them it reads.)
+        self._kept = words[:keys] if context.tracker is not None else []
         self._counted = ""
         self._until_ns = self._watch.stopwatch() + self._threshold_ns
+        self._state.tracking.in_script = True
         try:
             return self.scripts.run(script, keys, words, self)
         except CommandError as error:
             # What a command ended with was counted then, and ends the script with some words more.
             error.is_counted = bool(self._counted) and str(error).startswith(self._counted)
             raise
+        finally:
+            self._state.tracking.in_script = False
 
     # -- what a script calls --------------------------------------------------------------------------------------
 
@@ -225,6 +233,10 @@ class ScriptHost:
             raise
         if self._state.monitors and "admin" not in command.flags:
             self._show(words)
+        if self._kept and "readonly" in command.flags:
+            for key in keys_of(command, words):
+                self._context.db.peek(key)  # one whose time has passed is gone before it is read
+            self._state.tracking.keep(self._caller, self._kept)
 
     def _count(self, error: CommandError) -> None:
         self._state.stats.count_error(error)

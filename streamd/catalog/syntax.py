@@ -3,8 +3,9 @@
     key [NX | XX] [EX seconds | KEEPTTL] <MAXLEN | MINID> [= | ~] threshold STREAMS key [key ...] id [id ...]
 
 A word without lower-case letters is a token, sent as it stands; other words are arguments. A token takes the words or
-the `<group>` behind it. `[...]` may be left out, `|` separates alternatives, `x [x ...]` is one x or more. What type an
-argument has follows from its name, or from a suffix: `start:integer`.
+the `<group>` behind it. `[...]` may be left out, `|` separates alternatives, `x [x ...]` is one x or more, and
+`TOKEN x [TOKEN x ...]` as well, each behind a token of its own. What type an argument has follows from its name, or
+from a suffix: `start:integer`.
 """
 
 import re
@@ -29,13 +30,17 @@ _KINDS: Final = ("integer", "double", "string", "key", "pattern", "unix-time")
 
 @dataclass(slots=True)
 class Argument:
-    """One node of the tree; `kind` is Redis's type: key, string, integer, ..., pure-token, oneof or block."""
+    """One node of the tree; `kind` is Redis's type: key, string, integer, ..., pure-token, oneof or block.
+
+    multiple: it may be there several times; multiple_token: each time with its token.
+    """
 
     name: str
     kind: str
     token: str = ""
     optional: bool = False
     multiple: bool = False
+    multiple_token: bool = False
     members: "list[Argument]" = field(default_factory=list)
 
 
@@ -120,12 +125,18 @@ class _Parser:
             taken.token = token
             return taken
         found: list[Argument] = []
+        repeats_token = False
         while self.at < len(self.words):
             word = self.words[self.at]
             if word == "[" and found:
                 self.at += 1
                 before = len(found)
-                if not self._repeats():
+                names = self._repeats()
+                if names == [token, *(one.name for one in found)]:
+                    self._repeated_names()
+                    repeats_token = True
+                    break
+                if not names:
                     self.at -= 1
                     break
                 self._optional(found)
@@ -141,13 +152,16 @@ class _Parser:
         if taken.multiple:
             taken = _block([taken])
         taken.token = token
+        if repeats_token:
+            taken.multiple = taken.multiple_token = True
         return taken
 
-    def _repeats(self) -> bool:
+    def _repeats(self) -> list[str]:
+        """Return the names that are repeated in the brackets that begin here, none for others."""
         at = self.at
         names = self._repeated_names()
         self.at = at
-        return bool(names)
+        return names
 
 
 def _is_token(word: str) -> bool:

@@ -40,7 +40,7 @@ _REASONS: Final = {
     "nothing here depends on it": "active-expire-effort always-show-logo bind-source-addr dynamic-hz "
     "enable-debug-command enable-protected-configs ignore-warnings "
     "latency-tracking-info-percentiles locale-collate "
-    "socket-mark-id tracking-table-max-keys acl-pubsub-default acllog-max-len",
+    "socket-mark-id acl-pubsub-default acllog-max-len",
 }
 
 # Option -> why it is passed over.

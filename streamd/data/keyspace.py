@@ -1,6 +1,6 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from streamd.base.clock import TurnTime
@@ -8,27 +8,17 @@ from streamd.base.due_times import DueTimes
 from streamd.base.errors import WrongType
 from streamd.base.heap import packed
 from streamd.data.deadlines import Deadlines
+from streamd.data.followers import Followers
 from streamd.data.scan_order import ScanOrder
 from streamd.data.timed_hash import TimedHash
 from streamd.data.trash import Trash
 from streamd.data.types import STREAM, KeyValue, T, ValueType, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSet
-
     from streamd.stream.stream import Stream
 
 # So many fields whose time has passed are removed between two looks at the time that this takes.
 _FIELDS_AT_ONCE: Final = 64
-
-
-class Watcher:
-    """Somebody who wants to know that a key changed (a client in WATCH)."""
-
-    __slots__ = ("touched",)
-
-    def __init__(self) -> None:
-        self.touched = False
 
 
 class Database:
@@ -46,7 +36,8 @@ class Database:
     used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
-    watchers: key -> the watchers to mark when it changes.
+    followers: who is to know that a key changed, whatever its database. followed: the keys whose changes somebody is to
+        know of, for who writes to ask whether its own is one: followers.keys, or every key while there are events.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     trash: what was removed and is large, to be freed in slices.
     on_ready(db, key): a key that somebody waits for may have become useful.
@@ -61,6 +52,8 @@ class Database:
         "expires_ms",
         "expires_sum_ms",
         "field_times",
+        "followed",
+        "followers",
         "hits",
         "index",
         "misses",
@@ -77,7 +70,6 @@ class Database:
         "used_s",
         "values",
         "waiting",
-        "watchers",
     )
 
     def __init__(self, index: int, time: TurnTime) -> None:
@@ -93,7 +85,8 @@ class Database:
         self.touched = self.used_s
         self.hits = self.misses = 0
         self.scan_order: ScanOrder | None = None
-        self.watchers: dict[bytes, MutableSet[Watcher]] = {}
+        self.followers = Followers()
+        self.followed: Container[bytes] = self.followers.keys
         self.waiting: dict[bytes, int] = {}
         self.trash = Trash()
         self.on_ready: Callable[[Database, bytes], None] = _ignore
@@ -241,11 +234,11 @@ class Database:
     def expire(self, key: bytes) -> None:
         """Remove a key whose time has passed."""
         self.trash.add(self.remove(key))
-        self.touch(key)
+        self.followers.change(self.index, key, is_by_time=True)
         self.on_expired(self, [key])
 
     def _expire_unseen(self, keys: list[bytes]) -> None:
-        """Do what `expire` does where nobody watches, waits or scans. Hot path: a million keys may end in a second."""
+        """Do what `expire` does where nobody follows, waits or scans. Hot path: a million keys may end in a second."""
         for key, value in zip(keys, map(self.values.pop, keys), strict=True):
             if type(value) is not bytes:
                 self.trash.add(value)
@@ -285,7 +278,7 @@ class Database:
             if not value:
                 self.remove(key)
             if fields:
-                self.touch(key)
+                self.followers.change(self.index, key, is_by_time=True)
                 self.on_fields_expired(self, key, fields)
             if len(fields) < _FIELDS_AT_ONCE:
                 return False
@@ -329,7 +322,7 @@ class Database:
     def expire_due(self, stop: Callable[[], bool]) -> bool:
         """Remove keys and fields whose time has passed until `stop` says so; return whether there may be more."""
         for keys in self.deadlines.take_due(self.time.ms, self.expires_ms):
-            if self.scan_order is not None or self.watchers or self.waiting:
+            if self.scan_order is not None or self.waiting or self._follows_one_of(keys):
                 for key in keys:
                     self.expire(key)
             else:
@@ -343,6 +336,10 @@ class Database:
                 first_ms = self.field_times.first_ms()
                 return first_ms is not None and first_ms <= self.time.ms
         return False
+
+    def _follows_one_of(self, keys: list[bytes]) -> bool:
+        followers = self.followers
+        return bool(followers) and (followers.follows_all or not followers.keys.keys().isdisjoint(keys))
 
     def in_scan_order(self) -> ScanOrder:
         """Return the keys in SCAN's order. The first call walks all keys."""
@@ -375,9 +372,9 @@ class Database:
     def clear(self) -> int:
         """Remove every key; return how many there were."""
         count = len(self.values)
-        for key in list(self.watchers):
+        for key in self.followers.watched_in(self.index):
             if key in self.values:
-                self.touch(key)
+                self.followers.mark(self.index, key)
         values, self.values = self.values, {}
         ready = [key for key in self.waiting if key in values]
         self.trash.add_rows(values)
@@ -413,10 +410,9 @@ class Database:
         self.field_times.due_ms = packed(self.field_times.due_ms)
 
     def touch(self, key: bytes) -> None:
-        """Mark the watchers of a changed key."""
-        if self.watchers:
-            for watcher in self.watchers.get(key, ()):
-                watcher.touched = True
+        """Tell those who follow a key that it changed."""
+        if self.followers:
+            self.followers.change(self.index, key)
 
     def signal(self, key: bytes) -> None:
         """Say that a key may have something for those who wait for it."""
@@ -450,8 +446,10 @@ class Keyspace:
         self.time = time
         self.databases = [Database(index, time) for index in range(databases)]
         self.trash = Trash()
+        self.followers = Followers()
         for db in self.databases:
             db.trash = self.trash
+            db.followers, db.followed = self.followers, self.followers.keys
 
     def __getitem__(self, index: int) -> Database:
         return self.databases[index]
@@ -463,10 +461,10 @@ class Keyspace:
         """Exchange the contents of two databases; clients stay with the numbers they selected."""
         one, two = self.databases[first], self.databases[second]
         for db in (one, two):
-            for key in list(db.watchers):
+            for key in self.followers.watched_in(db.index):
                 # (A key whose time has passed is none.)
                 if one.peek(key) is not None or two.peek(key) is not None:
-                    db.touch(key)
+                    self.followers.mark(db.index, key)
         one.values, two.values = two.values, one.values
         one.expires_ms, two.expires_ms = two.expires_ms, one.expires_ms
         one.expires_sum_ms, two.expires_sum_ms = two.expires_sum_ms, one.expires_sum_ms

@@ -22,10 +22,10 @@ from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.catalog.named import vocabulary_of
 from streamd.catalog.script_host import ScriptHost
-from streamd.data.keyspace import Database
 from streamd.engine.access import Access
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
+from streamd.engine.careful import Careful
 from streamd.engine.chores import CHORES
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
@@ -35,7 +35,6 @@ from streamd.resp.plain import plain
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
-from streamd.session.monitor import monitor_line
 from streamd.session.state import State
 
 # So many requests of a pipeline are executed between two looks at the time they took.
@@ -55,7 +54,7 @@ class Engine:
     puts into `client.out` leaves as a connection's output does: `client.flush` is called once all that it may tell of
     is as durable as it has to be.
 
-    want_turn: called when output waits though no turn is running; whoever has a loop then calls `tick` soon.
+    want_turn: called when output waits for another turn; whoever has a loop then calls `tick` soon.
     """
 
     def __init__(self, clock: Clock | None = None, config: Config | None = None) -> None:
@@ -68,17 +67,18 @@ class Engine:
         self.process_facts: Callable[[], ProcessFacts] = read_process_facts
         self._resumed: list[Client] = []
         self._running_backlogs = False
-        self._untouched: Database | None = None
         self.access = Access(self.state, self.commands, quick_commands(self.commands), self.disconnect)
         self.access.start()
         self.quick: QuickTable = self.access.quick
         self.state.on_restricted = self.access.fill
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
+        self.careful = Careful(self.state)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
+        self.state.tracking.on_changed = self._want_broadcast
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -105,6 +105,7 @@ class Engine:
         if isinstance(client, Context):
             client.unwatch()
         state.pubsub.leave(client)
+        state.tracking.leave(client)
         if state.clients.pop(client.id, None) is not None:
             state.stats.bytes_in += client.bytes_in
             state.stats.bytes_out += client.bytes_out
@@ -201,7 +202,7 @@ class Engine:
                 then_ns = now_ns
             at += 1
             if not is_quick:
-                reply = self._finish_careful(client, command, request, reply, mode)
+                reply = self.careful.end(client, command, request, reply, mode, replies is not None)
                 quick, guard, asked = client.quick, client.guard, None
                 if client.close_soon and replies is None:
                     end = at
@@ -315,28 +316,8 @@ class Engine:
         if client.transaction is not None and not client.in_unit and command.name not in NOT_QUEUED:
             client.transaction.append(request)
             return None, "QUEUED"
-        if client.no_touch and command.name != "touch":
-            self._untouched = client.db
-            client.db.touched = {}  # for this command, no access counts
+        self.careful.begin(client, command)
         return command, None
-
-    def _finish_careful(
-        self, client: Context, command: Command | None, request: list[bytes], reply: Reply, mode: str
-    ) -> Reply:
-        """Show monitors what was executed, and return what of the reply is to be sent, going by CLIENT REPLY, whose
-        mode was `mode`.
-        """
-        state = self.state
-        if self._untouched is not None:
-            self._untouched.touched = self._untouched.used_s
-            self._untouched = None
-        if command is not None and state.monitors and not command.flags & {"admin", "skip_monitor"}:
-            state.show_monitors(monitor_line(self.clock.now_us(), client.db.index, client.address, request))
-        if reply is BLOCKED:
-            if command is None:
-                client.reply_mode = mode  # it was postponed, and comes again
-            return reply
-        return reply if mode == "on" or client.wants_reply() else NO_REPLY
 
     def _end_unit(self, client: Client | None = None) -> None:
         """Hand over what `client`, or the passing of time, has changed."""
@@ -382,11 +363,16 @@ class Engine:
             self.want_turn()
 
     def _attempt(self, waiter: Waiter[Client]) -> None:
+        tracker = waiter.client.tracker
+        if tracker is not None:
+            self.state.tracking.hold(tracker)
         reply = self.calls.attempt(waiter)
         if self.state.records:
             self._end_unit(waiter.client)
         if reply is not BLOCKED and waiter.client.waiter is waiter:
             self.unblock(waiter, reply)
+        if tracker is not None:
+            self.state.tracking.release(waiter.client, tracker)
 
     def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
         """End a client's wait with `reply`; its backlog runs when the running commands have ended."""
@@ -437,7 +423,7 @@ class Engine:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due now: time-outs of blocked clients, the end of a pause. Ends the turn."""
+        """Do what is due now: time-outs of blocked clients, the end of a pause, broadcasts. Ends the turn."""
         self.gathering.run()
         self.state.time.set(self.clock.now_ms())
         if 0 < self.state.pause_until_ms <= self.state.time.ms:
@@ -449,6 +435,7 @@ class Engine:
                 self.unblock(waiter, self.state.blocked.late_reply(waiter))
         if self._resumed:
             self._run_backlogs()
+        self.state.tracking.broadcast()
         self.end_turn()
 
     def cron(self) -> bool:
@@ -483,6 +470,9 @@ class Engine:
             self.end_pause()
         self.memory_limit.check()
         return False
+
+    def _want_broadcast(self) -> None:
+        self.want_turn()
 
     # -- services for commands ------------------------------------------------------------------------------------
 

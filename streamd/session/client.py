@@ -6,11 +6,13 @@ from typing import Final
 
 from streamd.acl.user import User
 from streamd.base.errors import CommandError
-from streamd.data.keyspace import Database, Watcher
+from streamd.data.followers import Watcher
+from streamd.data.keyspace import Database
 from streamd.resp.encoder import encode, encode_pieces
 from streamd.resp.replies import split_replies
 from streamd.resp.types import NO_REPLY, Reply, Sliced
 from streamd.session.blocking import Waiter
+from streamd.session.tracker import Tracker
 
 
 def _no_flush() -> None:
@@ -51,6 +53,7 @@ class Client(Watcher):
     in_unit: what it does is part of EXEC (or a script): nothing may block.
     out: encoded replies that the end of the turn sends.
     user: who it has logged in as.
+    tracker: what it is told of the keys that it reads, see CLIENT TRACKING; None: nothing.
     transaction: the requests queued since MULTI, or None outside of a transaction.
     reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
@@ -91,6 +94,7 @@ class Client(Watcher):
         "reply_mode",
         "resume",
         "subscriptions",
+        "tracker",
         "transaction",
         "transaction_broken",
         "unfinished",
@@ -123,6 +127,7 @@ class Client(Watcher):
         self.no_touch = False
         self.monitoring = False
         self.reply_mode = "on"
+        self.tracker: Tracker | None = None
         self.subscriptions: dict[bytes, None] | None = None
         self.patterns: dict[bytes, None] | None = None
         self.transaction: list[list[bytes]] | None = None
@@ -173,11 +178,15 @@ class Client(Watcher):
 
     def describe(self, now_ms: int) -> bytes:
         """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
+        tracker = self.tracker
         flags = [
             ("O", self.monitoring),
             ("P", self.subscription_count() > 0),
             ("x", self.transaction is not None),
             ("b", self.waiter is not None),
+            ("t", tracker is not None),
+            ("R", tracker is not None and tracker.is_broken),
+            ("B", tracker is not None and tracker.is_broadcast),
             ("d", self.touched),
             ("c", self.close_soon),
             ("e", self.no_evict),
@@ -211,7 +220,7 @@ class Client(Watcher):
             ("events", "r"),
             ("cmd", self.last_command),
             ("user", self.user.name.decode("utf-8", "surrogateescape")),
-            ("redir", -1),
+            ("redir", -1 if tracker is None else tracker.redirect),
             ("resp", self.protocol),
             ("lib-name", self.lib_name.decode()),
             ("lib-ver", self.lib_version.decode()),

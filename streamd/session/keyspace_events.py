@@ -1,6 +1,12 @@
 """Keyspace events: what happens to keys, published on channels named after the key and after the event."""
 
+from typing import Final
+
 from streamd.session.pubsub import PubSub
+
+# Those that A stands for, and those that it does not.
+_COMMON: Final = "g$lshzxetd"
+ALL_CLASSES: Final = frozenset(_COMMON + "nm")
 
 
 class KeyspaceEvents:
@@ -17,7 +23,7 @@ class KeyspaceEvents:
 
     def configure(self, classes: str) -> frozenset[str]:
         """Take the option's value; return the classes of which something is published: none without K or E."""
-        letters = frozenset(classes.replace("A", "g$lshzxetd"))
+        letters = frozenset(classes.replace("A", _COMMON))
         self._by_key = "K" in letters
         self._by_event = "E" in letters
         self._kinds = letters - {"K", "E"} if self._by_key or self._by_event else frozenset()

@@ -9,17 +9,19 @@ from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
 from streamd.base.errors import Busy, CommandError
+from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import Record, Run
 from streamd.idmp.sweeper import Sweeper
 from streamd.resp.types import Raw
 from streamd.session.blocking import BlockedClients, Waiter
 from streamd.session.client import Client
-from streamd.session.keyspace_events import KeyspaceEvents
+from streamd.session.keyspace_events import ALL_CLASSES, KeyspaceEvents
 from streamd.session.latency import Latency
 from streamd.session.monitor import redacted
 from streamd.session.pubsub import PubSub
 from streamd.session.slowlog import SlowLog
+from streamd.session.tracking import Tracking
 from streamd.stream.stream import Stream
 
 
@@ -138,6 +140,7 @@ class State:
         batch are a unit each.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
+    tracking: which clients are told what has become stale of what they read.
     users: who may log in; refusals: the log of what was not allowed.
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
@@ -150,7 +153,8 @@ class State:
     pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
     active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
         that are not for them; both for tests, see DEBUG.
-    notify_flags: classes of keyspace events that are published; empty means none.
+    notify_flags: classes of keyspace events that somebody wants to know of; empty means none. All of them while every
+        change is followed: then each is looked at one by one.
     """
 
     def __init__(self, clock: Clock, config: Config, users: Users) -> None:
@@ -182,6 +186,7 @@ class State:
         events = KeyspaceEvents(self.pubsub)
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
+        self.tracking = Tracking(self.clients, self.keyspace.followers, self.wants_flush, self._events_changed)
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
@@ -193,6 +198,8 @@ class State:
         for name in ("slowlog-log-slower-than", "latency-monitor-threshold", "latency-tracking"):
             config.on_change(name, self._slowlog_changed)
         config.on_change("stream-node-max-entries", self._node_size_changed)
+        self._kept_keys_changed()
+        config.on_change("tracking-table-max-keys", self._kept_keys_changed)
         self.port = config.integer("port")
         self.run_id = f"{self.random.getrandbits(160):040x}"
         self.persistence: Callable[[], dict[str, object]] = dict
@@ -211,6 +218,9 @@ class State:
             for value in db.values.values():
                 if type(value) is Stream:
                     value.log.node_max_entries = entries
+
+    def _kept_keys_changed(self) -> None:
+        self.tracking.limit(self.config.integer("tracking-table-max-keys"))
 
     def set_loading(self, is_loading: bool) -> None:
         """Say whether a journal is being loaded: then only commands with the flag `loading` are taken."""
@@ -285,10 +295,14 @@ class State:
             self.to_flush.append(client)
 
     def _events_changed(self) -> None:
-        self.notify_flags = self._configure_events(self.config.text("notify-keyspace-events"))
+        published = self._configure_events(self.config.text("notify-keyspace-events"))
         for db in self.keyspace:
-            db.on_new = self._new if "n" in self.notify_flags else None
-            db.on_miss = self._missed if "m" in self.notify_flags else None
+            db.on_new = self._new if "n" in published else None
+            db.on_miss = self._missed if "m" in published else None
+        followers = self.keyspace.followers
+        self.notify_flags = ALL_CLASSES if followers.follows_all else published
+        for db in self.keyspace:
+            db.followed = EveryKey() if self.notify_flags else followers.keys
 
     def _new(self, db: Database, key: bytes) -> None:
         self.notify("n", "new", key, db.index)

@@ -19,9 +19,9 @@ TABLE = Path(__file__).with_name("scenarios.txt")
 MONITOR_TIME = re.compile(rb"\d{10}\.\d{6} \[(\d+) [^\]]*\]")
 
 
-def scenarios() -> list[list[Step]]:
+def scenarios(table: Path = TABLE) -> list[list[Step]]:
     found: list[list[Step]] = [[]]
-    for line in TABLE.read_text().splitlines():
+    for line in table.read_text().splitlines():
         if not line and found[-1]:
             found.append([])
         elif line and not line.startswith("#"):

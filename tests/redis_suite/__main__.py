@@ -23,7 +23,7 @@ from tests.redis_suite.source import NoSource, source_tree
 UNITS: Final = (  # noqa: SIM905  (read as a text)
     "type/string type/incr type/list type/list-2 type/list-3 type/set type/hash type/zset type/stream "
     "type/stream-cgroups bitops bitfield sort scan expire multi scripting keyspace other pubsub protocol slowlog quit "
-    "info-command limits pause introspection introspection-2 lazyfree acl acl-v2"
+    "info-command limits pause introspection introspection-2 lazyfree tracking acl acl-v2"
 ).split()
 SKIPPED: Final = Path(__file__).with_name("skipped.txt")
 # The first part of the files for users works from outside as well: no server has to be started with a file of users.

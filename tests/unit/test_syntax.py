@@ -8,7 +8,9 @@ from streamd.catalog.syntax import Argument, parse_syntax
 
 
 def shown(argument: Argument) -> str:
-    """Return an argument as one word: [optional], {block}, (oneof), TOKEN=argument, argument... for several."""
+    """Return an argument as one word: [optional], {block}, (oneof), TOKEN=argument, argument... for several, ...! each
+    with its token.
+    """
     text = argument.token or argument.name
     if argument.kind in ("oneof", "block"):
         inside = ("|" if argument.kind == "oneof" else " ").join(map(shown, argument.members))
@@ -16,7 +18,7 @@ def shown(argument: Argument) -> str:
         text = f"{argument.token}={text}" if argument.token else text
     elif argument.token and argument.kind != "pure-token":
         text = f"{argument.token}={argument.name}"
-    text += "..." if argument.multiple else ""
+    text += "...!" if argument.multiple_token else "..." if argument.multiple else ""
     return f"[{text}]" if argument.optional else text
 
 
@@ -38,6 +40,7 @@ def shown(argument: Argument) -> str:
         ("[<MAXLEN | MINID> threshold]", "[{(MAXLEN|MINID) threshold}]"),
         ("STREAMS key [key ...] id [id ...]", "STREAMS={key... id...}"),
         ("[ID client-id [client-id ...]]", "[ID={client-id...}]"),
+        ("[PREFIX prefix [PREFIX prefix ...]] [NOLOOP]", "[PREFIX=prefix...!] [NOLOOP]"),
         ("[TYPE <NORMAL | PUBSUB>]", "[TYPE=(NORMAL|PUBSUB)]"),
         ("[FULL [COUNT count]]", "[{FULL [COUNT=count]}]"),
         ("<* | id> field", "(*|id) field"),

@@ -88,7 +88,7 @@ def test_who_disconnects_watches_no_more(engine):
     other = engine.connect()
     other.do("WATCH k")
     other.disconnect()
-    assert engine.state.keyspace[0].watchers == {}
+    assert engine.state.keyspace.followers.keys == {}
 
 
 def test_blocking_commands_do_not_block_in_a_transaction(engine):

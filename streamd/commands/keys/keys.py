@@ -26,7 +26,7 @@ def _delete(context: Context, keys: Iterable[bytes]) -> int:
             removed += 1
             if state.records is not None:
                 state.records.append((db.index, [b"DEL", key]))
-            if db.watchers or state.notify_flags:
+            if key in db.followed:
                 context.changed(key, "g", "del")
     state.dirty += removed
     return removed

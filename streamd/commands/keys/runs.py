@@ -55,13 +55,14 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
             due = b"%d" % due_ms
             records += [(db.index, [b"SET", key, text, b"PXAT", due]) for key, text in zip(keys, texts, strict=True)]
     else:
-        for key in filter(db.expires_ms.__contains__, keys):
-            db.clear_expiry(key)
+        if db.expires_ms:
+            for key in filter(db.expires_ms.__contains__, keys):
+                db.clear_expiry(key)
         if records is not None:
             records += [(db.index, [b"SET", key, text]) for key, text in zip(keys, texts, strict=True)]
     state.dirty += count
-    if db.watchers:
-        for key in keys:
+    if followed := db.followers.keys:
+        for key in filter(followed.__contains__, keys):
             db.touch(key)
     context.out += [b"+OK\r\n"] * count
     return count
@@ -95,7 +96,7 @@ def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     db, state = context.db, context.state
     if "z" in state.notify_flags:
         return 0
-    name, records = requests[at][0], state.records
+    name, records, followed = requests[at][0], state.records, db.followers.keys
     key, value = b"", None
     replies: list[bytes] = []
     changes = 0
@@ -119,7 +120,7 @@ def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         changes += 1
         if records is not None:
             records.append((db.index, [b"ZADD", key, format_float(score), member]))
-        if db.watchers:
+        if key in followed:
             db.touch(key)
     state.dirty += changes
     context.out += replies

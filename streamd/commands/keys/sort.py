@@ -165,7 +165,7 @@ def _keys(request: list[bytes]) -> list[bytes]:
     return found
 
 
-_SYNTAX = "key [BY pattern] [LIMIT offset count] [GET pattern [pattern ...]] [ASC | DESC] [ALPHA]"
+_SYNTAX = "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]"
 _COMPLEXITY = "O(N*log(N)), N the elements"
 _CATEGORIES = "set sortedset list dangerous"
 

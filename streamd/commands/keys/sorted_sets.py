@@ -136,7 +136,7 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
     state.dirty += 1
     if state.records is not None:
         state.records.append((db.index, [b"ZADD", key, score_text(score), member]))
-    if db.watchers or state.notify_flags:
+    if key in db.followed:
         context.changed(key, "z", "zadd")
     return 1 if before is None else 0
 
@@ -191,7 +191,7 @@ def zrem(context: Context, args: list[bytes]) -> Reply:
     removed = args[2:]
     if len(removed) > 1 or not value.drop(removed[0]):
         removed = [member for member in removed if value.drop(member)]
-    if removed and not (db.watchers or state.notify_flags):
+    if removed and key not in db.followed:
         # As `end_removal`, where nobody hears of it.
         state.dirty += len(removed)
         if state.records is not None:

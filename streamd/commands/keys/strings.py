@@ -58,7 +58,7 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
             db.clear_expiry(key)
         if records is not None:
             records.append((db.index, [b"SET", key, value]))
-    if db.watchers or state.notify_flags:
+    if key in db.followed:
         context.changed(key, "$", "set")
         if expires_ms is not None:
             context.notify(key, "g", "expire")

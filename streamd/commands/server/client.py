@@ -1,9 +1,9 @@
 """CLIENT: the connections, one's own and the others'."""
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, echoed
-from streamd.catalog import Context, answer, command, container
+from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
-from streamd.resp.types import NO_REPLY, Reply, SetReply, Verbatim
+from streamd.resp.types import NO_REPLY, Reply, Verbatim
 from streamd.session.client import Client
 
 _FLAGS = "noscript loading stale"
@@ -15,11 +15,11 @@ container(
     group="connection",
     help_lines=[
         "CACHING (YES|NO)",
-        "    Only for tracking, which is not supported.",
+        "    Say whether what the next command reads is to be tracked.",
         "GETNAME",
         "    Show the connection's name.",
         "GETREDIR",
-        "    Show where tracking sends its messages: -1, as there is no tracking.",
+        "    Show which connection gets this one's messages of tracking: 0 this one, -1 none, as it does not track.",
         "ID",
         "    Show the connection's number.",
         "INFO",
@@ -41,10 +41,10 @@ container(
         "    Say which library the connection is used by.",
         "SETNAME <name>",
         "    Give the connection a name.",
-        "TRACKING OFF",
-        "    Accepted; ON is not supported.",
+        "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]] [OPTIN] [OPTOUT] [NOLOOP]",
+        "    Tell this connection, or another, when keys change that this one has read, or that begin so.",
         "TRACKINGINFO",
-        "    Show the state of tracking: off.",
+        "    Show how this connection tracks.",
         "UNBLOCK <id> [TIMEOUT|ERROR]",
         "    End a blocking command of another connection.",
         "UNPAUSE",
@@ -322,31 +322,3 @@ def client_no_touch(context: Context, args: list[bytes]) -> Reply:
     context.client.no_touch = _on_or_off(args[2])
     context.update_quick()
     return "OK"
-
-
-@command(
-    "CLIENT TRACKING", arity=-3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
-)  # fmt: skip
-def client_tracking(context: Context, args: list[bytes]) -> Reply:
-    """Tell the connection which of the keys it read have changed: OFF is accepted, ON is not supported."""
-    if _on_or_off(args[2]):
-        raise CommandError("ERR CLIENT TRACKING is not supported by this server")
-    return "OK"
-
-
-# -- tracking, which there is not -------------------------------------------------------------------------------------
-
-_NOT_TRACKING = CommandError(
-    "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
-)
-_TRACKING: dict[bytes, Reply] = {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}
-
-for _name, _since, _arity, _syntax, _reply, _summary in (
-    ("TRACKINGINFO", "6.2.0", 2, "", _TRACKING, "Return the state of tracking, which is off."),
-    ("GETREDIR", "6.0.0", 2, "", -1, "Return where tracking sends its messages: -1, as it is off."),
-    ("CACHING", "6.0.0", 3, "YES | NO", _NOT_TRACKING, "Say whether tracking follows the next command: an error."),
-):
-    answer(
-        f"CLIENT {_name}", _reply, _summary, since=_since, arity=_arity, syntax=_syntax, flags=_FLAGS,
-        group="connection",
-    )  # fmt: skip

@@ -135,6 +135,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     state.restrict()
     client.monitoring = False
     client.reply_mode = "on"
+    state.tracking.stop(client)
     client.no_touch = client.no_evict = False
     client.protocol = 2
     client.name = b""

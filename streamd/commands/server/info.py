@@ -57,7 +57,7 @@ def _clients(context: Context) -> Fields:
         ("maxclients", state.config["maxclients"]),
         *_zeros("client_recent_max_input_buffer client_recent_max_output_buffer"),
         ("blocked_clients", state.blocked.count),
-        ("tracking_clients", 0),
+        ("tracking_clients", state.tracking.count),
         ("clients_in_timeout_table", state.blocked.with_deadline()),
     ]
 
@@ -154,7 +154,9 @@ def _stats(context: Context) -> Fields:
         ("pubsub_channels", len(state.pubsub.channels)),
         ("pubsub_patterns", len(state.pubsub.patterns)),
         *_zeros("pubsubshard_channels latest_fork_usec total_forks migrate_cached_sockets"),
-        *_zeros("tracking_total_keys tracking_total_items tracking_total_prefixes"),
+        ("tracking_total_keys", state.keyspace.followers.kept_keys),
+        ("tracking_total_items", state.keyspace.followers.kept_items),
+        ("tracking_total_prefixes", len(state.tracking.prefixes)),
         ("unexpected_error_replies", stats.internal_errors),
         ("total_error_replies", sum(stats.errors.values())),
         *_zeros("io_threaded_reads_processed io_threaded_writes_processed"),

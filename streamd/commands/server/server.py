@@ -36,6 +36,7 @@ def _check_mode(args: list[bytes]) -> None:
 
 def _flush(context: Context, databases: list[Database]) -> None:
     context.state.dirty += sum(db.clear() for db in databases)
+    context.state.tracking.flushed()
 
 
 @command(

@@ -97,7 +97,7 @@ def watch(context: Context, args: list[bytes]) -> Reply:
     for key in args[1:]:
         db.peek(key)  # a key whose time has passed is gone before it is watched
         client.watched.add((db.index, key))
-        db.watchers.setdefault(key, set()).add(client)
+        db.followers.watch(db.index, key, client)
     return "OK"
 
 

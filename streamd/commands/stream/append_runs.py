@@ -188,7 +188,7 @@ def _append(
         run = range(ids[0], ids[0] + count)
         end = (b"XTRIM", key, *exact) if exact else None
         state.records.append(Run(db.index, key, entry_columns(key, run, fields, pids, iids), end))
-    if db.watchers:
+    if key in db.followers.keys:
         db.touch(key)
 
 
@@ -202,7 +202,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
     front, behind = options.own_words()
     head, tail, option = first[2:front], first[behind : id_at + 1], first[2]
-    values, waiting, expires_ms = db.values, db.waiting, db.expires_ms
+    values, waiting, expires_ms, followed = db.values, db.waiting, db.expires_ms, db.followers.keys
     new_id = now_ms << 64
     new_reply = b"$%d\r\n%b\r\n" % (len(new_text := b"%d-0" % now_ms), new_text)
     replies: list[bytes] = []
@@ -247,7 +247,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
                 records.append(Run(db.index, key, [(word,) for word in words], end))
             else:
                 records.append((db.index, words))
-        if db.watchers:
+        if key in followed:
             db.touch(key)
         replies.append(reply)
     state.dirty += appended

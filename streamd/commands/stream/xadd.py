@@ -81,7 +81,7 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     state.dirty += 1
     if state.records is not None:
         state.records.append((db.index, entry_words(key, id_text, fields, pid, iid)))
-    if db.watchers or state.notify_flags:
+    if key in db.followed:
         context.changed(key, "t", "xadd")
     if options.trim is not None:
         _trim(context, key, stream, options.trim)

@@ -24,7 +24,7 @@ def xdel_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
 
     results = stream.delete_each(ids)
 
-    if context.state.records is None and not db.watchers and not context.state.notify_flags:
+    if context.state.records is None and key not in db.followed:
         context.state.dirty += sum(results)
     else:
         for entry_id in compress(ids, results):

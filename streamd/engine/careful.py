@@ -1,0 +1,77 @@
+"""Requests that are looked at one by one: what is done in front of their command, and behind it."""
+
+from streamd.catalog import Command, Context
+from streamd.catalog.named import keys_of
+from streamd.data.keyspace import Database
+from streamd.resp.types import NO_REPLY, Reply, Sliced
+from streamd.session.blocking import BLOCKED
+from streamd.session.monitor import monitor_line
+from streamd.session.state import State
+
+# They read nothing themselves: what their scripts read is noted when they read it.
+_READ_BY_SCRIPTS = frozenset({"eval_ro", "evalsha_ro"})
+
+
+class Careful:
+    """Sees to accesses that do not count, to who monitors, whose replies are left out, and who tracks what it reads."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._untouched: Database | None = None
+
+    def begin(self, client: Context, command: Command) -> None:
+        """Do what is to be done before a command is called."""
+        if client.tracker is not None and not client.in_unit:
+            self._state.tracking.begin(client, client.tracker)
+        if client.no_touch and command.name != "touch":
+            self._untouched = client.db
+            client.db.touched = {}  # for this command, no access counts
+
+    def end(
+        self, client: Context, command: Command | None, request: list[bytes], reply: Reply, mode: str, is_value: bool
+    ) -> Reply:
+        """Show monitors what was executed, and return what of the reply is to be sent, going by CLIENT REPLY, whose
+        mode was `mode`. command: None if none was called. is_value: the reply is returned to somebody, not sent.
+        """
+        state = self._state
+        if self._untouched is not None:
+            self._untouched.touched = self._untouched.used_s
+            self._untouched = None
+        if command is not None and state.monitors and not command.flags & {"admin", "skip_monitor"}:
+            state.show_monitors(monitor_line(state.clock.now_us(), client.db.index, client.address, request))
+        if client.tracker is not None:
+            self._note_reads(client, command, request, reply)
+        if reply is BLOCKED:
+            if command is None:
+                client.reply_mode = mode  # it was postponed, and comes again
+        elif mode != "on" and not client.wants_reply():
+            reply = NO_REPLY
+        tracker = client.tracker
+        if tracker is None or tracker.held is None or (client.in_unit and not _is_exec(command)):
+            return reply
+        if tracker.held and not is_value and reply is not BLOCKED and type(reply) is not Sliced:
+            client.reply(reply)
+            reply = NO_REPLY
+        state.tracking.end(client, tracker)
+        return reply
+
+    def _note_reads(self, client: Context, command: Command | None, request: list[bytes], reply: Reply) -> None:
+        state, tracker = self._state, client.tracker
+        assert tracker is not None
+        if command is not None and "readonly" in command.flags and command.name not in _READ_BY_SCRIPTS:
+            keys = keys_of(command, request)
+            if keys:
+                state.tracking.keep(client, keys)
+        # CLIENT CACHING is for the next command, or transaction. (An interrupted script has not ended.)
+        if (
+            tracker.has_chosen
+            and client.transaction is None
+            and not client.in_unit
+            and not (command is not None and command.name.startswith("client|"))
+            and not (reply is BLOCKED and state.is_busy)
+        ):
+            tracker.has_chosen = False
+
+
+def _is_exec(command: Command | None) -> bool:
+    return command is not None and command.name == "exec"
