@@ -77,7 +77,7 @@ class Gathering:
 
     def note_turn(self, clients: list[Client]) -> None:
         """Note that a turn ends, and for which clients it has replies."""
-        if len(clients) == 1 and (clients[0] is self._alone or not self._turns_sync):
+        if len(clients) == 1 and (not self._turns_sync or clients[0] is self._alone):
             alone = self._turns_alone = self._turns_alone + 1
             self.is_shared = alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
         elif clients:
