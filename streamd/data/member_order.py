@@ -17,6 +17,8 @@ NEW_MAX: Final = 1_024
 WAITING_MAX: Final = 512
 # Not more find their places one by one, which takes no longer than to sort the part.
 FEW_MAX: Final = 64
+# Where somebody asks for the order behind each change or two, these are put into place at once.
+ALONE_MAX: Final = 3
 # So many parts are counted together, so that a place is found among millions.
 _GROUP_BITS: Final = 6
 
@@ -130,6 +132,8 @@ class MemberOrder:
     def _part_of(self, place: int) -> tuple[int, int]:
         """Return the part in which a place is, and where in it."""
         groups, sizes = self._groups, self._sizes
+        if place < sizes[0]:
+            return 0, place
         behind = sum(groups) - place
         if behind <= sizes[-1]:
             return len(sizes) - 1, sizes[-1] - behind
@@ -147,6 +151,11 @@ class MemberOrder:
     def _deal(self) -> None:
         """Deal the new members out to the parts."""
         new, bounds = self._new, self._bounds
+        if len(new) <= ALONE_MAX:
+            for member, score in new.items():
+                self._put(member, score)
+            new.clear()
+            return
         rows = sorted(zip(new.values(), new, strict=True))
         new.clear()
         full = []
@@ -170,6 +179,23 @@ class MemberOrder:
             self._put_in_order(part)
         if self._sizes[-1] > PART_MAX:
             self._put_in_order(len(bounds))
+
+    def _put(self, member: bytes, score: float) -> None:
+        """Put one new member into its part, into its place if none waits there."""
+        part = bisect_right(self._bounds, (score, member))
+        waiting, scores, members = self._waiting[part], self._scores[part], self._members[part]
+        self._sizes[part] += 1
+        self._groups[part >> _GROUP_BITS] += 1
+        if waiting:
+            waiting.append((score, member))
+            if len(waiting) >= WAITING_MAX:
+                self._put_in_order(part)
+            return
+        at = _place(scores, members, score, member)
+        scores.insert(at, score)
+        members.insert(at, member)
+        if len(members) > PART_MAX:
+            self._split(part)
 
     def _append(self, rows: list[Row]) -> None:
         """Add rows to the last part, in which none waits: queues grow at their end."""

@@ -30,7 +30,8 @@ changes = st.lists(
 def small_parts():
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (
-            ("PART_MAX", 8), ("PART_MIN", 3), ("NEW_MAX", 5), ("WAITING_MAX", 4), ("FEW_MAX", 2), ("_GROUP_BITS", 1)
+            ("PART_MAX", 8), ("PART_MIN", 3), ("NEW_MAX", 5), ("WAITING_MAX", 4), ("FEW_MAX", 2), ("ALONE_MAX", 1),
+            ("_GROUP_BITS", 1),
         ):  # fmt: skip
             patch.setattr(member_order, name, size)
         yield
@@ -85,12 +86,15 @@ def test_an_order_is_a_sorted_list(size, history):
     _check(order, model)
 
 
-def test_members_in_any_order_leave_no_part_too_large_or_too_small():
+@pytest.mark.parametrize("looks_each_time", [False, True])
+def test_members_in_any_order_leave_no_part_too_large_or_too_small(looks_each_time):
     order, model = MemberOrder([]), {}
     for number in range(3_000):
         member, score = b"m%04d" % (number * 7 % 3_000), float(number * 1_237 % 500)
         model[member] = score
         order.add(member, score)
+        if looks_each_time:
+            order.below(score)
     _check(order, model)
     assert max(order._sizes) <= member_order.PART_MAX
     assert len(order._sizes) <= 3_000 // (member_order.PART_MAX // 4)
