@@ -51,8 +51,19 @@ def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
     if command.name == "sort":
         return [access[0], access[-1]]  # between them stand the patterns of BY and GET, which name no keys themselves
     if command.name == "bitfield":  # whether it writes depends on what is in it
-        return [["RW", "access", "update"] if {b"SET", b"INCRBY"} & {*words[2:]} else ["RO", "access"]]
+        return [["RO", "access"] if _only_gets(words) else ["RW", "access", "update"]]
     return access
+
+
+def _only_gets(words: list[bytes]) -> bool:
+    """Return whether a BITFIELD, in capitals, reads and does nothing else; what it does not understand may write."""
+    at = 2
+    while at < len(words):
+        taken = {b"GET": 3, b"OVERFLOW": 2}.get(words[at], 0)
+        if not taken or at + taken > len(words):
+            return False
+        at += taken
+    return True
 
 
 def bits_of(command: Command) -> list[int]:

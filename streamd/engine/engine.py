@@ -142,10 +142,11 @@ class Engine:
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
-        guard = client.guard if not client.in_unit or client.vouched is not client.guard else None
+        guard = client.guard
+        if guard is not None and client.in_unit and client.vouched is guard:
+            guard = None
         timed: Command | None = None
         asked: Command | None = None
-        cleared = 0
         started_ns = began_ns = then_ns = stopwatch()
         end = total
         while at < end:
@@ -157,12 +158,12 @@ class Engine:
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
-            elif guard is not None and (at >= cleared or command is not asked):
+            elif guard is not None:
                 assert command is not None
                 if command is not asked:
                     asked, asked_at, cleared, known = command, at, 0, guard.known.get(command.name)
                 # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-                if known is not None and request[1] not in known.names:
+                if known is not None and at >= cleared and request[1] not in known.names:
                     if at - asked_at >= GUARDED_RUN_MIN:
                         cleared, asked_at = guard.look_ahead(command, requests, at, asked_at)
                     if at >= cleared and not known.check(request) and not guard.allows(command, request):

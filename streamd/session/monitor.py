@@ -13,7 +13,10 @@ _ESCAPED: Final = [
 
 _REDACTED: Final = b"(redacted)"
 _SECRET_WORDS: Final = frozenset(name.encode() for name in SECRET_OPTIONS)
-_SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"CONFIG"})
+_SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"COMMAND", b"CONFIG"})
+
+# Where the request stands that a request is about.
+_BEHIND: Final = {(b"ACL", b"DRYRUN"): 3, (b"COMMAND", b"GETKEYS"): 2, (b"COMMAND", b"GETKEYSANDFLAGS"): 2}
 
 
 def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes]) -> bytes:
@@ -25,12 +28,16 @@ def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes])
 
 def redacted(request: list[bytes]) -> list[bytes]:
     """Return a request as it may be shown: without the words that are, or may be, names and passwords of users."""
-    name = request[0].upper()
-    if name not in _SECRETIVE:
+    if request[0].upper() not in _SECRETIVE:
         return request
-    shown = list(request)
-    for at in _secret_places(name, request):
-        shown[at] = _REDACTED
+    shown, start = list(request), 0
+    while len(request) > start + 1:  # it may be about another request
+        inner = start + _BEHIND.get((request[start].upper(), request[start + 1].upper()), 0)
+        if inner == start or inner >= len(request):
+            break
+        start = inner
+    for at in _secret_places(request[start].upper(), request[start:] if start else request):
+        shown[start + at] = _REDACTED
     return shown
 
 

@@ -185,7 +185,10 @@ def _sets_below_deleted(words: list[bytes], value: object, client: Client) -> bo
 
 def _stores_where_one_waits(words: list[bytes], value: object, client: Client) -> bool:
     """Whether a result may come to a key of another type for which a pop waits: that wakes nobody there."""
-    return words[0].endswith(b"STORE") and (bool(client.db.waiting) or client.transaction is not None)
+    said = words if words[0].startswith(b"EVAL") else words[:1]
+    return any(word.endswith(b"STORE") for word in said) and (
+        bool(client.db.waiting) or client.transaction is not None
+    )
 
 
 def _leaves_a_set_as_it_is(words: list[bytes], value: object, client: Client) -> bool:
@@ -377,6 +380,16 @@ def _without_negative_zero(reply: Reply) -> Reply:
     return replace(reply, text=b"0") if reply.text == b"-0" else reply
 
 
+def _no_number_of_keys(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether a script was refused whose number of keys is none: there was no key to be refused."""
+    return (
+        request[0].upper().startswith(b"EVAL")
+        and (theirs.kind, ours.kind) == (b"-", b"-")
+        and theirs.text.startswith(b"NOPERM")
+        and ours.text == b"ERR value is not an integer or out of range"
+    )
+
+
 RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
     "end of a wait": _wait_ended,
     "XADD ms-* without a seq left": _seqs_used_up,
@@ -385,6 +398,7 @@ RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
     "a wait beyond 2^63": _waits_too_long,
     "a score of -0": _negative_zero,
     "XREAD that waited for several streams": _woken_by_one,
+    "a number of keys like +1": _no_number_of_keys,
 }
 
 ALLOWED = {*FIELDS, *STATE, *UNFIT, *UNFIT_NOW, *RULES}

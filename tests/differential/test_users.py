@@ -34,7 +34,9 @@ REQUESTS = [
         b"HELLO", b"AUTH x", b"RESET", b"MULTI", b"EXEC", b"WATCH a", b"EVAL x 1 a", b"EVAL x 0", b"EVAL_RO x 1 b",
         b"SCRIPT LOAD x", b"OBJECT ENCODING a", b"MEMORY USAGE a", b"DEBUG OBJECT a", b"ACL WHOAMI", b"ACL SETUSER x",
         b"FLUSHALL", b"SHUTDOWN", b"KEYS *", b"SCAN 0", b"BITOP AND a b", b"GETDEL a", b"GETEX b", b"EXPIRE a 1",
-        b"NOSUCH a", b"GET",
+        b"NOSUCH a", b"GET", b"BITFIELD a", b"BITFIELD a GET u8 0", b"BITFIELD b GET u8 0 OVERFLOW SAT",
+        b"BITFIELD b SET", b"BITFIELD b GET u8", b"BITFIELD a GET u8 0 INCRBY u8 0 1",
+        b"BITFIELD a OVERFLOW", b"BITFIELD a x",
     )
 ]  # fmt: skip
 

@@ -30,8 +30,16 @@ SAID = [
     ["CONFIG", "SET", "requirepass", SECRET, "tls-key-file-pass", SECRET],
     ["CONFIG", "SET", "tls-key-file-pass", SECRET, "hz", "nonsense"],
     ["config", "set", "hz", "10", "RequirePass", SECRET],
+    ["ACL", "SETUSER", "eve", f"(+get ~a >{SECRET})"],
+    ["ACL", "SETUSER", "eve", "(+get", "~a)", f"!{SECRET}"],
+    ["ACL", "DRYRUN", "default", "AUTH", "default", SECRET],
+    ["acl", "dryrun", "nobody", "hello", "3", "auth", "ann", SECRET],
+    ["COMMAND", "GETKEYS", "AUTH", SECRET],
     ["MULTI"],
     ["AUTH", "default", SECRET],
+    ["HELLO", "2", "AUTH", "ann", f"{SECRET}-wrong"],
+    ["ACL", "SETUSER", "dan", f">{SECRET}"],
+    ["CONFIG", "SET", "requirepass", SECRET],
     ["EXEC"],
     ["AUTH", "default", SECRET],
 ]
@@ -55,7 +63,8 @@ def say_all(port: int) -> dict[str, str]:
         shown["MONITOR"] = "\n".join(lines)
         for request in (
             *("SLOWLOG GET 1000", "CLIENT LIST", "CLIENT INFO", "INFO everything"),
-            *("ACL LOG 1000", "ACL LIST", "ACL GETUSER ann", "ACL GETUSER default"),
+            *("ACL LOG 1000", "ACL LIST", "ACL GETUSER ann", "ACL GETUSER default", "ACL GETUSER dan", "ACL USERS"),
+            *("LATENCY LATEST", "LATENCY HISTOGRAM", "MEMORY STATS", "INFO latencystats"),
         ):
             shown[request] = str(client.execute_command(*request.split()))
     return shown

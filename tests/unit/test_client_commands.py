@@ -3,6 +3,7 @@
 import pytest
 
 from streamd.base.config import Config
+from streamd.session.monitor import redacted
 from tests.session import Error, Session
 
 
@@ -333,6 +334,24 @@ def test_monitor_shows_what_others_do_without_their_passwords(engine):
         '1000000000.000000 [1 1.2.3.4:5] "AUTH" "(redacted)" "(redacted)"',
         '1000000000.000000 [1 1.2.3.4:5] "HELLO" "2" "SETNAME" "x" "AUTH" "(redacted)" "(redacted)"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("ACL DRYRUN bob AUTH ann pw", "ACL DRYRUN bob AUTH * *"),
+        ("acl dryrun bob hello 3 auth ann pw", "acl dryrun bob hello 3 auth * *"),
+        ("ACL DRYRUN bob ACL DRYRUN eve ACL SETUSER ann >pw", "ACL DRYRUN bob ACL DRYRUN eve ACL SETUSER * *"),
+        ("COMMAND GETKEYS AUTH pw", "COMMAND GETKEYS AUTH *"),
+        ("COMMAND getkeysandflags CONFIG SET requirepass pw", "COMMAND getkeysandflags CONFIG SET requirepass *"),
+        ("ACL DRYRUN bob GET pw", "ACL DRYRUN bob GET pw"),
+        ("ACL DRYRUN bob", "ACL DRYRUN bob"),
+        ("COMMAND GETKEYS", "COMMAND GETKEYS"),
+    ],
+)
+def test_a_password_in_a_request_about_a_request_is_shown_to_nobody(line, shown):
+    found = redacted(line.encode().split())
+    assert b" ".join(found).decode() == shown.replace("*", "(redacted)")
 
 
 def test_nobody_takes_the_slow_path_when_the_last_monitor_has_left(engine):
