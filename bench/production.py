@@ -32,7 +32,7 @@ def to_streams(requests: int, *options: str) -> Work:
 
 def ready_made(*options: str) -> Work:
     """Return XADDs whose words `{pid}` and `{iid}` are each a producer in turn and a new iid, 50 clients, 16 in a
-    pipeline.
+    pipeline. Values differ, as entries do.
     """
 
     def work(target: Target) -> Sample:
@@ -40,7 +40,7 @@ def ready_made(*options: str) -> Work:
         for _ in range(SENT):
             number = next(_numbers)
             named = [word.format(pid=f"p{number % PRODUCERS}", iid=f"order-{number:010d}") for word in options]
-            sent.append(request("XADD", "s", *named, "*", "f", VALUE))
+            sent.append(request("XADD", "s", *named, "*", "f", _value(number)))
         with target.connect() as sock:
             ask(sock, "DEL", "s")
         return pipelines(target, sent, reply_lines=_BULK_LINES)
@@ -48,9 +48,13 @@ def ready_made(*options: str) -> Work:
     return work
 
 
+def _value(number: int) -> str:
+    return f"{number:0{len(VALUE)}d}"
+
+
 def again(target: Target) -> Sample:
     """XADDs of one producer whose iids are all known, 50 clients, 16 in a pipeline."""
-    sent = [request("XADD", "s", "IDMP", "p", f"order-{n:010d}", "*", "f", VALUE) for n in range(AGAIN)]
+    sent = [request("XADD", "s", "IDMP", "p", f"order-{n:010d}", "*", "f", _value(n)) for n in range(AGAIN)]
     with target.connect() as sock:
         ask(sock, "DEL", "s")
         ask(sock, "XADD", "s", "*", "f", VALUE)

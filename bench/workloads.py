@@ -49,13 +49,9 @@ def plain(clients: int, pipeline: int, requests: int, *words: str) -> Work:
 
 
 def idmp(automatic: bool, clients: int, pipeline: int, requests: int) -> Work:
-    """Return XADD with an iid of 12 random digits, or with one made of a value that ends in them."""
-    words: tuple[str, ...]
-    if automatic:
-        words = ("XADD", "s", "IDMPAUTO", "p", "*", "f", CHANGING)
-    else:
-        words = ("XADD", "s", "IDMP", "p", "__rand_int__", "*", "f", VALUE)
-    return xadd(clients, pipeline, requests, words)
+    """Return XADD with an iid of 12 random digits, or with one made of the value, which ends in such digits."""
+    named = ("IDMPAUTO", "p") if automatic else ("IDMP", "p", "__rand_int__")
+    return xadd(clients, pipeline, requests, ("XADD", "s", *named, "*", "f", CHANGING))
 
 
 def _prepare_ranges(target: Target, entries: int) -> None:

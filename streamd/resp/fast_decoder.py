@@ -172,6 +172,7 @@ class FastDecoder(Decoder):
                     if like and self._shared != []:
                         self._learn_template(like)
                 if like is not None:
+                    self._chunk_bytes = -1  # another shape has to come twice in a row to take its place
                     return like
         if data[:1] == b"*" and len(data) <= SHAPE_BYTES_MAX and self.error is None:
             words = self._plain_request(data)
