@@ -410,8 +410,9 @@ class Segment:
         """Note that a part is read; return whether all should be kept.
 
         That is so for who reads on from where a part ended, or the same part again, and when all entries were read
-        twice: to encode and compress all costs as much as twenty parts of ten entries, and parts of many segments, read
-        at random places, would drive each other out.
+        twice: parts of many segments, read at random places, would drive each other out, and all cost more to encode
+        and compress than those parts. While the cache has room, the second part is enough if values are compressed:
+        then all of it costs as much as three parts, otherwise as much as thirty.
         """
         count = self.count
         if count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
@@ -420,7 +421,7 @@ class Segment:
         if self.touched and last in (low, high):
             return True
         read += high - low
-        if read > 2 * count:
+        if self.touched and (read > 2 * count or (self.raw_bytes and not CACHE.is_full)):
             return True
         self.touched = read * _PLACES + (low if reverse else high)
         return False

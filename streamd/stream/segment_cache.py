@@ -74,6 +74,11 @@ class SegmentCache:
             self.shrink()
         return encoded
 
+    @property
+    def is_full(self) -> bool:
+        """Whether what is kept next is likely to take another's place."""
+        return self.bytes > self.bytes_max - self.bytes_max // 16
+
     def tail(self, ids: list[int], low: int, high: int, reverse: bool) -> bytes | None:
         """Return the RESP of a run of a tail if it was kept; the list of its IDs says which tail it is."""
         if ids is self._tail_ids and (low, high, reverse) == self._tail_run:

@@ -98,3 +98,28 @@ def test_large_replies_are_counted_as_they_are_outside_of_a_run():
     session.engine.run(session.client, [[b"XRANGE", b"a", b"1000000000039", b"+", b"COUNT", b"3"]] * 5)
     assert session.client.out_bytes > 5 * LARGE_REPLY_BYTES
     assert [len(reply) for reply in session.replies()] == [2] * 5
+
+
+def test_a_run_ends_where_the_end_the_count_or_the_key_is_another_one():
+    session = _filled(16)
+    seen = _batches(session)
+    first = f"{10**12}-0"
+    requests = [
+        *[["XRANGE", "a", first, "+", "COUNT", "9"]] * 4,
+        *[["XRANGE", "a", first, f"{10**12 + 2}-0", "COUNT", "9"]] * 4,
+        *[["XRANGE", "a", first, "+", "COUNT", "5"]] * 4,
+        *[["XRANGE", "b", first, "+", "COUNT", "5"]] * 4,
+    ]
+    session.send(*requests)
+    replies = session.replies()
+    assert [len(reply) for reply in replies] == [9] * 4 + [3] * 4 + [5] * 8
+    assert [reply[0][1][1] for reply in replies[8:]] == [b"v"] * 4 + [b"w" * 20] * 4
+    assert seen == [4, 4, 4, 4]
+
+
+def test_a_run_does_not_read_what_has_expired():
+    session = _filled(16)
+    session.execute(["PEXPIRE", "due", "5"])
+    session.clock.advance(6)
+    session.send(*[["XRANGE", "due", "-", "+", "COUNT", "2"]] * 4)
+    assert session.replies() == [[]] * 4

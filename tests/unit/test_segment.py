@@ -324,11 +324,16 @@ def test_a_column_is_as_narrow_as_its_greatest_int_allows(greatest):
     assert list(view(column, 3)) == values
 
 
+@pytest.fixture
+def full_cache(monkeypatch):
+    monkeypatch.setattr(SegmentCache, "is_full", True)
+
+
 def hundred() -> Segment:
     return Segment([n << 64 for n in range(1, 101)], [b"f", b"v"] * 100, 2, None)
 
 
-def test_parts_at_random_places_get_a_place_when_all_was_read_twice():
+def test_parts_at_random_places_take_nobodys_place_in_a_full_cache(full_cache):
     segment = hundred()
     for low in (50, 20, 80, 0, 40, 60, 10, 30, 70, 5) * 2:
         assert segment.read(low, low + 10) == segment.encode(low, low + 10)
@@ -341,12 +346,22 @@ def test_parts_at_random_places_get_a_place_when_all_was_read_twice():
 @pytest.mark.parametrize(
     ("parts", "reverse"), [([(10, 20), (20, 30)], False), ([(10, 20), (10, 20)], False), ([(20, 30), (10, 20)], True)]
 )
-def test_who_reads_on_or_reads_again_gets_a_place(parts, reverse):
+def test_who_reads_on_or_reads_again_gets_a_place(full_cache, parts, reverse):
     segment = hundred()
     for low, high in parts:
         assert segment.encoded is None
         assert segment.read(low, high, reverse) == segment.encode(low, high, reverse)
     assert segment.encoded is not None
+
+
+@pytest.mark.parametrize(("value", "kept"), [(b"v" * 30, True), (b"v", False)])
+def test_while_there_is_room_the_second_part_is_enough_if_values_are_compressed(monkeypatch, value, kept):
+    monkeypatch.setattr(SegmentCache, "is_full", False)
+    segment = Segment([n << 64 for n in range(1, 101)], [b"f", value] * 100, 2, None)
+    assert bool(segment.raw_bytes) == kept
+    segment.read(50, 60)
+    segment.read(20, 30)
+    assert (segment.encoded is not None) == kept
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
