@@ -1,6 +1,6 @@
 """Who is to know that a key changed: who watches it in a database, who keeps what it has read of it in any."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -13,7 +13,7 @@ _FORGOTTEN_AT_ONCE: Final = 100
 _FORGOTTEN_PART: Final = 64
 
 
-class EveryKey(Container[bytes]):
+class EveryKey:
     """All keys there may be."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""redis-py's own tests of users, from the source of the version that is installed."""
+"""redis-py's own tests of users, and of values that it keeps, from the source of the version that is installed."""
 
 import re
 import subprocess
@@ -11,7 +11,8 @@ import pytest
 redis = pytest.importorskip("redis")
 
 SOURCES = Path("build") / "programs" / "redis-py"
-TESTS_MIN = 14
+USERS_TESTS_MIN = 14
+CACHE_TESTS_MIN = 30
 
 
 @pytest.fixture
@@ -29,13 +30,22 @@ def source() -> Path:
     return tree
 
 
-def test_redis_pys_own_tests_of_users_pass(source: Path, port: int):
+def run(source: Path, port: int, file: str, chosen: str) -> int:
+    """Run tests of a file; return how many passed, all of them."""
     # What is marked redismod asks for the commands of Redis's modules.
-    words = ["-q", "-p", "no:cacheprovider", "tests/test_commands.py", "-k", "acl", "-m", "not redismod", "--tb=short"]
+    words = ["-q", "-p", "no:cacheprovider", f"tests/{file}", "-k", chosen, "-m", "not redismod", "--tb=short"]
     words += ["--redis-url", f"redis://127.0.0.1:{port}/9"]
     words = [sys.executable, "-m", "pytest", *words]
     done = subprocess.run(words, cwd=source, capture_output=True, text=True, check=False)
     passed = re.search(r"(\d+) passed", done.stdout)
     assert done.returncode == 0, done.stdout
     assert passed is not None
-    assert int(passed[1]) >= TESTS_MIN
+    return int(passed[1])
+
+
+def test_redis_pys_own_tests_of_users_pass(source: Path, port: int):
+    assert run(source, port, "test_commands.py", "acl") >= USERS_TESTS_MIN
+
+
+def test_redis_pys_own_tests_of_its_cache_pass(source: Path, port: int):
+    assert run(source, port, "test_cache.py", "not Cluster and not Sentinel and not SSL") >= CACHE_TESTS_MIN

@@ -1,0 +1,138 @@
+"""CLIENT TRACKING: who is told what, where no redis-server is needed to say so."""
+
+import pytest
+
+from tests.session import Error, Session
+
+
+@pytest.fixture
+def reader(engine):
+    """A client that speaks RESP3 and tracks."""
+    client = engine.connect(protocol=3)
+    client.do("CLIENT TRACKING ON")
+    return client
+
+
+def told(client):
+    """Return what the client was told since the last call."""
+    client.replies()
+    pushes, client.pushes = client.pushes, []
+    return pushes
+
+
+def test_the_own_reply_comes_before_the_push(reader):
+    reader.do("GET k")
+    reader.send(["SET", "k", 1], ["GET", "k"])
+    assert reader.received() == b"+OK\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n$1\r\n1\r\n"
+
+
+@pytest.mark.parametrize("pipeline", [["SET k 1"], ["SET j 1", "SET k 1", "SET i 1"], ["SET k 1"] * 5])
+def test_a_run_of_writes_tells_of_the_key_that_is_kept(engine, reader, pipeline):
+    reader.do("GET k")
+    engine.send(*(line.split() for line in pipeline))
+    assert told(reader) == [[b"invalidate", [b"k"]]]
+
+
+@pytest.mark.parametrize("line", ["XADD s * f v", "ZADD z 1 m", "HSET h f v", "MSET k 1 j 2", "SET k 1"])
+def test_a_run_tells_of_what_it_writes_once(engine, reader, line):
+    engine.send(*[line.split()] * 4)
+    told(reader)
+    key = line.split()[1]
+    reader.do(f"EXISTS {key}")
+    engine.send(*[[*line.split()[:-1], str(number)] for number in range(4)])
+    assert told(reader) == [[b"invalidate", [key.encode()]]]
+
+
+def test_a_key_that_is_watched_and_kept_does_both(engine, reader):
+    engine.do("WATCH k")
+    reader.do("GET k")
+    engine.connect().do("SET k 1")
+    engine.do("MULTI")
+    assert engine.do("EXEC") is None
+    assert told(reader) == [[b"invalidate", [b"k"]]]
+    assert engine.state.keyspace.followers.keys == {}
+
+
+def test_keys_whose_time_passes_unseen_are_told_of(engine, clock, reader):
+    engine.send(*(["SET", f"k{number}", 1, "PX", 10] for number in range(100)))
+    engine.replies()
+    reader.do("GET k50")
+    clock.advance(10)
+    engine.sweep()
+    assert told(reader) == [[b"invalidate", [b"k50"]]]
+
+
+def test_over_the_limit_the_oldest_keys_are_forgotten(engine, reader):
+    engine.do("CONFIG SET tracking-table-max-keys 2")
+    for key in ("a", "b", "c"):
+        reader.do(f"GET {key}")
+    assert told(reader) == [[b"invalidate", [b"a"]]]
+    engine.do("CONFIG SET tracking-table-max-keys 1")
+    assert told(reader) == [[b"invalidate", [b"b"]]]
+    engine.do("CONFIG SET tracking-table-max-keys 0")
+    for key in ("a", "b"):
+        reader.do(f"GET {key}")
+    assert told(reader) == []
+
+
+def fields(engine: Session) -> dict[str, int]:
+    lines = engine.do("INFO").decode().splitlines()
+    return {name: int(number) for name, _, number in (line.partition(":") for line in lines) if "tracking_" in name}
+
+
+def test_info_counts_what_is_kept(engine, reader):
+    other = engine.connect(protocol=3)
+    other.do("CLIENT TRACKING ON")
+    broadcast = engine.connect(protocol=3)
+    broadcast.do("CLIENT TRACKING ON BCAST PREFIX a PREFIX b")
+    reader.do("MGET a b c")
+    other.do("MGET c d")
+    assert fields(engine) == {
+        "tracking_clients": 3, "tracking_total_keys": 4, "tracking_total_items": 5, "tracking_total_prefixes": 2,
+    }  # fmt: skip
+    engine.do("SET c 1")
+    assert fields(engine)["tracking_total_items"] == 3
+    for client in (reader, other, broadcast):
+        client.disconnect()
+    assert set(fields(engine).values()) == {0}
+    assert engine.state.notify_flags == frozenset()
+
+
+def test_client_list_shows_who_tracks_and_how(engine, reader):
+    engine.do("CLIENT TRACKING ON BCAST")
+    reader.do(f"CLIENT TRACKING ON REDIRECT {engine.client.id}")
+    lines = engine.do("CLIENT LIST").decode().splitlines()
+    shown = [dict(part.split("=", 1) for part in line.split(" ")) for line in lines]
+    assert [(one["flags"], one["redir"]) for one in shown] == [("tB", "0"), ("t", str(engine.client.id))]
+
+
+def test_nobody_who_does_not_track_takes_another_way(engine, reader):
+    reader.do("GET k")
+    assert engine.client.quick is engine.engine.quick
+    assert engine.state.keyspace[0].followed is engine.state.keyspace.followers.keys
+    assert reader.client.quick == {}
+    reader.do("CLIENT TRACKING OFF")
+    assert reader.client.quick is engine.engine.quick
+
+
+def test_a_redirection_to_a_client_that_has_gone_is_told_as_broken(engine, reader):
+    target = engine.connect(protocol=3)
+    reader.do(f"CLIENT TRACKING ON REDIRECT {target.client.id}")
+    reader.do("GET k")
+    target.disconnect()
+    engine.do("SET k 1")
+    assert told(reader) == [[b"tracking-redir-broken", target.client.id]]
+    assert b"broken_redirect" in reader.do("CLIENT TRACKINGINFO")[b"flags"]
+
+
+def test_what_a_script_does_to_kept_keys_is_told(engine, reader):
+    reader.do("GET k")
+    engine.execute(["EVAL", "for i = 1, 3 do redis.call('SET', KEYS[1], i) end", "1", "k"])
+    assert told(reader) == [[b"invalidate", [b"k"]]]
+
+
+def test_options_that_do_not_go_together_are_refused(engine):
+    assert engine.do("CLIENT TRACKING ON OPTIN OPTOUT") == Error(
+        "ERR You can't specify both OPTIN mode and OPTOUT mode"
+    )
+    assert engine.do("CLIENT CACHING YES").text.startswith("ERR CLIENT CACHING can be called only when")
