@@ -104,6 +104,8 @@ class Pair:
         self.sliced.do("CONFIG SET slowlog-log-slower-than -1")
         for command in engine.commands.leaves():
             command.handler = self.told(command.handler)
+            if command.batch is not None:
+                command.batch = self.told_of_run(command.batch)
         if protocol == 3:
             self.reader.say("SUBSCRIBE news")
             self.reader.received()
@@ -118,6 +120,18 @@ class Pair:
             return handler(context, args)
 
         return handle
+
+    def told_of_run(self, batch):
+        """Have the twin execute what is executed for the reader as a run."""
+
+        def run(context, requests, at):
+            taken = batch(context, requests, at)
+            if context is self.reader.client:
+                for request in requests[at : at + taken]:
+                    self.twin.send(request)
+            return taken
+
+        return run
 
     def wait(self, milliseconds: int, *, ticks: bool = True) -> None:
         """Let time pass; what has expired is removed when somebody meets it."""

@@ -298,7 +298,7 @@ def test_e15_the_pure_parts_import_no_client_and_nothing_of_the_server():
         "print(*(name for name in sys.modules if name.startswith(('redis', 'streamd')) and 'topics' not in name))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["streamd", "streamd.base", "streamd.base.version"]
+    assert sorted(done.stdout.split()) == ["streamd", "streamd.base", "streamd.base.version", "streamd.server_url"]
 
 
 @pytest.mark.parametrize(
