@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from streamd.acl.users import UserFileError
+from streamd.acl.users import UnreadableUserFileError, UserFileError
 from streamd.base import collector
 from streamd.base.config import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
@@ -144,7 +144,7 @@ async def _run_server(config: Config, directory: str) -> int:
     try:
         server = Server(config)
     except UserFileError as error:
-        what_to_do = "; make it, or give another with --aclfile" if isinstance(error.__cause__, OSError) else ""
+        what_to_do = "; make it, or give another with --aclfile" if isinstance(error, UnreadableUserFileError) else ""
         raise Failure(EXIT_USAGE, f"users: {error}{what_to_do}")
     server.inherited = take_sockets(os.environ)
     loop, starting = asyncio.get_running_loop(), asyncio.current_task()

@@ -115,6 +115,10 @@ def test_every_line_of_the_servers_log_has_a_name():
     assert [name for name in names if not re.fullmatch(r"'[a-z]+(-[a-z]+)*'", name)] == []
 
 
+def test_the_server_asks_no_error_for_its_cause_which_compiled_code_does_not_keep():
+    assert [name for name in modules() if name.startswith("streamd/") and "__cause__" in text_of(name)] == []
+
+
 def test_nothing_is_said_that_only_its_writer_understands():
     names = [name for name in modules() + prose() if Path(name).name != Path(__file__).name]
     found = {name: [match[0] for match in NOT_FOR_READERS.finditer(text_of(name))] for name in names}

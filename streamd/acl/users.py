@@ -12,6 +12,10 @@ class UserFileError(Exception):
     """Users that cannot be loaded; the message names places and faults, and no passwords."""
 
 
+class UnreadableUserFileError(UserFileError):
+    """The file of the users cannot be read."""
+
+
 class Users:
     """Name -> user; there is always one named `default`, who new clients are.
 

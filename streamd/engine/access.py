@@ -6,7 +6,7 @@ from random import SystemRandom
 
 from streamd.acl.selector import channel_in
 from streamd.acl.user import User
-from streamd.acl.users import UserFileError, Users
+from streamd.acl.users import UnreadableUserFileError, UserFileError, Users
 from streamd.base.errors import CommandError, WrongPassword
 from streamd.base.log import log
 from streamd.base.small_files import read_file, replace_file
@@ -185,7 +185,7 @@ class Access:
             found = self._users.read(_lines(path), path)
         except UserFileError as error:
             kept = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
-            raise CommandError(f"ERR {error}" if isinstance(error.__cause__, OSError) else f"ERR {error} {kept}")
+            raise CommandError(f"ERR {error}" if isinstance(error, UnreadableUserFileError) else f"ERR {error} {kept}")
         self._replace(found, context)
 
     def _replace(self, found: dict[bytes, User], context: Context | None) -> None:
@@ -233,9 +233,9 @@ class Access:
 
 
 def _lines(path: str) -> list[bytes]:
-    """Return the lines of a file. Raises: UserFileError, whose cause is an OSError."""
+    """Return the lines of a file. Raises: UnreadableUserFileError."""
     try:
         return read_file(path).split(b"\n")
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise UserFileError(f"Error loading ACLs, opening file '{path}': {reason}") from error
+        raise UnreadableUserFileError(f"Error loading ACLs, opening file '{path}': {reason}") from error
