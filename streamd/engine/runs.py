@@ -178,6 +178,7 @@ class Gathering:
 
         taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
         if not taken:
+            collector.out.clear()  # the next ones' replies are dealt out piece by piece
             return 0
         if len(requests) == len(parts):  # of each client one
             counts = [1] * taken

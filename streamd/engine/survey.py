@@ -133,7 +133,10 @@ def _list_keys(db: Database, listed: list[list[bytes]]) -> Iterator[int]:
         keys = iter(values)
         listed.clear()
         while db.values is values and len(values) == size:
-            part = list(islice(keys, KEYS_PER_SLICE))
+            try:
+                part = list(islice(keys, KEYS_PER_SLICE))
+            except RuntimeError:
+                break  # a key came for each that went: the size does not tell
             listed.append(part)
             yield len(part)
             if len(part) < KEYS_PER_SLICE:

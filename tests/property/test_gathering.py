@@ -192,6 +192,21 @@ def test_no_request_is_looked_at_again_and_again(batches, rest):
     assert sum(batches) <= 2 * 40 * 5
 
 
+@pytest.mark.parametrize("sets", [1, 4], ids=["one each", "a pipeline each"])
+def test_entries_that_cannot_be_appended_together_shift_nobody_s_reply(sets):
+    server = Restartable()
+    server.send("SET", "text", "v")
+    clients = [server.connect() for _ in range(RUN_MIN)]
+    for client in clients:
+        gather(server.engine, client, encoded([["XADD", "text", "*", "f", "v"], ["XADD", "other", "*", "f", "v"]]))
+    for client in clients:
+        gather(server.engine, client, encoded([["SET", "k", "v"]] * sets))
+    server.end_turn()
+    for client in clients:
+        replies = b"".join(server.replies[client])
+        assert (replies[:10], replies.count(b"$15"), replies[-5 * sets :]) == (b"-WRONGTYPE", 1, b"+OK\r\n" * sets)
+
+
 def test_what_else_happens_comes_behind_what_was_gathered():
     server = Restartable()
     one, two = server.connect(), server.connect()

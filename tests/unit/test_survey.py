@@ -193,6 +193,19 @@ def test_where_keys_go_all_the_time_those_that_stay_are_found(engine, monkeypatc
     assert 380 <= found.totals.streams <= 400
 
 
+def test_where_as_many_keys_come_as_go_those_that_stay_are_found(engine, monkeypatch):
+    fill(engine, 400)
+    streams, turn = engine.do("DBSIZE") - 1, iter(range(400))
+
+    def between():
+        number = next(turn)
+        engine.do(f"DEL s{number}")
+        engine.do(f"XADD new{number} * f v")
+
+    found, slices = listing(engine, monkeypatch, between)
+    assert streams - len(slices) <= found.totals.streams <= streams + len(slices)
+
+
 def test_keys_are_listed_again_where_their_table_was_made_anew(engine, monkeypatch):
     fill(engine, 300)
     keys = engine.do("DBSIZE")

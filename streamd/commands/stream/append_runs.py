@@ -251,7 +251,8 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
             db.touch(key)
         replies.append(reply)
     state.dirty += appended
-    context.out.append(b"".join(replies))
+    if replies:
+        context.out.append(b"".join(replies))
     return len(replies)
 
 
