@@ -6,6 +6,7 @@ processor's caches.
 
 from collections import deque
 from collections.abc import Sequence
+from operator import is_
 
 from streamd.idmp.indexed import IndexedWindow
 
@@ -19,7 +20,8 @@ def find_or_add(windows: Sequence[IndexedWindow], iids: Sequence[bytes], ids: Se
     entries = [window.entries for window in windows]
     wanted = [*ids]  # (one object for each, to be recognised by)
     found = [*map(dict.setdefault, entries, iids, wanted)]
-    if found == wanted:
+    # (An equal ID may be a known one: behind XSETID, or where the clock stepped back, IDs come again.)
+    if found == wanted and all(map(is_, found, wanted)):
         return ids
     added = [number for number, entry_id in enumerate(found) if entry_id is wanted[number]]
     for number in added:

@@ -83,11 +83,10 @@ class Tracking:
         self._follow_all()
 
     def leave(self, client: Client) -> None:
-        """Forget a client that goes; with the last that tracks all that was kept."""
-        if client.tracker is not None:
-            self.stop(client)
-            if not self.count:
-                self._followers.forget_kept()
+        """Forget a client that goes, and all that was kept if nobody tracks any more."""
+        self.stop(client)
+        if not self.count and self._followers.kept_keys:
+            self._followers.forget_kept()
 
     def _follow_all(self) -> None:
         if self._followers.follows_all != bool(self.prefixes):

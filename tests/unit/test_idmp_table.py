@@ -397,3 +397,17 @@ def test_a_run_is_recorded_as_its_iids_would_be_one_by_one(maxsize):
             assert (together.iids_added, together.iids_tracked) == (singly.iids_added, singly.iids_tracked)
             assert together.iids(b"p") == singly.iids(b"p")
     assert runs > 100 or maxsize < 5
+
+
+def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
+    subject, pids = IdmpTable(100, 8), [b"p%d" % number for number in range(16)]
+    for number in range(8):
+        for pid in pids:
+            subject.record(pid, b"i%d" % number, START_MS << 64)
+    assert set(subject._indexed) == set(pids)
+    iids, ids = [b"again"] * 16, [START_MS << 64 | seq for seq in range(1, 17)]
+    assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 16
+    # As behind XSETID, or where the clock stepped back.
+    tracked = subject.iids_tracked
+    assert subject.lookup_or_record_columns(pids, iids, [*map(int, map(str, ids))], START_MS) == ids
+    assert subject.iids_tracked == tracked

@@ -136,3 +136,12 @@ def test_options_that_do_not_go_together_are_refused(engine):
         "ERR You can't specify both OPTIN mode and OPTOUT mode"
     )
     assert engine.do("CLIENT CACHING YES").text.startswith("ERR CLIENT CACHING can be called only when")
+
+
+def test_what_is_kept_for_nobody_any_more_goes_with_a_client_that_had_turned_tracking_off(engine, reader):
+    reader.do("GET k")
+    reader.do("CLIENT TRACKING OFF")
+    assert engine.state.keyspace.followers.kept_keys == 1
+    reader.disconnect()
+    assert engine.state.keyspace.followers.kept_keys == 0
+    assert not engine.state.keyspace.followers.keys
