@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from bench.client import ask, load, request
 from bench.measure import Sample, redis_benchmark, timed
 from bench.servers import Target
-
-VALUE = "x" * 64
+from bench.workloads import CHANGING, VALUE
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def _fresh(target: Target) -> None:
 def by_pipeline(target: Target, depth: int) -> Sample:
     """XADD, 10 clients."""
     _fresh(target)
-    return redis_benchmark(target, 60_000 if depth < 8 else 240_000, 10, depth, ("XADD", "s", "*", "f", VALUE))
+    return redis_benchmark(target, 60_000 if depth < 8 else 240_000, 10, depth, ("XADD", "s", "*", "f", CHANGING))
 
 
 def by_value_size(target: Target, size: int) -> Sample:
@@ -49,7 +48,7 @@ def by_value_size(target: Target, size: int) -> Sample:
 def by_clients(target: Target, clients: int) -> Sample:
     """XADD without pipeline."""
     _fresh(target)
-    return redis_benchmark(target, 80_000, clients, 1, ("XADD", "s", "*", "f", VALUE))
+    return redis_benchmark(target, 80_000, clients, 1, ("XADD", "s", "*", "f", CHANGING))
 
 
 def _fill(target: Target, key: str, entries: int) -> None:
@@ -65,7 +64,7 @@ def _fill(target: Target, key: str, entries: int) -> None:
 def by_length(target: Target, entries: int) -> Sample:
     """XADD to a stream that is already so long."""
     _fill(target, "long", entries)
-    return redis_benchmark(target, 100_000, 10, 16, ("XADD", "long", "*", "f", VALUE))
+    return redis_benchmark(target, 100_000, 10, 16, ("XADD", "long", "*", "f", CHANGING))
 
 
 def by_length_read(target: Target, entries: int) -> Sample:

@@ -11,7 +11,7 @@ from bench.group_workloads import receive_to_end
 from bench.measure import Sample, Work, redis_benchmark
 from bench.production import again, ready_made
 from bench.servers import Target
-from bench.workloads import CHANGING, VALUE, idmp, xadd
+from bench.workloads import CHANGING, idmp, xadd
 
 PLAIN_CHANGING = ("XADD", "s", "*", "f", CHANGING)
 PLAIN = xadd(50, 16, 300_000)
@@ -50,7 +50,7 @@ def beside(bystander: Callable[[Target], AbstractContextManager[None]]) -> Work:
             ask(sock, "DEL", "s")
             ask(sock, "XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
         with bystander(target):
-            return redis_benchmark(target, 300_000, 50, 16, ("XADD", "s", "*", "f", VALUE))
+            return redis_benchmark(target, 300_000, 50, 16, PLAIN_CHANGING)
 
     return work
 

@@ -6,9 +6,9 @@ from bench.client import ask, load, request
 from bench.group_workloads import pipelines
 from bench.measure import Sample, Work, redis_benchmark
 from bench.servers import Target
-from bench.workloads import VALUE, Workload, xadd
+from bench.workloads import CHANGING, VALUE, Workload, xadd
 
-TRIMMED = ("XADD", "s", "MAXLEN", "~", "1000", "*", "f", VALUE)
+TRIMMED = ("XADD", "s", "MAXLEN", "~", "1000", "*", "f", CHANGING)
 PRODUCERS, STREAMS = 1_000, 1_000
 # Requests of one measurement with ready-made bytes.
 SENT = 96_000
@@ -20,7 +20,7 @@ _numbers = count()
 
 def to_streams(requests: int, *options: str) -> Work:
     """Return XADDs to streams at random, 50 clients, 16 in a pipeline."""
-    words = ("XADD", "s:__rand_int__", *options, "*", "f", VALUE)
+    words = ("XADD", "s:__rand_int__", *options, "*", "f", CHANGING)
 
     def work(target: Target) -> Sample:
         with target.connect() as sock:

@@ -4,7 +4,7 @@ from bench.broker import latency, throughput
 from bench.client import ask
 from bench.measure import Sample, Work, redis_benchmark
 from bench.servers import Target
-from bench.workloads import EVERYSEC, VALUE, Workload
+from bench.workloads import CHANGING, EVERYSEC, Workload
 
 _MEMBER = "{device-000017}_messages___rand_int__"
 
@@ -26,7 +26,7 @@ _COMMANDS = {
     "ZADD": ("ZADD", "queue", "__rand_int__", _MEMBER),
     "ZRANGE of 10": ("ZRANGE", "refs", "0", "9", "REV", "WITHSCORES"),
     "ZSCORE": ("ZSCORE", "refs", "member-50"),
-    "SET EX": ("SET", "payload___rand_int__", VALUE, "EX", "604800"),
+    "SET EX": ("SET", "payload___rand_int__", CHANGING, "EX", "604800"),
 }
 
 SESSION_WORKLOADS: tuple[Workload, ...] = (

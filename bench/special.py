@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from bench.client import ask, load, request
 from bench.measure import redis_benchmark
 from bench.servers import Target
-from bench.workloads import VALUE
+from bench.workloads import CHANGING, VALUE
 from streamd.stream.group import Group
 from streamd.stream.stream import Stream
 
@@ -120,7 +120,7 @@ def two_processes() -> Figures:
     """
 
     def run(target: Target, core: int | None) -> float:
-        return redis_benchmark(target, 600_000, 10, 16, ("XADD", "s", "*", "f", VALUE), core).rate
+        return redis_benchmark(target, 600_000, 10, 16, ("XADD", "s", "*", "f", CHANGING), core).rate
 
     def ratio(one: Target, two: Target, cores: tuple[int | None, int | None]) -> float:
         ratios = []
