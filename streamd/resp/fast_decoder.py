@@ -12,6 +12,8 @@ from streamd.resp.template import Template, template_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
+# Of fewer requests all words are cut out sooner than those that differ.
+TEMPLATE_MIN: Final = 6
 try:
     import hiredis
 except ImportError:  # PyPy, or a platform without a wheel: the strict decoder serves alone
@@ -165,11 +167,12 @@ class FastDecoder(Decoder):
                 if int.from_bytes(data, "little") & mask == headers:
                     return [[*shape.cut_words(data)]]
             else:
+                is_long = len(data) >= TEMPLATE_MIN * shape.size_bytes
                 template = self._template
-                like = template.cut(data) if template is not None else None
+                like = template.cut(data) if template is not None and is_long else None
                 if like is None:
                     like = shape.cut(data)
-                    if like and self._shared != []:
+                    if like and is_long and self._shared != []:
                         self._learn_template(like)
                 if like is not None:
                     self._chunk_bytes = -1  # another shape has to come twice in a row to take its place

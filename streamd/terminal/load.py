@@ -12,6 +12,7 @@ from streamd.terminal.asking import Source, Word
 from streamd.terminal.failing import Trouble, explained
 
 VALUE: Final = "x" * 64
+_DIGITS: Final = len(VALUE)
 # Entries that the reading loads read.
 ENTRIES: Final = 50_000
 _COUNT: Final = 100
@@ -35,12 +36,17 @@ class Load:
     changes: bool = False
 
 
+def _value(number: int) -> str:
+    # Entries differ, as a service's do: a server is quicker with words that all requests share.
+    return f"{number:0{_DIGITS}d}"
+
+
 def _xadd(key: str, number: int) -> Sequence[Word]:
-    return "XADD", key, "*", "f", VALUE
+    return "XADD", key, "*", "f", _value(number)
 
 
 def _xadd_idmp(key: str, number: int) -> Sequence[Word]:
-    return "XADD", key, "IDMP", "p", f"{number:012d}", "*", "f", VALUE
+    return "XADD", key, "IDMP", "p", f"{number:012d}", "*", "f", _value(number)
 
 
 def _xrange(key: str, number: int) -> Sequence[Word]:

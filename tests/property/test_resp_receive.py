@@ -114,11 +114,11 @@ def test_requests_of_many_clients_share_the_words_that_are_the_same_in_all_of_th
     seen = []
     for _ in range(5):
         for decoder in decoders:
-            chunk = b"".join([plain(b"XADD", b"s", b"*", b"f", b"%04d" % next(numbers)) for _ in range(3)])
+            chunk = b"".join([plain(b"XADD", b"s", b"*", b"f", b"%04d" % next(numbers)) for _ in range(8)])
             requests = decoder.receive(chunk)
-            assert [request[:4] for request in requests] == [[b"XADD", b"s", b"*", b"f"]] * 3
+            assert [request[:4] for request in requests] == [[b"XADD", b"s", b"*", b"f"]] * 8
             seen.append(requests)
-    assert [int(request[4]) for requests in seen for request in requests] == [*range(30)]
+    assert [int(request[4]) for requests in seen for request in requests] == [*range(80)]
     assert len({id(word) for requests in seen[-2:] for request in requests for word in request[:4]}) == 4
 
 
