@@ -333,6 +333,10 @@ class Server:
                 made = await self._open_encrypted(listener, socket.socket(fileno=os.dup(sock.fileno())), context)
                 self._encrypted.append((listener, made))
                 self._listeners.append(made)
+            if isinstance(self._loop, asyncio.SelectorEventLoop):  # what it accepts becomes its own an iteration later
+                for sock in old.sockets:
+                    self._loop.remove_reader(sock.fileno())
+                await asyncio.sleep(0.001)
             self._listeners.remove(old)
             old.close()
         log.info("tls-reloaded", "TLS: certificates read again")
