@@ -37,6 +37,20 @@ class SessionClient:
         if self.engine.state.tracking.changed:
             self.engine.tick()  # as the server's loop does, when the engine wants a turn
 
+    def batches(self, name: bytes) -> list[int]:
+        """Return a list that gets how many requests each run of a command, by its name in lower case, took."""
+        seen: list[int] = []
+        command = self.engine.commands[name]
+        batch = command.batch
+        assert batch is not None
+
+        def watched(context: Any, requests: list[list[bytes]], at: int) -> int:
+            seen.append(batch(context, requests, at))
+            return seen[-1]
+
+        command.batch = watched
+        return seen
+
     def execute(self, request: Iterable[Word]) -> Any:
         """Return the reply to one request: see `decode`. A request that blocks fails the test."""
         self.send(request)

@@ -100,16 +100,7 @@ def test_together_or_one_by_one_is_the_same(turns: list[list[list[str]]], journa
 
 def test_a_run_of_sets_is_one_whatever_its_keys_are(monkeypatch):
     session = Session()
-    seen: list[int] = []
-    command = session.engine.commands[b"set"]
-    batch = command.batch
-    assert batch is not None
-
-    def watched(context, requests, at):
-        seen.append(batch(context, requests, at))
-        return seen[-1]
-
-    command.batch = watched
+    seen = session.batches(b"set")
     session.execute(["SET", "other", "v", "EX", "5"])
     session.execute(["CONFIG", "SET", "notify-keyspace-events", "Kt"])
     session.execute(["SCAN", "0"])

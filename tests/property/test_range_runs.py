@@ -61,24 +61,9 @@ def test_together_or_one_by_one_is_the_same(turns: list[list[list[str]]], node_e
     assert outcome(turns, True, node_entries) == outcome(turns, False, node_entries)
 
 
-def _batches(session: Session) -> list[int]:
-    """Return a list that gets how many requests each batch of XRANGEs took."""
-    seen: list[int] = []
-    command = session.engine.commands[b"xrange"]
-    batch = command.batch
-    assert batch is not None
-
-    def watched(context, requests, at):
-        seen.append(batch(context, requests, at))
-        return seen[-1]
-
-    command.batch = watched
-    return seen
-
-
 def test_ranges_that_differ_in_their_start_are_one_run():
     session = _filled(16)
-    seen = _batches(session)
+    seen = session.batches(b"xrange")
     session.send(*[["XRANGE", "a", f"{10**12 + number}-0", "+", "COUNT", "2"] for number in range(30)])
     assert [reply[0][0] for reply in session.replies()] == [f"{10**12 + number}-0".encode() for number in range(30)]
     assert seen == [30]
@@ -86,7 +71,7 @@ def test_ranges_that_differ_in_their_start_are_one_run():
 
 def test_a_long_pipeline_of_ranges_lets_others_have_their_turn():
     session = _filled(16)
-    seen = _batches(session)
+    seen = session.batches(b"xrange")
     session.send(*[["XRANGE", "a", "-", "+", "COUNT", "2"]] * 1_000)
     assert len(session.replies()) == 1_000
     assert max(seen) == 128
@@ -102,7 +87,7 @@ def test_large_replies_are_counted_as_they_are_outside_of_a_run():
 
 def test_a_run_ends_where_the_end_the_count_or_the_key_is_another_one():
     session = _filled(16)
-    seen = _batches(session)
+    seen = session.batches(b"xrange")
     first = f"{10**12}-0"
     requests = [
         *[["XRANGE", "a", first, "+", "COUNT", "9"]] * 4,
