@@ -35,7 +35,7 @@ help:
 	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
-	@echo "make pictures   the pictures in docs/pictures, with tmux and headless Chromium"
+	@echo "make pictures   the pictures in docs/pictures, with tmux and headless Chromium, and the tables of speed"
 	@echo "make docs    the documents as a site in build/site; a broken link or anchor fails it"
 	@echo "make docs-serve   shows them on http://127.0.0.1:8000, and again when they change"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
@@ -135,6 +135,7 @@ check-deploy:
 pictures: set-up
 	@$(RUN) -m scripts.pictures_failures
 	@$(RUN) -m scripts.pictures_speed
+	@$(RUN) -m scripts.tables_speed
 	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_idempotence
 	@$(RUN) -m scripts.pictures_ui

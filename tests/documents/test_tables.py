@@ -4,6 +4,7 @@ import re
 import tomllib
 
 import streamd.commands  # noqa: F401  (declares them)
+from scripts import tables_speed
 from streamd.base import failure
 from streamd.base.config import OPTIONS
 from streamd.catalog import COMMANDS
@@ -64,3 +65,11 @@ def test_each_dependency_has_its_reason():
     said = {name.strip(" |") for row in rows for name in row[0].split(",")}
     assert names - said == set()
     assert [row for row in rows if len(row) != 3 or not row[2].strip(" |")] == []
+
+
+def test_the_speed_tables_of_the_documents_have_the_figures_of_the_newest_measurement():
+    made = tables_speed.tables()
+    assert {str(path.relative_to(ROOT)) for path in made} == {"README.md", "docs/speed.md"}
+    for path, table in made.items():
+        text = path.read_text(encoding="utf-8")
+        assert tables_speed.shown(text) == table, "`python -m scripts.tables_speed` writes it anew"
