@@ -115,8 +115,9 @@ class Connection(asyncio.Protocol):
             if requests:
                 engine = self._server.engine
                 gathering = engine.gathering
-                if not (gathering.is_shared and decoder.error is None and gathering.take(client, requests)):
-                    engine.run(client, requests)
+                rows = requests if type(requests) is list else gathering.take_alike(client, requests)
+                if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
+                    engine.run(client, rows)
             if decoder.error is not None:
                 self._take()
         else:
