@@ -20,6 +20,7 @@ from streamd.engine.engine import Engine
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.template import Alike
 
 PROTECTED = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
             if requests:
                 engine = self._server.engine
                 gathering = engine.gathering
-                rows = requests if type(requests) is list else gathering.take_alike(client, requests)
+                rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
                 if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
                     engine.run(client, rows)
             if decoder.error is not None:

@@ -103,9 +103,8 @@ def append_alike(context: Context, parts: list[Alike]) -> bool:
         return False  # an iid that is empty is an error, which the handler knows
     context.db.touched[first[1]] = state.time.s
     if options.pid_at:
-        if not options.iid_at:
-            iids = idmpauto_iids(fields.columns())
-        append_idempotent(context, stream, entry_id, first[1], pids, iids, fields, options.trim)
+        named = iids if options.iid_at else idmpauto_iids(fields.columns())
+        append_idempotent(context, stream, entry_id, first[1], pids, named, fields, options.trim)
     else:
         append_entries(context, stream, range(entry_id, entry_id + count), first[1], fields, options.trim)
         context.out.append(consecutive_replies(entry_id, count))
