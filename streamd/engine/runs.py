@@ -1,7 +1,7 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from streamd.catalog import Command, Context
@@ -96,31 +96,31 @@ class Gathering:
         command = client.quick.get(first[0])
         if command is None or command.batch is None or len(requests) > PIPELINE_MAX or len(first) < 3:
             return False
-        self._add(client, requests, first)
-        return True
-
-    def take_alike(self, client: Context, requests: Alike) -> list[list[bytes]]:
-        """Take requests of a template, alone in their turn or not; return those that are not taken, none or all."""
-        words, places = requests.template.words, requests.template.places
-        command = client.quick.get(words[0])
-        if (
-            command is None
-            or command.alike is None
-            or requests.count > GATHERED_MAX
-            or not command.accepts(len(words))
-            or (places and places[0] < 3)
-        ):
-            return requests.rows()
-        self._add(client, requests, words)
-        return []
-
-    def _add(self, client: Context, requests: Requests, first: list[bytes]) -> None:
         self._clients.append(client)
         self._parts.append(requests)
         self._firsts.append(first)
         self.size += len(requests)
         if self.size >= GATHERED_MAX:
             self.run()
+        return True
+
+    def take_alike(self, client: Context, requests: Alike) -> list[list[bytes]]:
+        """Take requests of a template, alone in their turn or not; return those that are not taken, none or all."""
+        template = requests.template
+        words = template.words
+        command = client.quick.get(words[0])
+        if command is None or requests.count > GATHERED_MAX or not command.accepts(len(words)):
+            return requests.rows()
+        if command.alike is None or (template.places and template.places[0] < 3):
+            template.is_asked_for_rows = True
+            return requests.rows()
+        self._clients.append(client)
+        self._parts.append(requests)
+        self._firsts.append(words)
+        self.size += requests.count
+        if self.size >= GATHERED_MAX:
+            self.run()
+        return []
 
     def run(self) -> None:
         """Execute what was gathered."""
@@ -196,14 +196,19 @@ class Gathering:
         def owner_of(number: int) -> Client:
             return [client for client, part in zip(clients, parts, strict=True) for _ in range(len(part))][number]
 
-        taken = calls.call_alike(command, collector, parts, owner_of) if command.alike is not None else 0
+        size, taken = sum(map(len, parts)), 0
+        # (By a look at two: mostly all come the same way.)
+        if type(parts[0]) is Alike and type(parts[-1]) is Alike and command.alike is not None:
+            taken = calls.call_alike(command, collector, parts, owner_of)
         if not taken:
-            requests = [*chain.from_iterable(map(rows_of, parts))]
-            taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
+            requests: list[list[bytes]] = []
+            for part in parts:
+                requests += part if type(part) is list else rows_of(part)
+            taken = calls.call_batch(command, collector, requests, 0, size, owner_of)
         if not taken:
             collector.out.clear()  # the next ones' replies are dealt out piece by piece
             return 0
-        if sum(map(len, parts)) == len(parts):  # of each client one
+        if size == len(parts):  # of each client one
             counts = [1] * taken
         else:
             counts = []

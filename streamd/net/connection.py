@@ -113,12 +113,11 @@ class Connection(asyncio.Protocol):
         if client.authenticated and isinstance(decoder, FastDecoder):
             # The hot path: everything that is not an error or a new client.
             requests = decoder.receive(data)
-            if requests:
-                engine = self._server.engine
-                gathering = engine.gathering
-                rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-                if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
-                    engine.run(client, rows)
+            engine = self._server.engine
+            gathering = engine.gathering
+            rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
+            if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
+                engine.run(client, rows)
             if decoder.error is not None:
                 self._take()
         else:

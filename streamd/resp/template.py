@@ -18,17 +18,19 @@ class Template:
 
     `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
     differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
-    each of them and behind the last one. `kept`: what others have found out about these words.
+    each of them and behind the last one. `kept`: what others have found out about these words. `is_asked_for_rows`:
+    whoever gets such requests wants each of them made, and has said so.
 
     The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.
     """
 
-    __slots__ = ("_lengths", "_pieces", "kept", "places", "size_bytes", "words")
+    __slots__ = ("_lengths", "_pieces", "is_asked_for_rows", "kept", "places", "size_bytes", "words")
 
     def __init__(self, words: tuple[bytes, ...], own: tuple[int, ...]) -> None:
         self.words: Final = [*words]
         self.places: Final = own
+        self.is_asked_for_rows = False
         self.kept: Final[dict[object, object]] = {}
         self._lengths = [len(words[place]) for place in own]
         pieces = [b"*%d\r\n" % len(words)]
@@ -41,7 +43,7 @@ class Template:
         self._pieces = pieces
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
-    def cut(self, data: bytes) -> "Alike | None":
+    def cut(self, data: bytes) -> "Requests | None":
         """Return the requests of a chunk; None if it is not some requests of this template and nothing else."""
         size = self.size_bytes
         count, rest = divmod(len(data), size)
@@ -57,7 +59,16 @@ class Template:
             if parts[::2] != others:
                 return None
             found = parts[1::2] if count <= step else (*found, *parts[1::2])
-        return Alike(self, count, found)
+        return self.rows(count, found) if self.is_asked_for_rows else Alike(self, count, found)
+
+    def rows(self, count: int, own: tuple[bytes, ...]) -> list[list[bytes]]:
+        """Return requests, each a new list; `own`: the words that are their own, one request's behind the other's."""
+        requests = [*map(list, repeat(self.words, count))]
+        width = len(self.places)
+        for number, place in enumerate(self.places):
+            for request, word in zip(requests, own[number::width]):  # noqa: B905 (equally long, and hot)
+                request[place] = word
+        return requests
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
     def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], tuple[bytes, ...]]:
@@ -95,12 +106,7 @@ class Alike:
 
     def rows(self) -> list[list[bytes]]:
         """Return the requests, each a new list."""
-        requests = [*map(list, repeat(self.template.words, self.count))]
-        own, places = self.own, self.template.places
-        for number, place in enumerate(places):
-            for request, word in zip(requests, own[number :: len(places)]):  # noqa: B905 (equally long, and hot)
-                request[place] = word
-        return requests
+        return self.template.rows(self.count, self.own)
 
 
 # What a client sent: requests, or what makes them.
