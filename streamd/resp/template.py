@@ -54,11 +54,15 @@ class Template:
         step = max(_BLOCK_BYTES_MAX // size, 1)
         found: tuple[bytes, ...] = ()
         for at in range(0, count, step):
-            cut_all, others = self._block(min(step, count - at))
-            parts = cut_all(data[at * size : (at + step) * size] if count > step else data)
-            if parts[::2] != others:
+            block = data[at * size : (at + step) * size] if count > step else data
+            cut_own, pieces = self._block(min(step, count - at))
+            own = cut_own(block)
+            # To put it together again and compare it once takes less than to cut out and compare each piece.
+            woven = pieces[:]
+            woven[1::2] = own
+            if b"".join(woven) != block:
                 return None
-            found = parts[1::2] if count <= step else (*found, *parts[1::2])
+            found = own if count <= step else found + own
         return self.rows(count, found) if self.is_asked_for_rows else Alike(self, count, found)
 
     def rows(self, count: int, own: tuple[bytes, ...]) -> list[list[bytes]]:
@@ -71,14 +75,18 @@ class Template:
         return requests
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
-    def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], tuple[bytes, ...]]:
-        """Return what cuts `count` requests into pieces and own words in turn, and what the pieces must be."""
+    def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
+        """Return what cuts the own words out of `count` requests, and what stands in front of each, with room for the
+        words, and behind the last one.
+        """
         pieces = self._pieces
         between = [*pieces[1:-1], pieces[-1] + pieces[0]]
-        others = (pieces[0], *(between * count)[:-1], pieces[-1])
+        others = [pieces[0], *(between * count)[:-1], pieces[-1]]
         lengths = self._lengths * count
-        form = "".join([f"{len(piece)}s{length}s" for piece, length in zip(others[:-1], lengths, strict=True)])
-        return Struct(f"{form}{len(pieces[-1])}s").unpack, others
+        form = "".join([f"{len(piece)}x{length}s" for piece, length in zip(others[:-1], lengths, strict=True)])
+        woven = [b""] * (2 * len(others) - 1)
+        woven[::2] = others
+        return Struct(f"{form}{len(pieces[-1])}x").unpack, woven
 
 
 class Alike:
