@@ -8,6 +8,7 @@ from streamd.acl.decision import Decision
 from streamd.acl.user import User
 from streamd.base.process import ProcessFacts
 from streamd.data.types import STREAM
+from streamd.resp.template import Alike
 from streamd.resp.types import Reply
 from streamd.scripts.scripts import Script, Scripts
 from streamd.session.blocking import BLOCKED, Waiter
@@ -316,6 +317,11 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # given no more than was looked at; another batch that takes further keys asks `context.guard`.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
+# Executes requests at once without making them, all or none, and returns whether it did; see Batch, in whose place it
+# is tried first. They have two shared words at least behind the command's name, key included, so that whoever may have
+# the first one executed may have all.
+AlikeBatch = Callable[[Context, list[Alike]], bool]
+
 
 @dataclass(slots=True)
 class Command:
@@ -330,7 +336,7 @@ class Command:
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
     batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
-        one piece of output for each.
+        one piece of output for each. alike: does so with requests of templates, see AlikeBatch.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -351,6 +357,7 @@ class Command:
     tips: str = ""
     batch: "Batch | None" = None
     mixes: bool = False
+    alike: "AlikeBatch | None" = None
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -382,6 +389,7 @@ class Command:
             self.tips,
             self.batch,
             self.mixes,
+            self.alike,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 

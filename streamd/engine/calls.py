@@ -1,7 +1,7 @@
 """What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 from streamd.base.errors import CommandError
@@ -10,6 +10,7 @@ from streamd.catalog import Command, CommandTable, Context
 from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
+from streamd.resp.template import Alike, Requests
 from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
@@ -57,19 +58,44 @@ class Calls:
                 taken += 1
             reply = self.failure(command, client.db, [*chain(*requests[at : at + taken])], error)
             client.out[before:] = [encode(reply, client.protocol)] * taken
-        if not taken:
+        if taken and (each_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
+            for number in range(at, at + taken):
+                owner = client if owner_of is None else owner_of(number)
+                self.note_slow(command, each_ns, owner, requests[number])
+        return taken
+
+    def call_alike(
+        self, command: Command, client: Context, parts: Sequence[Requests], owner_of: Callable[[int], Client]
+    ) -> int:
+        """Have all requests of several clients executed as one without making them, if each part is of a template;
+        return how many were, 0 for none. See `call_batch`.
+        """
+        assert command.alike is not None
+        alike = [part for part in parts if isinstance(part, Alike)]
+        if len(alike) < len(parts):
             return 0
+        started_ns, before = self.stopwatch(), len(client.out)
+        taken = sum([part.count for part in alike])
+        try:
+            if not command.alike(client, alike):
+                return 0
+        except Exception as error:
+            words = [*alike[0].template.words, *chain(*[part.own for part in alike])]
+            reply = self.failure(command, client.db, words, error)
+            client.out[before:] = [encode(reply, client.protocol)] * taken
+        if (each_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
+            for number, request in enumerate(chain(*[part.rows() for part in alike])):
+                self.note_slow(command, each_ns, owner_of(number), request)
+        return taken
+
+    def _count_batch(self, command: Command, client: Context, taken: int, started_ns: int) -> int:
+        """Count a batch that ends now; return how long each of its requests took, in nanoseconds."""
         client.last_command = command.name
         command.calls += taken
         now_ns = self.now_ns = self.stopwatch()
         took_ns = now_ns - started_ns
         command.nanoseconds += took_ns
-        slow_ns = self._state.slow_ns
-        if took_ns >= slow_ns and took_ns // taken >= slow_ns:
-            for number in range(at, at + taken):
-                owner = client if owner_of is None else owner_of(number)
-                self.note_slow(command, took_ns // taken, owner, requests[number])
-        return taken
+        return took_ns // taken
 
     def attempt(self, waiter: Waiter[Client]) -> Reply:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on

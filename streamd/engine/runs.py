@@ -1,13 +1,14 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from streamd.catalog import Command, Context
 from streamd.catalog.context import Permissions
 from streamd.engine.calls import Calls
 from streamd.resp.replies import deal_replies
+from streamd.resp.template import Alike, Requests, rows_of
 from streamd.session.client import Client
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
@@ -58,7 +59,8 @@ class Gathering:
         self._run = run
         self._end_units = end_units
         self._clients: list[Context] = []
-        self._parts: list[list[list[bytes]]] = []  # what each of the clients sent
+        self._parts: list[Requests] = []  # what each of the clients sent
+        self._firsts: list[list[bytes]] = []  # the first request of each, or the words that all of them share
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
@@ -96,14 +98,33 @@ class Gathering:
             return False
         self._clients.append(client)
         self._parts.append(requests)
+        self._firsts.append(first)
         self.size += len(requests)
         if self.size >= GATHERED_MAX:
             self.run()
         return True
 
+    def take_alike(self, client: Context, requests: Alike) -> list[list[bytes]]:
+        """Take requests of a template, alone in their turn or not; return those that are not taken, none or all."""
+        template = requests.template
+        words = template.words
+        command = client.quick.get(words[0])
+        if command is None or requests.count > GATHERED_MAX or not command.accepts(len(words)):
+            return requests.rows()
+        if command.alike is None or (template.places and template.places[0] < 3):
+            template.is_asked_for_rows = True
+            return requests.rows()
+        self._clients.append(client)
+        self._parts.append(requests)
+        self._firsts.append(words)
+        self.size += requests.count
+        if self.size >= GATHERED_MAX:
+            self.run()
+        return []
+
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, parts = self._clients, self._parts
+        clients, parts, firsts = self._clients, self._parts, self._firsts
         if not parts:
             return
         if self.size >= RUN_MIN:
@@ -113,16 +134,16 @@ class Gathering:
         else:
             self._let_pass = 1 << self._scattered
             self._scattered = min(self._scattered + 1, SCATTERED_MAX)
-        self._clients, self._parts, self.size = [], [], 0
+        self._clients, self._parts, self._firsts, self.size = [], [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
         while at < total:
             end, taken = at + 1, 0
             if at >= batch_at:
-                end = self._end_of_like(clients, parts, at)
-                if end > at + 1 and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
-                    taken = self._run_batch(clients[at:end], parts[at:end])
+                end = self._end_of_like(clients, firsts, at)
+                if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
+                    taken = self._run_batch(clients[at:end], parts[at:end], firsts[at])
                     if taken < size:  # else it would look at the same requests again and again
                         batch_at = at + 1 + patience
                         patience *= 2
@@ -131,29 +152,29 @@ class Gathering:
                 at += 1
             if at < end:
                 # What is left of a part is that client's own pipeline.
-                self._run(clients[at], parts[at][taken:])
+                self._run(clients[at], rows_of(parts[at])[taken:])
                 at += 1
 
-    def _end_of_like(self, clients: list[Context], parts: list[list[list[bytes]]], at: int) -> int:
-        """Return before which part a batch must end that begins with parts[at]."""
-        first, end, total = parts[at][0], at + 1, len(parts)
+    def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
+        """Return before which part a batch must end that begins with the part number `at`."""
+        first, end, total = firsts[at], at + 1, len(firsts)
         command = clients[at].quick.get(first[0])
         if command is not None and command.mixes:
             name, protocol = first[0], clients[at].protocol
-            while end < total and parts[end][0][0] == name and clients[end].protocol == protocol:
+            while end < total and firsts[end][0] == name and clients[end].protocol == protocol:
                 end += 1
             return end
         like = first[:3]
-        while end < total and parts[end][0][1] == like[1] and parts[end][0][:3] == like:
+        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
             end += 1
         return end
 
-    def _run_batch(self, clients: list[Context], parts: list[list[list[bytes]]]) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[Requests], first: list[bytes]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, collector, calls = self._state, self._collector, self._calls
         db = collector.db = clients[0].db
         collector.protocol = clients[0].protocol
-        name = parts[0][0][0]
+        name = first[0]
         quick = clients[0].quick
         command = quick.get(name)
         if command is None:
@@ -169,18 +190,25 @@ class Gathering:
                 or client.backlog
             ):
                 return 0
-        requests = [*chain.from_iterable(parts)]
-        if not command.accepts(len(requests[0])):
+        if not command.accepts(len(first)):
             return 0
 
         def owner_of(number: int) -> Client:
-            return [client for client, part in zip(clients, parts, strict=True) for _ in part][number]
+            return [client for client, part in zip(clients, parts, strict=True) for _ in range(len(part))][number]
 
-        taken = calls.call_batch(command, collector, requests, 0, len(requests), owner_of)
+        size, taken = sum(map(len, parts)), 0
+        # (By a look at two: mostly all come the same way.)
+        if type(parts[0]) is Alike and type(parts[-1]) is Alike and command.alike is not None:
+            taken = calls.call_alike(command, collector, parts, owner_of)
+        if not taken:
+            requests: list[list[bytes]] = []
+            for part in parts:
+                requests += part if type(part) is list else rows_of(part)
+            taken = calls.call_batch(command, collector, requests, 0, size, owner_of)
         if not taken:
             collector.out.clear()  # the next ones' replies are dealt out piece by piece
             return 0
-        if len(requests) == len(parts):  # of each client one
+        if size == len(parts):  # of each client one
             counts = [1] * taken
         else:
             counts = []
@@ -214,11 +242,13 @@ class Gathering:
         return taken
 
 
-def _is_allowed(guard: Permissions, command: Command, part: list[list[bytes]]) -> bool:
+def _is_allowed(guard: Permissions, command: Command, part: Requests) -> bool:
     """Return whether a client may have all executed that it sent."""
     known = guard.known.get(command.name)
     if known is None:
         return True
+    if isinstance(part, Alike):
+        return guard.allows(command, part.first())
     first = part[0]
     if not command.accepts(len(first)) or not guard.allows(command, first):
         return False

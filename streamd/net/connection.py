@@ -20,6 +20,7 @@ from streamd.engine.engine import Engine
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.template import Alike
 
 PROTECTED = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
@@ -112,11 +113,11 @@ class Connection(asyncio.Protocol):
         if client.authenticated and isinstance(decoder, FastDecoder):
             # The hot path: everything that is not an error or a new client.
             requests = decoder.receive(data)
-            if requests:
-                engine = self._server.engine
-                gathering = engine.gathering
-                if not (gathering.is_shared and decoder.error is None and gathering.take(client, requests)):
-                    engine.run(client, requests)
+            engine = self._server.engine
+            gathering = engine.gathering
+            rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
+            if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
+                engine.run(client, rows)
             if decoder.error is not None:
                 self._take()
         else:

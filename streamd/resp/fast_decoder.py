@@ -8,7 +8,7 @@ from typing import Final
 from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.decoder import STAR, Decoder, header_of
 from streamd.resp.shape import SHAPE_BYTES_MAX, Shape, shape_of
-from streamd.resp.template import Template, template_of
+from streamd.resp.template import Requests, Template, template_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
@@ -148,8 +148,10 @@ class FastDecoder(Decoder):
         self._limits = limits
         self._plain_bytes_max = self._plain_bytes_max_of(limits)
 
-    def receive(self, data: bytes) -> list[list[bytes]]:
+    def receive(self, data: bytes) -> Requests:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
+
+        Those of a template come as Alike, of which each makes new ones.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
@@ -169,12 +171,15 @@ class FastDecoder(Decoder):
             else:
                 is_long = len(data) >= TEMPLATE_MIN * shape.size_bytes
                 template = self._template
-                like = template.cut(data) if template is not None and is_long else None
-                if like is None:
-                    like = shape.cut(data)
+                if template is not None and is_long:
+                    alike = template.cut(data)
+                    if alike is not None:
+                        self._chunk_bytes = -1
+                        return alike
+                like = shape.cut(data)
+                if like is not None:
                     if like and is_long and self._shared != []:
                         self._learn_template(like)
-                if like is not None:
                     self._chunk_bytes = -1  # another shape has to come twice in a row to take its place
                     return like
         if data[:1] == b"*" and len(data) <= SHAPE_BYTES_MAX and self.error is None:

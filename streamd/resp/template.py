@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from struct import Struct
+from typing import Final
 
 # So many bytes of a chunk are cut at once.
 _BLOCK_BYTES_MAX = 8 * 1024
@@ -15,18 +16,22 @@ _BLOCKS_MAX = 256
 class Template:
     """Plain requests whose words have the same lengths, and of which few are a request's own.
 
-    `size_bytes`: of such a request. `words`: one of them; `_own`: the places of the words that differ, `_lengths`
-    those words' lengths, `_pieces` the bytes in front of each of them and behind the last one.
+    `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
+    differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
+    each of them and behind the last one. `kept`: what others have found out about these words. `is_asked_for_rows`:
+    whoever gets such requests wants each of them made, and has said so.
 
-    The requests that it makes share the other words, also with those of other clients: they take no memory, their
+    The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.
     """
 
-    __slots__ = ("_lengths", "_own", "_pieces", "size_bytes", "words")
+    __slots__ = ("_lengths", "_pieces", "is_asked_for_rows", "kept", "places", "size_bytes", "words")
 
     def __init__(self, words: tuple[bytes, ...], own: tuple[int, ...]) -> None:
-        self.words = [*words]
-        self._own = own
+        self.words: Final = [*words]
+        self.places: Final = own
+        self.is_asked_for_rows = False
+        self.kept: Final[dict[object, object]] = {}
         self._lengths = [len(words[place]) for place in own]
         pieces = [b"*%d\r\n" % len(words)]
         for place, word in enumerate(words):
@@ -38,39 +43,87 @@ class Template:
         self._pieces = pieces
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
-    def cut(self, data: bytes) -> list[list[bytes]] | None:
+    def cut(self, data: bytes) -> "Requests | None":
         """Return the requests of a chunk; None if it is not some requests of this template and nothing else."""
         size = self.size_bytes
         count, rest = divmod(len(data), size)
         if rest:
             return None
-        own = self._own
-        if not own:
-            return [*map(list, repeat(self.words, count))] if data == self._pieces[0] * count else None
+        if not self.places:
+            return Alike(self, count, ()) if data == self._pieces[0] * count else None
         step = max(_BLOCK_BYTES_MAX // size, 1)
-        found: Sequence[bytes] = ()
+        found: tuple[bytes, ...] = ()
         for at in range(0, count, step):
-            cut_all, others = self._block(min(step, count - at))
-            parts = cut_all(data[at * size : (at + step) * size] if count > step else data)
-            if parts[::2] != others:
+            block = data[at * size : (at + step) * size] if count > step else data
+            cut_own, pieces = self._block(min(step, count - at))
+            own = cut_own(block)
+            # To put it together again and compare it once takes less than to cut out and compare each piece.
+            woven = pieces[:]
+            woven[1::2] = own
+            if b"".join(woven) != block:
                 return None
-            found = parts[1::2] if count <= step else (*found, *parts[1::2])
+            found = own if count <= step else found + own
+        return self.rows(count, found) if self.is_asked_for_rows else Alike(self, count, found)
+
+    def rows(self, count: int, own: tuple[bytes, ...]) -> list[list[bytes]]:
+        """Return requests, each a new list; `own`: the words that are their own, one request's behind the other's."""
         requests = [*map(list, repeat(self.words, count))]
-        width = len(own)
-        for number, place in enumerate(own):
-            for request, word in zip(requests, found[number::width]):  # noqa: B905 (equally long, and hot)
+        width = len(self.places)
+        for number, place in enumerate(self.places):
+            for request, word in zip(requests, own[number::width]):  # noqa: B905 (equally long, and hot)
                 request[place] = word
         return requests
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
-    def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], tuple[bytes, ...]]:
-        """Return what cuts `count` requests into pieces and own words in turn, and what the pieces must be."""
+    def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
+        """Return what cuts the own words out of `count` requests, and what stands in front of each, with room for the
+        words, and behind the last one.
+        """
         pieces = self._pieces
         between = [*pieces[1:-1], pieces[-1] + pieces[0]]
-        others = (pieces[0], *(between * count)[:-1], pieces[-1])
+        others = [pieces[0], *(between * count)[:-1], pieces[-1]]
         lengths = self._lengths * count
-        form = "".join([f"{len(piece)}s{length}s" for piece, length in zip(others[:-1], lengths, strict=True)])
-        return Struct(f"{form}{len(pieces[-1])}s").unpack, others
+        form = "".join([f"{len(piece)}x{length}s" for piece, length in zip(others[:-1], lengths, strict=True)])
+        woven = [b""] * (2 * len(others) - 1)
+        woven[::2] = others
+        return Struct(f"{form}{len(pieces[-1])}x").unpack, woven
+
+
+class Alike:
+    """The requests of a chunk, in the order in which they came; they are made when somebody asks for them.
+
+    own: the words that are their own, the first request's in the order of the template's places, then the second's, ...
+    """
+
+    __slots__ = ("count", "own", "template")
+
+    def __init__(self, template: Template, count: int, own: tuple[bytes, ...]) -> None:
+        self.template: Final = template
+        self.count: Final = count
+        self.own: Final = own
+
+    def __len__(self) -> int:
+        return self.count
+
+    def first(self) -> list[bytes]:
+        """Return the first request, a new list."""
+        request = [*self.template.words]
+        for place, word in zip(self.template.places, self.own):  # noqa: B905 (of the words, those of the first)
+            request[place] = word
+        return request
+
+    def rows(self) -> list[list[bytes]]:
+        """Return the requests, each a new list."""
+        return self.template.rows(self.count, self.own)
+
+
+# What a client sent: requests, or what makes them.
+Requests = list[list[bytes]] | Alike
+
+
+def rows_of(requests: Requests) -> list[list[bytes]]:
+    """Return requests, made if they are not yet."""
+    return requests.rows() if isinstance(requests, Alike) else requests
 
 
 _template = lru_cache(maxsize=_TEMPLATES_MAX)(Template)

@@ -17,6 +17,7 @@ from operator import itemgetter
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import have_no_seqs, seqs_of, stamps_of
+from streamd.stream.layout import Texts
 
 _LAST_DIGITS = [b"%03d" % number for number in range(1000)]
 _LAST_DIGITS_AGAIN = _LAST_DIGITS * 4
@@ -56,8 +57,8 @@ def split_ids(ids: Sequence[int]) -> IdParts:
 
 
 def split_fields(
-    texts: list[bytes], width: int, length: int
-) -> tuple[tuple[bytes, ...] | None, list[bytes], list[int]]:
+    texts: Texts, width: int, length: int
+) -> tuple[tuple[bytes, ...] | None, Texts, list[int]]:
     """Return `(fields, values, their lengths)` of `length` entries that have `width` texts each.
 
     When they do not have the same fields: `(None, texts, their lengths)`.

@@ -5,8 +5,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from streamd.stream.entry_id import ID_MAX
+from streamd.stream.layout import Layout, Texts
+from streamd.stream.open_tail import OpenTail
 from streamd.stream.segment import Segment
-from streamd.stream.segment_cache import CACHE
 from streamd.stream.segment_list import SegmentList
 from streamd.stream.tail import Tail
 
@@ -16,42 +17,22 @@ _NODE_ENTRIES_MAX = 10_000
 _EMPTY_BYTES = 350
 
 
-class Log:
+class Log(OpenTail):
     """The entries of one stream, in the order of their IDs.
 
     An entry is its ID and a flat list of fields and values. Entries are appended at the tail; a tail that is full is
     sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
     `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
 
-    Shape: _ids, _texts: the tail's IDs, and all its fields and values one behind the other: no object per entry,
-    nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ,
-    _widths has them all, and _width is 0.
-    _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
-    _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0. _sealed: None until a tail was
-    sealed.
+    Shape: the tail is an OpenTail's. _sealed: None until a tail was sealed.
     _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
     It takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
 
-    __slots__ = (
-        "_emptied",
-        "_gone",
-        "_gone_id",
-        "_ids",
-        "_node_max",
-        "_room",
-        "_sealed",
-        "_texts",
-        "_width",
-        "_widths",
-    )
+    __slots__ = ("_emptied", "_node_max", "_sealed")
 
     def __init__(self, node_max_entries: int = 100) -> None:
-        self._ids: list[int] = []
-        self._texts: list[bytes] = []
-        self._width = 0
-        self._widths: list[int] | None = None
-        self._room = self._gone = self._gone_id = 0
+        super().__init__()
         self._node_max = node_max_entries
         self._sealed: SegmentList | None = None
         self._emptied: tuple[int, int] | None = None
@@ -85,9 +66,14 @@ class Log:
         texts = self._texts
         texts += fields
 
-    def append_many(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
-        """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""
-        if len(self._ids) + len(ids) <= self._room and width == self._width:
+    def append_many(
+        self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None
+    ) -> None:
+        """Add entries that have `width` texts each; `texts` has them, one entry behind the other.
+
+        They are fields and values, or values alone if there is a layout.
+        """
+        if len(self._ids) + len(ids) <= self._room and width == self._width and layout is None:
             # What a pipeline brings mostly fits into the tail.
             self._ids.extend(ids)
             self._texts.extend(texts)
@@ -97,37 +83,28 @@ class Log:
             if len(self._ids) >= self._room:
                 self._roll()
             capacity = self._capacity
-            if len(ids) - done >= capacity and not (self._ids or self._gone):
-                upto = done + capacity
+            is_whole = len(ids) - done >= capacity and not (self._ids or self._gone)
+            upto = min(len(ids), done + (capacity if is_whole else self._room - len(self._ids)))
+            if done or upto < len(ids):
+                some, some_texts = ids[done:upto], texts[done * width : upto * width]
+            else:
+                some, some_texts = ids, texts
+            if is_whole:
                 sealed = self._sealed_for_writing()
                 like = sealed.segments[-1] if sealed else None
-                sealed.append(Segment(ids[done:upto], texts[done * width : upto * width], width, None, like))
+                sealed.append(Segment(some, some_texts, width, None, like, layout))
                 self._room = 0
             else:
-                upto = min(len(ids), done + self._room - len(self._ids))
-                if width != self._width:
-                    self._differ(width, upto - done)
-                self._ids.extend(ids[done:upto])
-                self._texts.extend(texts[done * width : upto * width])
+                self._extend(some, width, some_texts, layout)
             done = upto
-
-    def _differ(self, width: int, entries: int) -> None:
-        """Note how many texts the next entries of the tail have, because it is not what `_width` says."""
-        if not self._ids:
-            self._width = width
-            self._widths = None
-            return
-        if self._widths is None:
-            self._widths = [self._width] * len(self._ids)
-            self._width = 0
-        self._widths += [width] * entries
 
     def _roll(self) -> list[int]:
         """Make room for an entry: seal a full tail, begin a new one; return its IDs' list."""
         ids = self._ids
         if ids:
             sealed = self._sealed_for_writing()
-            segment = Segment(ids, self._texts, self._width, self._widths, sealed.segments[-1] if sealed else None)
+            like = sealed.segments[-1] if sealed else None
+            segment = Segment(ids, self._texts, self._width, self._widths, like, self._layout)
             segment.used += self._gone
             segment.last_id = max(segment.last_id, self._gone_id)
             sealed.append(segment)
@@ -261,27 +238,6 @@ class Log:
             self._cut_tail(0, position)
         return removed
 
-    def _cut_tail(self, low: int, high: int) -> None:
-        width, widths = self._width, self._widths
-        if widths is None:
-            del self._texts[low * width : high * width]
-        else:
-            before = sum(widths[:low])
-            del self._texts[before : before + sum(widths[low:high])]
-            del widths[low:high]
-        self._gone += high - low
-        self._gone_id = max(self._gone_id, self._ids[high - 1])
-        self._room -= high - low
-        del self._ids[low:high]
-        CACHE.forget_tail(self._ids)
-
-    def _drop_tail(self) -> None:
-        CACHE.forget_tail(self._ids)
-        self._ids.clear()
-        self._texts.clear()
-        self._width = self._gone = self._gone_id = self._room = 0
-        self._widths = None
-
     # Reading.
 
     def __len__(self) -> int:
@@ -354,7 +310,7 @@ class Log:
         if not ids or start <= ids[0]:
             return self._batch(start, ID_MAX, False)
         low = bisect_left(ids, start)
-        rows = Tail(ids, self._texts, self._width, self._widths).entries(low, len(ids))
+        rows = self._tail().entries(low, len(ids))
         return list(zip(ids[low:], rows, strict=True))
 
     def encode_commands(self, start: int, words: tuple[bytes, ...]) -> tuple[int, bytes] | None:
@@ -454,7 +410,7 @@ class Log:
         low = 0 if start <= ids[0] else bisect_left(ids, start)
         high = len(ids) if end >= ids[-1] else bisect_right(ids, end, low)
         if low < high:
-            yield Tail(ids, self._texts, self._width, self._widths), low, high
+            yield self._tail(), low, high
 
     # Counting.
 
@@ -492,9 +448,7 @@ class Log:
     def copy(self) -> "Log":
         """Return a log with the same entries that can be changed apart from this one."""
         other = Log(self._node_max)
-        other._width, other._room = self._width, self._room
-        other._gone, other._gone_id, other._emptied = self._gone, self._gone_id, self._emptied
-        other._ids, other._texts = list(self._ids), list(self._texts)
-        other._widths = None if self._widths is None else list(self._widths)
+        other._copy_tail(self)
+        other._emptied = self._emptied
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other

@@ -12,26 +12,21 @@ from streamd.stream.entry_encoder import (
     encode_entry,
     entry_ends,
     join,
-    split_fields,
     split_ids,
     weave_mixed_fields,
     weave_same_fields,
 )
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import ids_behind, ids_of, sums
+from streamd.stream.layout import Layout, Texts
+from streamd.stream.sealing import join_texts, seal_texts
 from streamd.stream.segment_cache import CACHE, Encoded
 
 try:
-    from lz4.block import compress, decompress
+    from lz4.block import decompress
 except ImportError:  # pragma: no cover - not on CPython, where lz4 is a dependency
-    compress = decompress = None
+    decompress = None
 
-# Values up to so many bytes in all are joined. More stay as they came: what an object of its own costs each is little
-# beside them, and copying a hundred large values would hold up one XADD in a hundred. It is also malloc's limit for a
-# mapping of its own.
-_JOINED_BYTES_MAX = 128 * 1024
-# lz4 takes a few microseconds of a segment, so it is always tried, and kept when it saves an eighth.
-_COMPRESSED_BYTES_MIN = 256
 # So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
 _KEPT_BY_PARTS_MAX = 256
 # More than the positions in such a node.
@@ -102,12 +97,14 @@ class Segment:
     def __init__(
         self,
         ids: Sequence[int],
-        texts: list[bytes],
+        texts: Texts,
         width: int,
         widths: Sequence[int] | None,
         like: "Segment | None" = None,
+        layout: Layout | None = None,
     ) -> None:
-        """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says.
+        """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says; the
+        values alone if there is a layout.
 
         `like` is a segment, if any, whose field names and lengths are shared when they are the same. Without `ids` all
         is left to `copy`.
@@ -119,43 +116,16 @@ class Segment:
         if not ids:
             return
         self._seal_ids(ids)
-        self._seal_texts(texts, width, widths, like)
+        fields, lengths, texts, size = seal_texts(texts, self.count, width, widths, layout)
+        self.fields = like.fields if like is not None and like.fields == fields else fields
+        self.lengths = like.lengths if like is not None and like.lengths == lengths else lengths
+        self.texts, self.raw_bytes = join_texts(texts, size)
 
     def _seal_ids(self, ids: Sequence[int]) -> None:
         self.first_id, self.last_id = ids[0], ids[-1]
         _, stamps, _, seqs = split_ids(ids)
         self.stamps = None if stamps is None else pack(stamps)
         self.seqs = None if seqs is None else pack(seqs)
-
-    def _seal_texts(self, texts: list[bytes], width: int, widths: Sequence[int] | None, like: "Segment | None") -> None:
-        if widths is None:
-            fields, texts, lengths = split_fields(texts, width, self.count)
-        else:
-            fields, lengths = None, list(map(len, texts))
-        alike = None
-        if fields is None:
-            self.fields = pack(widths if widths is not None else [width] * self.count)
-        else:
-            self.fields = like.fields if like is not None and like.fields == fields else fields
-            one = lengths[: len(fields)]
-            if lengths == one * self.count:
-                alike = tuple(one)
-        if alike is None:
-            self.lengths = pack(lengths)
-        else:
-            self.lengths = like.lengths if like is not None and like.lengths == alike else alike
-        size = sum(lengths)
-        self.raw_bytes = 0
-        if size > _JOINED_BYTES_MAX:
-            self.texts = tuple(texts)
-            return
-        joined = b"".join(texts)
-        self.texts = joined
-        if size >= _COMPRESSED_BYTES_MIN and compress is not None:
-            compressed = compress(joined, store_size=False)
-            if len(compressed) < size - size // 8:
-                self.texts = compressed
-                self.raw_bytes = size
 
     @property
     def memory_bytes(self) -> int:

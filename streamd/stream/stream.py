@@ -6,6 +6,7 @@ from itertools import compress
 from streamd.idmp.table import IdmpTable
 from streamd.stream.field_index import FieldIndex
 from streamd.stream.group import Group
+from streamd.stream.layout import Layout, Texts
 from streamd.stream.log import Log
 
 # A field takes over the index from another one when so many searches in a row asked for it.
@@ -57,9 +58,13 @@ class Stream:
         if self.entries_added < _COUNT_MAX:
             self.entries_added += 1
 
-    def append_run(self, ids: Sequence[int], width: int, texts: list[bytes]) -> None:
-        """Add entries that have `width` fields and values each; `texts` has them, one entry behind the other."""
-        self.log.append_many(ids, width, texts)
+    def append_run(
+        self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None
+    ) -> None:
+        """Add entries that have `width` texts each; `texts` has them, one entry behind the other: fields and values, or
+        values alone if there is a layout.
+        """
+        self.log.append_many(ids, width, texts, layout)
         self.last_id = ids[-1]
         self.entries_added = min(self.entries_added + len(ids), _COUNT_MAX)
 

@@ -12,20 +12,24 @@ from streamd.stream.entry_encoder import (
     weave_mixed_fields,
     weave_same_fields,
 )
+from streamd.stream.layout import Layout
 from streamd.stream.segment_cache import CACHE
 
 
 class Tail:
     """The unsealed entries, to be read as a segment is (made for one reading; the lists are the log's own)."""
 
-    __slots__ = ("count", "entry_ids", "texts", "width", "widths")
+    __slots__ = ("count", "entry_ids", "layout", "texts", "width", "widths")
 
-    def __init__(self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None) -> None:
+    def __init__(
+        self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None, layout: Layout | None
+    ) -> None:
         self.count = len(ids)
         self.entry_ids = ids
         self.texts = texts
         self.width = width
         self.widths = widths
+        self.layout = layout
 
     def position(self, entry_id: int) -> int:
         return bisect_left(self.entry_ids, entry_id)
@@ -38,9 +42,12 @@ class Tail:
         return self.entry_ids[low:high]
 
     def entries(self, low: int, high: int) -> list[list[bytes]]:
-        texts = self.texts
+        texts, width = self.texts, self.width
+        if self.layout is not None:
+            count = len(self.layout.names)
+            texts, width = self.layout.with_names(texts[low * count : high * count]), 2 * count
+            return [texts[start : start + width] for start in range(0, len(texts), width)]
         if self.widths is None:
-            width = self.width
             return [texts[start : start + width] for start in range(low * width, high * width, width)]
         entries = []
         start = sum(self.widths[:low])
@@ -62,14 +69,21 @@ class Tail:
             return b"".join(encoded[::-1] if reverse else encoded)
         ids = split_ids(self.entry_ids[low:high])
         width = self.width
+        if self.layout is not None:
+            names = self.layout.names
+            values = self.texts[low * len(names) : high * len(names)]
+            lengths: Sequence[int] = self.layout.lengths or [*map(len, values)]
+            return join(weave_same_fields(ids, names, values, lengths, reverse)[0])
         if self.widths is None:
             texts = self.texts[low * width : high * width]
             widths = [width] * (high - low)
-            fields, values, lengths = split_fields(texts, width, high - low)
+            fields, some, all_lengths = split_fields(texts, width, high - low)
+            lengths = all_lengths
             if fields is not None:
-                one = lengths[: len(fields)]
-                alike = lengths == one * (high - low)
-                return join(weave_same_fields(ids, fields, values, tuple(one) if alike else lengths, reverse)[0])
+                one = all_lengths[: len(fields)]
+                if all_lengths == one * (high - low):
+                    lengths = tuple(one)
+                return join(weave_same_fields(ids, fields, some, lengths, reverse)[0])
         else:
             before = sum(self.widths[:low])
             widths = self.widths[low:high]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from streamd.stream.entry_id import ID_MAX
+from streamd.stream.layout import Layout
 from streamd.stream.log import Log
 from streamd.stream.segment_cache import CACHE
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
@@ -43,6 +44,25 @@ class LogMachine(RuleBasedStateMachine):
         self.log.append_many(ids, len(fields), fields * count)
         for entry_id in ids:
             self.model.append(entry_id, fields)
+
+    @rule(
+        count=st.integers(1, 250),
+        step=STEPS,
+        shape=SHAPES,
+        values=st.lists(VALUES, min_size=4, max_size=4),
+        are_alike=st.booleans(),
+        is_said=st.booleans(),
+    )
+    def append_values(self, count, step, shape, values, are_alike, is_said):
+        """As columns: names and, if all values of a field are as long, their lengths are known."""
+        ids = [self.next_id(step) for _ in range(count)]
+        shifts = [0] * count if are_alike else range(count)
+        rows = [[values[(place + shift) % 4] for place in range(len(shape))] for shift in shifts]
+        lengths = tuple(map(len, rows[0])) if are_alike and is_said else None
+        texts = [value for row in rows for value in row]
+        self.log.append_many(ids, len(shape), tuple(texts) if is_said else texts, Layout(shape, lengths))
+        for entry_id, row in zip(ids, rows, strict=True):
+            self.model.append(entry_id, [text for pair in zip(shape, row, strict=True) for text in pair])
 
     @rule(data=st.data())
     def delete(self, data):

@@ -7,6 +7,7 @@ from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.shape import shape_of
+from streamd.resp.template import rows_of
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
 PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
@@ -34,7 +35,7 @@ def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:
     seen: list[object] = []
     for chunk in chunks:
         if isinstance(decoder, FastDecoder):
-            requests = decoder.receive(chunk)
+            requests = rows_of(decoder.receive(chunk))
         else:
             decoder.feed(chunk)
             requests = decoder.take()
@@ -115,7 +116,7 @@ def test_requests_of_many_clients_share_the_words_that_are_the_same_in_all_of_th
     for _ in range(5):
         for decoder in decoders:
             chunk = b"".join([plain(b"XADD", b"s", b"*", b"f", b"%04d" % next(numbers)) for _ in range(8)])
-            requests = decoder.receive(chunk)
+            requests = rows_of(decoder.receive(chunk))
             assert [request[:4] for request in requests] == [[b"XADD", b"s", b"*", b"f"]] * 8
             seen.append(requests)
     assert [int(request[4]) for requests in seen for request in requests] == [*range(80)]
@@ -129,7 +130,7 @@ def test_a_shape_stays_known_while_lengths_change_for_a_moment():
         assert len(decoder.receive(chunk)) == 9
     shape = decoder._shape
     assert shape is not None
-    assert decoder.receive(wide) == [[b"SET", b"key", b"10"]] * 9
+    assert rows_of(decoder.receive(wide)) == [[b"SET", b"key", b"10"]] * 9
 
 
 def test_every_byte_of_a_header_counts():

@@ -16,6 +16,7 @@ from streamd.base.clock import ManualClock
 from streamd.base.limits import AUTHENTICATED
 from streamd.engine.engine import Engine
 from streamd.resp.fast_decoder import HIREDIS_BYTES_MIN, FastDecoder
+from streamd.resp.template import rows_of
 
 ROUNDS = 7
 VALUE = b"x" * 64
@@ -101,6 +102,6 @@ def test_decoding_a_pipeline():
 
     def run() -> None:
         for _ in range(100):
-            decoder.receive(chunk * 16)
+            rows_of(decoder.receive(chunk * 16))
 
     assert cost(run, 1_600) < 4

@@ -8,11 +8,12 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import GUARDED_RUN_MAX
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
+from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
+from streamd.commands.stream.run_fields import RunFields
 from streamd.data.entry_record import entry_columns, entry_words
 from streamd.data.records import Run, Words
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts
-from streamd.stream.id_parts import runs_of
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 
@@ -44,7 +45,7 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0
     if at + 1 < len(requests) and requests[at + 1][1:2] != [first[1]]:
         return _append_rows(context, requests, at, options)
-    stream = _stream(context, first[1])
+    stream = stream_of_run(context, first[1])
     if stream is None:
         return 0
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
@@ -58,20 +59,20 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         # An iid that is empty is an error, which the handler knows.
         count = min(columns[place].index(b"") for place in (options.pid_at, options.iid_at) if b"" in columns[place])
         columns = [column[:count] for column in columns]
-    if not count or (options.trim is not None and not _is_trimmed_once(stream, options.trim, entry_id, count)):
+    if not count or (options.trim is not None and not is_trimmed_once(stream, options.trim, entry_id, count)):
         return 0
     context.db.touched[first[1]] = state.time.s
-    fields = columns[options.at + 1 :]
+    fields = RunFields(columns[options.at + 1 :])
     if options.pid_at:
-        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields)
-        _append_idempotent(context, stream, entry_id, first[1], columns[options.pid_at], iids, fields, options.trim)
+        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields.columns())
+        append_idempotent(context, stream, entry_id, first[1], columns[options.pid_at], iids, fields, options.trim)
     else:
-        _append(context, stream, range(entry_id, entry_id + count), first[1], fields, options.trim)
-        context.out.append(_consecutive_replies(entry_id, count))
+        append_entries(context, stream, range(entry_id, entry_id + count), first[1], fields, options.trim)
+        context.out.append(consecutive_replies(entry_id, count))
     return count
 
 
-def _stream(context: Context, key: bytes) -> Stream | None:
+def stream_of_run(context: Context, key: bytes) -> Stream | None:
     """Return the stream at `key` if nothing keeps requests for it from being executed as one."""
     db = context.db
     stream = db.values.get(key)
@@ -110,7 +111,7 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
     return [*zip(*requests[at:end], strict=True)]
 
 
-def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
+def is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
     """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
     nodes that one behind each would leave.
 
@@ -124,14 +125,14 @@ def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> b
     return trim.threshold <= first_id and (not trim.limit or stream.log.rank(trim.threshold) <= trim.limit)
 
 
-def _append_idempotent(
+def append_idempotent(
     context: Context,
     stream: Stream,
     first_id: int,
     key: bytes,
-    pids: tuple[bytes, ...],
+    pids: Sequence[bytes],
     iids: Sequence[bytes],
-    fields: list[tuple[bytes, ...]],
+    fields: RunFields,
     trim: Trim | None,
 ) -> None:
     """Do a batch of requests with iids."""
@@ -143,20 +144,20 @@ def _append_idempotent(
     old = [*filter(None, known)]
     new = count - len(old)
     if new == count:
-        _append(context, stream, ids, key, fields, trim, pids, iids)
-        context.out.append(_consecutive_replies(first_id, count))
+        append_entries(context, stream, ids, key, fields, trim, pids, iids)
+        context.out.append(consecutive_replies(first_id, count))
         return
     if new:
         is_new = [entry_id is None for entry_id in known]
-        fields = [(*compress(column, is_new),) for column in fields]
+        fields = fields.selected(is_new)
         some_pids, some_iids = [*compress(pids, is_new)], [*compress(iids, is_new)]
-        _append(context, stream, ids[:new], key, fields, trim, some_pids, some_iids)
+        append_entries(context, stream, ids[:new], key, fields, trim, some_pids, some_iids)
         unused = iter(ids)
         answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
     else:
         answers = old
     _count_duplicates(context, key, stream, count - new)
-    context.out.append(_replies(answers))
+    context.out.append(replies_of(answers))
 
 
 def _count_duplicates(context: Context, key: bytes, stream: Stream, duplicates: int) -> None:
@@ -165,29 +166,26 @@ def _count_duplicates(context: Context, key: bytes, stream: Stream, duplicates: 
     context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates, changes=duplicates)
 
 
-def _append(
+def append_entries(
     context: Context,
     stream: Stream,
     ids: Sequence[int],
     key: bytes,
-    fields: list[tuple[bytes, ...]],
+    fields: RunFields,
     trim: Trim | None,
     pids: Sequence[bytes] | None = None,
     iids: Sequence[bytes] | None = None,
 ) -> None:
-    """Append an entry for each request, with IDs that follow each other, trim and record that; `fields` are columns."""
+    """Append an entry for each request, with IDs that follow each other, trim and record that."""
     count = len(ids)
-    texts = [b""] * (count * len(fields))
-    for place, column in enumerate(fields):
-        texts[place :: len(fields)] = column
-    stream.append_run(ids, len(fields), texts)
+    fields.append_to(stream, ids)
     exact = trim.apply(stream) if trim is not None else None
     state, db = context.state, context.db
     state.dirty += count
     if state.records is not None:
         run = range(ids[0], ids[0] + count)
         end = (b"XTRIM", key, *exact) if exact else None
-        state.records.append(Run(db.index, key, entry_columns(key, run, fields, pids, iids), end))
+        state.records.append(Run(db.index, key, entry_columns(key, run, fields.recorded(), pids, iids), end))
     if key in db.followers.keys:
         db.touch(key)
 
@@ -223,7 +221,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
             break
         else:
             entry_id = stream.last_id + 1
-            reply = _reply(entry_id)
+            reply = reply_of(entry_id)
         pid = iid = None
         if pid_at:
             pid = request[pid_at]
@@ -234,7 +232,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
             if known_id is not None:
                 touched[key] = second
                 _count_duplicates(context, key, stream, 1)
-                replies.append(_reply(known_id))
+                replies.append(reply_of(known_id))
                 continue
         touched[key] = second
         stream.append(entry_id, fields)
@@ -254,30 +252,3 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     if replies:
         context.out.append(b"".join(replies))
     return len(replies)
-
-
-def _consecutive_replies(entry_id: int, count: int) -> bytes:
-    """Return the replies of `count` IDs that follow each other in one millisecond, as bulk strings."""
-    replies = b""
-    for head, tails in consecutive_parts(entry_id, count):
-        start = b"$%d\r\n%b" % (len(head) + len(tails[0]), head)
-        replies += start + (b"\r\n" + start).join(tails) + b"\r\n"
-    return replies
-
-
-def _reply(entry_id: int) -> bytes:
-    text = f"{entry_id >> 64}-{entry_id & SEQ_MAX}"
-    return f"${len(text)}\r\n{text}\r\n".encode()
-
-
-def _replies(ids: Sequence[int]) -> bytes:
-    """Return the replies of any IDs, as bulk strings."""
-    first, count = ids[0], len(ids)
-    # What is sent again is mostly a batch that was one before.
-    if ids[-1] == first + count - 1 and ids[-1] >> 64 == first >> 64 and [*ids] == [*range(first, first + count)]:
-        return _consecutive_replies(first, count)
-    runs = runs_of(ids)
-    if 2 * len(runs) > count or max([run_id & SEQ_MAX for run_id, _ in runs]) > SEQ_MAX - count:
-        return b"".join(map(_reply, ids))
-    # Several clients sent what they had sent before: each of their pipelines counts up.
-    return b"".join([_consecutive_replies(run_id, length) for run_id, length in runs])

@@ -7,6 +7,7 @@ from streamd.base.limits import BEFORE_AUTH, RequestLimits
 from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
+from streamd.resp.template import Alike, rows_of
 
 LIMITS = [
     RequestLimits(),
@@ -40,7 +41,10 @@ def fast(pieces: list[bytes], limits: RequestLimits) -> Steps:
     """Return what a connection's decoder delivers, in the way in which connections ask it."""
     decoder, steps = FastDecoder(limits), []
     for piece in pieces:
-        steps.append((decoder.receive(piece), str(decoder.error)))
+        requests = decoder.receive(piece)
+        if isinstance(requests, Alike):
+            assert (requests.first(), len(requests)) == (requests.rows()[0], len(requests.rows()))
+        steps.append((rows_of(requests), str(decoder.error)))
     return steps
 
 

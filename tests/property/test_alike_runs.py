@@ -1,0 +1,280 @@
+"""Pipelines that are read by templates and executed by columns do what their requests do one after the other."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamd.catalog import Context
+from streamd.commands.stream import append_alike as append_alike_module
+from streamd.resp.decoder import Decoder
+from streamd.resp.fast_decoder import TEMPLATE_MIN, FastDecoder
+from streamd.resp.template import Alike
+from streamd.stream.stream import Stream
+from tests.crash.restartable import Restartable
+from tests.crash.state_dump import dump
+
+CLIENTS = 3
+# `%` becomes a number that counts up with each request, of as many digits as others.
+HEADS = [
+    ["XADD", "s", "*"], ["XADD", "s", "*"], ["XADD", "s", "*"], ["xadd", "s", "*"], ["XADD", "t", "*"],
+    ["XADD", "text", "*"], ["XADD", "new", "*"], ["XADD", "s:%", "*"], ["XADD", "s", "NOMKSTREAM", "*"],
+    ["XADD", "s", "MAXLEN", "~", "5", "*"], ["XADD", "s", "MAXLEN", "9", "*"], ["XADD", "s", "MAXLEN", "%", "*"],
+    ["XADD", "s", "MAXLEN", "~", "1", "LIMIT", "4", "*"], ["XADD", "s", "MAXLEN", "3", "DELREF", "*"],
+    ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "%", "iid", "*"],
+    ["XADD", "s", "IDMP", "p", "same", "*"], ["XADD", "s", "IDMP", "", "%", "*"], ["XADD", "s", "IDMP", "%", "%", "*"],
+    ["XADD", "s", "IDMP", "q", "%", "MAXLEN", "~", "6", "*"], ["XADD", "s", "IDMPAUTO", "p", "*"],
+    ["XADD", "s", "IDMPAUTO", "%", "*"], ["XADD", "s", "1-1"], ["XADD", "s", "9000000000000-%"], ["SET", "k"], ["XADD"],
+]  # fmt: skip
+FIELDS = [
+    ["f", "%"], ["f", "%"], ["f", "v"], ["f", "%", "g", "%"], ["f", "%", "g", "same"], ["f", "same", "g", "%"],
+    ["%", "v"], ["%", "%"], ["f"], ["g", "%"], ["f", "%", "g", "%%%"], ["f", "%", "f", "%", "f", "%"],
+    ["f", "", "g", "%"], [],
+]  # fmt: skip
+KINDS = st.builds(lambda head, fields: [*head, *fields], st.sampled_from(HEADS), st.sampled_from(FIELDS))
+# Who waits sends nothing else: what stands behind it would be executed between two requests, or behind a pipeline.
+WAITS = st.sampled_from([
+    ["XREAD", "BLOCK", "0", "STREAMS", "s", "$"], ["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"],
+    ["XREAD", "BLOCK", "0", "STREAMS", "t", "$"],
+])  # fmt: skip
+ASIDES = st.sampled_from([
+    ["MONITOR"], ["PSUBSCRIBE", "*"], ["WATCH", "s"],
+    ["CONFIG", "SET", "notify-keyspace-events", "KEA"], ["CONFIG", "SET", "notify-keyspace-events", ""],
+    ["CONFIG", "SET", "slowlog-log-slower-than", "0"], ["DEL", "s"], ["PEXPIRE", "s", "5"], ["PEXPIRE", "s", "50000"],
+    ["XDEL", "s", "1700000000000-3"], ["XADD", "s", "*", "f", "v"], ["XADD", "s", "*", "other", "v"],
+    ["XTRIM", "s", "MAXLEN", "3"], ["XRANGE", "s", "-", "+"], ["XREVRANGE", "s", "+", "-", "COUNT", "2"],
+    ["COPY", "s", "t", "REPLACE"], ["XREADGROUP", "GROUP", "g", "c", "COUNT", "3", "STREAMS", "s", ">"],
+    ["CONFIG", "SET", "stream-node-max-entries", "7"], ["MULTI"], ["EXEC"], ["XSETID", "s", "8000000000000-1"],
+    ["XCFGSET", "s", "IDMP-MAXSIZE", "5"], ["CLIENT", "TRACKING", "ON", "BCAST"], ["SELECT", "1"], ["BGREWRITEAOF"],
+])  # fmt: skip
+# (whose; 0 for that client's kind, or how many kinds further; how many; whether their numbers are those sent before;
+# where it is cut into two pieces)
+PIPELINES = st.tuples(
+    st.integers(0, CLIENTS - 1),
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([6, 6, 7, 12, 1, 5]),
+    st.booleans(),
+    st.integers(0, 999),
+)
+TURNS = st.lists(
+    st.tuples(
+        st.lists(
+            st.one_of(
+                st.tuples(st.integers(0, CLIENTS - 1), ASIDES), st.tuples(st.integers(CLIENTS, CLIENTS + 1), WAITS)
+            ),
+            max_size=1,
+        ),
+        st.one_of(
+            st.lists(PIPELINES, max_size=5),
+            # One from each, as load is.
+            st.builds(
+                lambda count, again: [(client, 0, count, again, 0) for client in range(CLIENTS)],
+                st.sampled_from([6, 7, 12]),
+                st.booleans(),
+            ),
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def encoded(words: list[bytes]) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+
+
+def numbered(kind: list[str], number: int) -> list[bytes]:
+    return [word.replace("%", f"{number:03d}").encode() for word in kind]
+
+
+def nodes(value: object) -> Any:
+    """Return how many entries each node of a stream took, and how many of them are left."""
+    if not isinstance(value, Stream):
+        return None
+    log = value.log
+    sealed = log._sealed.segments[log._sealed.head :] if log._sealed else []
+    tail = [(len(log._ids) + log._gone, len(log._ids))] if log._ids or log._gone else []
+    return [(node.used, node.live_count) for node in sealed] + tail
+
+
+def without_seen(shown: Any) -> Any:
+    """Return the state without when a consumer was seen, which nobody records where it got nothing."""
+    if isinstance(shown, dict):
+        return {name: without_seen(value) for name, value in shown.items() if name != b"seen-time"}
+    return [*map(without_seen, shown)] if isinstance(shown, (list, tuple)) else shown
+
+
+class Connections:
+    """Clients that send bytes, as connections take them; `by_columns`: else the requests come one by one."""
+
+    def __init__(self, server: Restartable, by_columns: bool, rules: str) -> None:
+        self.server = server
+        self.by_columns = by_columns
+        self.clients = [server.connect() for _ in range(CLIENTS + 2)]
+        self.decoders = [FastDecoder() if by_columns else Decoder() for _ in self.clients]
+        self.chunks = Counter[str]()
+        if rules:
+            words = ["ACL", "SETUSER", "ann", "on", "nopass", *rules.split()]
+            server.engine.run(self.clients[0], [[word.encode() for word in words]])
+            server.engine.run(self.clients[1], [[b"AUTH", b"ann", b"any"]])
+            server.end_turn()
+
+    def receive(self, number: int, data: bytes) -> None:
+        """Do what Connection.data_received does."""
+        client, decoder, engine = self.clients[number], self.decoders[number], self.server.engine
+        if client.waiter is not None or client.backlog or not isinstance(decoder, FastDecoder):
+            decoder.feed(data)
+            for request in decoder.take():
+                engine.run(client, [request])
+            return
+        requests = decoder.receive(data)
+        if not requests:
+            return
+        self.chunks[type(requests).__name__] += 1
+        rows = engine.gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
+        if rows and not (engine.gathering.is_shared and engine.gathering.take(client, rows)):
+            engine.run(client, rows)
+
+
+def outcome(kinds: list[list[str]], turns: Any, by_columns: bool, policy: str | None, rules: str) -> tuple[Any, ...]:
+    """rules: of the user that the second client is."""
+    server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
+    if policy is None:
+        server.turn_off()
+    engine = server.engine
+    for words in (["SET", "text", "x"], ["XADD", "s", "*", "f", "v"], ["XADD", "t", "*", "f", "v"]):
+        server.send(*words)
+    server.send("XGROUP", "CREATE", "s", "g", "0")
+    connections = Connections(server, by_columns, rules)
+    seen: list[Any] = []
+    number = 0
+
+    def end_turn() -> None:
+        server.end_turn()
+        seen.append([b"".join(server.replies[client]) for client in connections.clients])
+        seen.append([nodes(value) for value in engine.state.keyspace[0].values.values()])
+        server.clock.advance(3)
+
+    # So often first, which a template takes to be known.
+    warm = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])] * 4
+    for asides, pipelines in [*warm, *turns]:
+        for who, words in asides:
+            if connections.clients[who].waiter is not None:
+                continue
+            connections.receive(who, encoded([word.encode() for word in words]))
+        for who, further, count, again, cut in pipelines:
+            kind = kinds[(who + further) % len(kinds)]
+            start = max(0, number - count) if again else number
+            number = max(number, start + count) % 980
+            data = b"".join([encoded(numbered(kind, n)) for n in range(start, start + count)])
+            pieces = [data[: cut % len(data)], data[cut % len(data) :]] if cut % 3 == 1 else [data]
+            for piece in pieces:
+                connections.receive(who, piece)
+        end_turn()
+    assert engine.state.stats.internal_errors == 0
+    for words in (["XRANGE", "s", "-", "+"], ["XINFO", "STREAM", "s", "FULL"], ["XINFO", "STREAM", "t", "FULL"]):
+        seen.append(server.send(*words))
+    slow = [(entry.words, entry.address) for entry in engine.state.slowlog.entries]
+    before = dump(engine)
+    if policy is not None:
+        assert without_seen(dump(server.restart().engine)) == without_seen(before)
+    return seen, slow, engine.state.dirty, before, connections.chunks
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(
+    st.lists(KINDS, min_size=1, max_size=3),
+    TURNS,
+    st.sampled_from([None, None, "always", "everysec"]),
+    st.sampled_from(["", "", "+@all ~s ~t", "+@all ~* -xadd", "+@all ~s:* ~t"]),
+)
+def test_by_columns_or_one_by_one_is_the_same(kinds, turns, policy, rules):
+    assert outcome(kinds, turns, True, policy, rules)[:-1] == outcome(kinds, turns, False, policy, rules)[:-1]
+
+
+@pytest.fixture
+def batches(monkeypatch):
+    """How many requests each batch by columns had, and 0 for each that was refused."""
+    taken: list[int] = []
+    command = Restartable().engine.commands[b"xadd"]
+    function = append_alike_module.append_alike
+
+    def counted(context: Context, parts: list[Alike]) -> bool:
+        done = function(context, parts)
+        taken.append(sum(map(len, parts)) if done else 0)
+        return done
+
+    monkeypatch.setattr(command, "alike", counted)
+    return taken
+
+
+@pytest.mark.parametrize("head", [
+    ["*"], ["MAXLEN", "~", "5", "*"], ["NOMKSTREAM", "*"], ["IDMP", "p", "%", "*"], ["IDMP", "%", "%", "*"],
+    ["IDMPAUTO", "p", "*"], ["MAXLEN", "5", "IDMP", "p", "%", "*"],
+])  # fmt: skip
+@pytest.mark.parametrize("fields", [["f", "%"], ["f", "same", "g", "%"], ["f", "%", "g", "%", "h", "%"]])
+@pytest.mark.parametrize("policy", [None, "always"])
+def test_what_one_or_several_clients_send_is_one_batch_by_columns(batches, head, fields, policy):
+    kind = ["XADD", "s", *head, *fields]
+    if len(kind) < 8 and kind.count("%") > 2:
+        pytest.skip("most words have to be shared")
+    turns = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)]), ([], [(0, 0, 12, False, 0)])]
+    expected = outcome([kind], turns, False, policy, "")
+    assert batches == []
+    seen = outcome([kind], turns, True, policy, "")
+    assert seen[:-1] == expected[:-1]
+    assert batches[-2:] == [6 * CLIENTS, 12]
+
+
+def test_templates_that_differ_in_the_lengths_of_values_are_one_batch(batches):
+    head = ["XADD", "s", "IDMP", "p"]
+    kinds = [[*head, "%", "*", "f", "%", "g", "v"], [*head, "a%", "*", "f", "%%", "g", "w"]]
+    turns = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])]
+    expected = outcome(kinds, turns, False, "always", "")
+    seen = outcome(kinds, turns, True, "always", "")
+    assert seen[:-1] == expected[:-1]
+    assert batches[-1] == 6 * CLIENTS
+
+
+@pytest.mark.parametrize("other", [
+    ["XADD", "s", "*", "g", "%"], ["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%"], ["XADD", "t", "*", "f", "%"],
+    ["XADD", "s", "*", "f", "v", "g", "%"], ["XADD", "s", "*", "f", "w"],
+])  # fmt: skip
+def test_templates_with_other_heads_or_names_in_one_turn_are_told_apart(batches, other):
+    kinds = [["XADD", "s", "*", "f", "%"], other]
+    turns = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])]
+    assert outcome(kinds, turns, True, "always", "")[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
+
+
+def test_a_pipeline_cut_at_any_byte_is_the_same():
+    kind = ["XADD", "s", "*", "f", "%", "g", "v"]
+    size = len(encoded(numbered(kind, 1))) * TEMPLATE_MIN
+    turns = [([], [(0, 0, TEMPLATE_MIN, False, cut), (1, 0, TEMPLATE_MIN, False, 0)]) for cut in range(1, size, 3)]
+    seen = outcome([kind], turns, True, None, "")
+    assert seen[:-1] == outcome([kind], turns, False, None, "")[:-1]
+    assert seen[-1]["Alike"] > 10
+
+
+def test_a_bug_in_a_batch_is_answered_to_all_who_were_in_it(monkeypatch):
+    server = Restartable()
+    server.send("XADD", "s", "*", "f", "v")
+    connections = Connections(server, True, "")
+
+    def broken(context: Context, parts: list[Alike]) -> bool:
+        raise ZeroDivisionError
+
+    data = b"".join([encoded([b"XADD", b"s", b"*", b"f", b"%d" % number]) for number in range(8)])
+    for _ in range(3):
+        for client in range(2):
+            connections.receive(client, data)
+        server.end_turn()
+    monkeypatch.setattr(server.engine.commands[b"xadd"], "alike", broken)
+    before = [len(b"".join(server.replies[client])) for client in connections.clients]
+    for client in range(2):
+        connections.receive(client, data)
+    server.end_turn()
+    for client, size in zip(connections.clients[:2], before[:2], strict=True):
+        assert b"".join(server.replies[client])[size:] == b"-ERR internal error\r\n" * 8
+    assert len(server.engine.state.keyspace[0].stream(b"s")) == 1 + 3 * 16
