@@ -24,22 +24,6 @@ class IndexedWindow:
             return None
         return known
 
-    def record(self, iid: bytes, entry_id: int, maxsize: int) -> int:
-        """Make an iid the youngest, and drop the oldest if there are more than `maxsize`; return how many more there
-        are: 0 or 1.
-        """
-        entries, order = self.entries, self.order
-        entries[iid] = entry_id
-        if len(entries) == len(order):  # it was there
-            order.remove(iid)
-            order.append(iid)
-            return 0
-        order.append(iid)
-        if len(order) > maxsize:
-            del entries[order.popleft()]
-            return 0
-        return 1
-
     def drop_expired(self, until_ms: int, limit: int) -> int:
         """Drop iids of entries up to `until_ms`, from the oldest to the first that stays; return how many.
 

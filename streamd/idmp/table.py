@@ -138,9 +138,21 @@ class IdmpTable:
         self.iids_added += 1
         if self._lent is not None:
             self._own(pid)
-        indexed = self._indexed.get(pid) or self._record_packed(pid, self._packed.get(pid), iid, entry_id)
-        if indexed is not None:
-            self.iids_tracked += indexed.record(iid, entry_id, self.maxsize)
+        indexed = self._indexed.get(pid)
+        if indexed is None:
+            indexed = self._record_packed(pid, self._packed.get(pid), iid, entry_id)
+            if indexed is None:
+                return
+        entries, order = indexed.entries, indexed.order
+        entries[iid] = entry_id
+        if len(entries) == len(order):  # it was there
+            order.remove(iid)
+            self.iids_tracked -= 1
+        order.append(iid)
+        if len(order) > self.maxsize:
+            del entries[order.popleft()]
+        else:
+            self.iids_tracked += 1
 
     def lookup_or_record(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> int | None:
         """Do `lookup`, and `record` if that is None: for a new iid of an indexed window in one step."""
@@ -158,11 +170,10 @@ class IdmpTable:
                 return None
         elif indexed is None and self._lent is None:
             window = self._packed.get(pid)
-            if window is None or packed.lookup(window, iid) is None:
+            is_new = window is None or packed.lookup(window, iid) is None
+            if is_new and self._record_packed(pid, window, iid, entry_id) is None:
                 self.iids_added += 1
-                if (indexed := self._record_packed(pid, window, iid, entry_id)) is not None:
-                    self.iids_tracked += indexed.record(iid, entry_id, self.maxsize)
-                return None
+                return None  # else it has an indexed one now, which takes it
         known_id = self.lookup(pid, iid, now_ms)
         if known_id is None:
             self.record(pid, iid, entry_id)
@@ -329,11 +340,9 @@ class IdmpTable:
             self._lent = None
             return
         twin = twins[-1]  # what an earlier one has, and this one has not, was changed in between
-        window = self._packed.get(pid)
-        if window is not None and twin._packed.get(pid) is window:
+        if (window := self._packed.get(pid)) is not None and twin._packed.get(pid) is window:
             self._packed[pid] = packed.copied(window)
-        indexed = self._indexed.get(pid)
-        if indexed is not None and twin._indexed.get(pid) is indexed:
+        if (indexed := self._indexed.get(pid)) is not None and twin._indexed.get(pid) is indexed:
             self._indexed[pid] = indexed.copy()
 
     def pids(self) -> list[bytes]:
@@ -416,9 +425,9 @@ class IdmpTable:
 
     def _free_packed(self, pid: bytes, window: packed.Window, until_ms: int) -> packed.Window:
         """Free the expired iids of a packed window; return what is left of it."""
-        size = packed.count(window)
+        self.iids_tracked -= packed.count(window)
         left = self._packed[pid] = packed.without_expired(window, until_ms)
-        self.iids_tracked -= size - packed.count(left)
+        self.iids_tracked += packed.count(left)
         return left
 
     def _record_packed(
