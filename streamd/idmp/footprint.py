@@ -1,15 +1,17 @@
 """About how many bytes the windows of a table take."""
 
+from collections.abc import Mapping
 from itertools import islice
 from sys import getsizeof
 from typing import Final
 
+from streamd.idmp import packed
 from streamd.idmp.indexed import IndexedWindow
 
 _SAMPLE: Final = 100
 
 
-def packed_bytes(windows: dict[bytes, bytearray]) -> int:
+def packed_bytes(windows: Mapping[bytes, packed.Window]) -> int:
     """Return about how much packed windows take, from a sample; 0 for none."""
     if not windows:
         return 0

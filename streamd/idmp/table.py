@@ -32,7 +32,7 @@ _DROPPED_PER_VISIT_MAX: Final = 100
 _LOOKED_AT: Final = 16
 _DISTINCT_MIN: Final = 12
 
-_NO_PACKED: Final[dict[bytes, bytearray]] = {}
+_NO_PACKED: Final[dict[bytes, packed.Window]] = {}
 _NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
 
 
@@ -110,16 +110,11 @@ class IdmpTable:
         indexed = self._indexed.get(pid)
         if indexed is not None:
             entry_id = indexed.entries.get(iid)
-            if entry_id is None:
-                return None
         else:
             window = self._packed.get(pid)
-            if window is None or not packed.may_hold(window, iid):
-                return None
-            slot = packed.find(window, iid)
-            if slot < 0:
-                return None
-            entry_id = packed.entry_id(window, slot)
+            entry_id = None if window is None else packed.lookup(window, iid)
+        if entry_id is None:
+            return None
         until_ms = now_ms - self.duration_s * 1000
         if entry_id >> 64 > until_ms:
             return entry_id
@@ -131,7 +126,7 @@ class IdmpTable:
         if indexed is not None:
             self.iids_tracked -= indexed.drop_expired(until_ms, self.maxsize)
         else:
-            self.iids_tracked -= packed.drop_expired(self._packed[pid], until_ms)
+            self._free_packed(pid, self._packed[pid], until_ms)
         return None
 
     def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
@@ -145,15 +140,14 @@ class IdmpTable:
             self._own(pid)
         indexed = self._indexed.get(pid)
         if indexed is None:
-            indexed = self._record_packed(pid, iid, entry_id)
+            indexed = self._record_packed(pid, self._packed.get(pid), iid, entry_id)
             if indexed is None:
                 return
-        entries = indexed.entries
-        order = indexed.order
-        if iid in entries:
+        entries, order = indexed.entries, indexed.order
+        entries[iid] = entry_id
+        if len(entries) == len(order):  # it was there
             order.remove(iid)
             self.iids_tracked -= 1
-        entries[iid] = entry_id
         order.append(iid)
         if len(order) > self.maxsize:
             del entries[order.popleft()]
@@ -174,6 +168,12 @@ class IdmpTable:
                 else:
                     self.iids_tracked += 1
                 return None
+        elif indexed is None and self._lent is None:
+            window = self._packed.get(pid)
+            is_new = window is None or packed.lookup(window, iid) is None
+            if is_new and self._record_packed(pid, window, iid, entry_id) is None:
+                self.iids_added += 1
+                return None  # else it has an indexed one now, which takes it
         known_id = self.lookup(pid, iid, now_ms)
         if known_id is None:
             self.record(pid, iid, entry_id)
@@ -220,8 +220,8 @@ class IdmpTable:
         if pids.count(first_pid) == count:
             if self.record_run(first_pid, iids, ids):
                 return [None] * count
-            known = self._known(first_pid, iids, now_ms)
-            if known is not None:
+            indexed = self._indexed.get(first_pid)
+            if indexed is not None and (known := indexed.known(iids, now_ms - self.duration_s * 1000)) is not None:
                 return known
         elif (answers := self._known_or_new(pids, iids, ids, now_ms)) is not None:
             return answers
@@ -274,16 +274,6 @@ class IdmpTable:
             return [None] * len(ids)
         return None if found is None or min(found) >> 64 <= now_ms - self.duration_s * 1000 else [*found]
 
-    def _known(self, pid: bytes, iids: Sequence[bytes], now_ms: int) -> list[int | None] | None:
-        """Return the IDs of the entries that these iids made, if the window is indexed and all are remembered."""
-        indexed = self._indexed.get(pid)
-        if indexed is None:
-            return None
-        known = [*map(indexed.entries.get, iids)]
-        if not all(known) or min(known) >> 64 <= now_ms - self.duration_s * 1000:  # type: ignore[operator, type-var]
-            return None
-        return known
-
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
         """Set what is given (XCFGSET); None if that changes nothing. Else all iids are forgotten, see `clear`."""
         if duration_s in (None, self.duration_s) and maxsize in (None, self.maxsize):
@@ -320,7 +310,7 @@ class IdmpTable:
         twin.iids_duplicates = self.iids_duplicates
         twin.iids_tracked = self.iids_tracked
         if self._schedule is not None:
-            twin._packed = {pid: window.copy() for pid, window in self._packed.items()}
+            twin._packed = {pid: packed.copied(window) for pid, window in self._packed.items()}
             twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
             twin._schedule = self._schedule.copy()
             twin._is_crowded = self._is_crowded
@@ -350,11 +340,9 @@ class IdmpTable:
             self._lent = None
             return
         twin = twins[-1]  # what an earlier one has, and this one has not, was changed in between
-        window = self._packed.get(pid)
-        if window is not None and twin._packed.get(pid) is window:
-            self._packed[pid] = window.copy()
-        indexed = self._indexed.get(pid)
-        if indexed is not None and twin._indexed.get(pid) is indexed:
+        if (window := self._packed.get(pid)) is not None and twin._packed.get(pid) is window:
+            self._packed[pid] = packed.copied(window)
+        if (indexed := self._indexed.get(pid)) is not None and twin._indexed.get(pid) is indexed:
             self._indexed[pid] = indexed.copy()
 
     def pids(self) -> list[bytes]:
@@ -414,8 +402,8 @@ class IdmpTable:
             self._own(pid)
         window = self._packed.get(pid)
         if window is not None:
-            self.iids_tracked -= packed.drop_expired(window, until_ms)
-            if not window[packed.COUNT]:
+            window = self._free_packed(pid, window, until_ms)
+            if not packed.count(window):
                 del self._packed[pid]
                 return
             oldest_ms = packed.oldest_ms(window)
@@ -435,9 +423,17 @@ class IdmpTable:
         # Within its own second a producer may come too early: then it is next looked at when that second is over.
         schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
 
-    def _record_packed(self, pid: bytes, iid: bytes, entry_id: int) -> IndexedWindow | None:
-        """Record in a packed window, or return the indexed one that has taken its place."""
-        window = self._packed.get(pid)
+    def _free_packed(self, pid: bytes, window: packed.Window, until_ms: int) -> packed.Window:
+        """Free the expired iids of a packed window; return what is left of it."""
+        self.iids_tracked -= packed.count(window)
+        left = self._packed[pid] = packed.without_expired(window, until_ms)
+        self.iids_tracked += packed.count(left)
+        return left
+
+    def _record_packed(
+        self, pid: bytes, window: packed.Window | None, iid: bytes, entry_id: int
+    ) -> IndexedWindow | None:
+        """Record in a packed window, or a first one, or return the indexed one that has taken its place."""
         short = len(iid) <= packed.IID_BYTES_MAX
         if window is None:
             self._schedule_first(pid, entry_id)
@@ -448,7 +444,7 @@ class IdmpTable:
                 self.iids_tracked += 1
                 return None
             return self._add_indexed(pid, IndexedWindow())
-        size = window[packed.COUNT]
+        size = window[packed.COUNT] if isinstance(window, bytearray) else packed.count(window)
         if short and (
             size < PACKED_ALWAYS_MAX
             or (
@@ -456,7 +452,10 @@ class IdmpTable:
                 and self._stays_packed(is_new=size == PACKED_ALWAYS_MAX)
             )
         ):
-            self.iids_tracked += packed.record(window, iid, entry_id, self.maxsize)
+            made = packed.record(window, iid, entry_id, self.maxsize)
+            if made is not window:
+                self._packed[pid] = made
+            self.iids_tracked += (made[packed.COUNT] if isinstance(made, bytearray) else packed.count(made)) - size
             return None
         del self._packed[pid]
         return self._add_indexed(pid, IndexedWindow(packed.items(window)))

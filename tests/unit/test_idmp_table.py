@@ -196,9 +196,10 @@ def test_iids_that_share_a_tag_are_told_apart(monkeypatch):
     monkeypatch.setattr(packed, "hash", lambda iid: 7, raising=False)
     window = packed.of_one(b"0", 0)
     for i in range(1, 20):
-        packed.record(window, b"%d" % i, i, 10)
-    assert [packed.find(window, b"%d" % i) >= 0 for i in range(21)] == [False] * 10 + [True] * 10 + [False]
-    assert packed.find(window, b"1") == -1  # the beginning of others
+        window = packed.record(window, b"%d" % i, i, 10)
+    assert isinstance(window, bytearray)
+    assert [packed.lookup(window, b"%d" % i) for i in range(21)] == [None] * 10 + [*range(10, 20)] + [None]
+    assert packed.lookup(window, b"1") is None  # the beginning of others
     packed.remove(window, packed.find(window, b"15"))
     assert packed.items(window) == [(b"%d" % i, i) for i in range(10, 20) if i != 15]
 
@@ -356,12 +357,63 @@ def test_a_window_packed_at_once_is_as_one_packed_one_by_one(lengths):
     items = [(b"%d" % i * length, START_MS + i << 64 | i) for i, length in enumerate(lengths)]
     singly = packed.of_one(*items[0])
     for iid, entry_id in items[1:]:
-        packed.record(singly, iid, entry_id, 100)
+        singly = packed.record(singly, iid, entry_id, 100)
     at_once = packed.of_items(items)
     assert packed.items(at_once) == packed.items(singly) == items
     assert [packed.find(at_once, iid) for iid, _ in items] == [*range(len(items))]
-    assert packed.record(at_once, b"another", START_MS + 10 << 64, 100) == 1
+    assert packed.record(at_once, b"another", START_MS + 10 << 64, 100) is at_once
     assert packed.items(at_once) == [*items, (b"another", START_MS + 10 << 64)]
+
+
+GREATEST_IN_ONE_OBJECT = (1 << 48) - 1 << 64 | (1 << 16) - 1
+
+
+@pytest.mark.parametrize(
+    ("entry_id", "is_small"),
+    [
+        (0, True),
+        (START_MS << 64 | 5, True),
+        (GREATEST_IN_ONE_OBJECT, True),
+        (GREATEST_IN_ONE_OBJECT + 1, False),
+        (START_MS << 64 | 1 << 16, False),
+        (START_MS << 64 | 1 << 63, False),
+        (1 << 112, False),
+        (2**128 - 1, False),
+    ],
+)
+@pytest.mark.parametrize("iid", [b"a", b"\0" * 64, b"order-1"])
+def test_a_window_of_one_iid_says_its_entry_id_whole_and_is_one_object_where_that_is_small(entry_id, is_small, iid):
+    window = packed.of_one(iid, entry_id)
+    assert isinstance(window, bytes) == is_small
+    assert packed.items(window) == [(iid, entry_id)]
+    assert (packed.count(window), packed.oldest_ms(window)) == (1, entry_id >> 64)
+    assert packed.lookup(window, iid) == entry_id
+    assert packed.lookup(window, iid + b"1") is packed.lookup(window, b"1" + iid) is packed.lookup(window, b"b") is None
+    again = packed.record(window, iid, 7, 100)
+    assert packed.items(again) == packed.items(packed.record(packed.of_one(b"z", 3), iid, 7, 1)) == [(iid, 7)]
+    two = packed.record(packed.copied(packed.of_one(iid, entry_id)), b"z", 9, 100)
+    assert packed.items(two) == [(iid, entry_id), (b"z", 9)]
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_window_that_has_lost_its_only_iid_is_empty_and_takes_another_one(is_small):
+    window = packed.of_one(b"a", START_MS << 64 | (5 if is_small else 1 << 20))
+    assert packed.without_expired(window, START_MS - 1) is window
+    window = packed.without_expired(window, START_MS)
+    assert (packed.count(window), packed.items(window), packed.lookup(window, b"a")) == (0, [], None)
+    assert packed.count(packed.without_expired(window, START_MS)) == 0
+    window = packed.record(window, b"b", START_MS << 64, 1)
+    assert packed.items(window) == [(b"b", START_MS << 64)]
+
+
+def test_a_producer_that_has_one_iid_left_takes_as_little_as_one_that_never_had_more():
+    subject, other = IdmpTable(1, 100), IdmpTable(1, 100)
+    for i in range(3):
+        subject.record(b"p", b"%d" % i, START_MS + 2000 * i << 64)
+    other.record(b"p", b"2", START_MS + 4000 << 64)
+    sweep(subject, START_MS + 3000)
+    assert list(subject) == list(other)
+    assert subject.memory_bytes() == other.memory_bytes()
 
 
 def test_a_producer_of_long_iids_is_packed_only_when_the_last_of_them_is_gone():
