@@ -1,10 +1,11 @@
 """Having what a journal says applied, a slice at a time."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
+from streamd.journal.alike import Alike, alike_of
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
@@ -31,6 +32,10 @@ class Target(Protocol):
     @property
     def take_entries(self) -> Callable[[int, list[list[bytes]]], bool]:
         """take_entries(database, records): take all of these if they go on with a run of entries, or begin one."""
+
+    @property
+    def take_columns(self) -> Callable[[int, Sequence[bytes | Sequence[bytes]], int], bool]:
+        """take_columns(database, columns, count): the same for records whose words are given by their places."""
 
     def end_run(self) -> None:
         """Add the entries that were taken."""
@@ -69,6 +74,7 @@ class Loader:
         self.commands = 0
         self._path = self._advice = ""
         self._db = self._weight = 0
+        self._alike: Alike | None = None  # what cut the last piece, or may cut the next
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
@@ -80,11 +86,14 @@ class Loader:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
         commands: Iterable[list[bytes]] = bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
         if isinstance(piece, Bare) and len(piece.data) <= _TOGETHER_BYTES_MAX:
-            try:
-                commands = together = all_bare_commands(piece.data)
-            except NoCommandError:
-                together = []  # what stands before that is applied, and where it stands is said
-            if self._take_together(together):
+            is_taken = self._take_columns(piece.data)
+            if not is_taken:
+                try:
+                    commands = together = all_bare_commands(piece.data)
+                except NoCommandError:
+                    together = []  # what stands before that is applied, and where it stands is said
+                is_taken = self._take_together(together, len(piece.data))
+            if is_taken:
                 if self._weight >= _SLICE_WEIGHT:
                     self._weight = 0
                     yield
@@ -125,12 +134,26 @@ class Loader:
         """Apply what is still collected."""
         self._target.end_run()
 
-    def _take_together(self, records: list[list[bytes]]) -> bool:
+    def _take_columns(self, data: bytes) -> bool:
+        """Return whether all records of a piece were taken because they are like those of the one before."""
+        alike = self._alike
+        if alike is None:
+            return False
+        count = len(data) // alike.size_bytes
+        columns = alike.cut(data) if count >= _TOGETHER_MIN else None
+        if columns is None or not self._target.take_columns(self._db, columns, count):
+            return False
+        self.commands += count
+        self._weight += count * len(columns)
+        return True
+
+    def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
         """Return whether all records of a piece were taken as entries of one stream, which is what most pieces are."""
         if len(records) < _TOGETHER_MIN or not self._target.take_entries(self._db, records):
             return False
         self.commands += len(records)
         self._weight += len(records) * len(records[0])
+        self._alike = alike_of(records, size_bytes)
         return True
 
     def _take(self, words: list[bytes]) -> None:
