@@ -1,5 +1,6 @@
 """Having what a journal says applied, a slice at a time."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
@@ -18,6 +19,8 @@ _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
 # A piece is tried as a whole if it has so many records, and is no longer.
 _TOGETHER_MIN: Final = 8
 _TOGETHER_BYTES_MAX: Final = 256 * 1024
+# IDs of one, two and three digits in turn, and some more.
+_ALIKES_MAX: Final = 4
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -74,7 +77,7 @@ class Loader:
         self.commands = 0
         self._path = self._advice = ""
         self._db = self._weight = 0
-        self._alike: Alike | None = None  # what cut the last piece, or may cut the next
+        self._alikes: deque[Alike] = deque(maxlen=_ALIKES_MAX)  # what may cut the next piece
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
@@ -135,17 +138,17 @@ class Loader:
         self._target.end_run()
 
     def _take_columns(self, data: bytes) -> bool:
-        """Return whether all records of a piece were taken because they are like those of the one before."""
-        alike = self._alike
-        if alike is None:
-            return False
-        count = len(data) // alike.size_bytes
-        columns = alike.cut(data) if count >= _TOGETHER_MIN else None
-        if columns is None or not self._target.take_columns(self._db, columns, count):
-            return False
-        self.commands += count
-        self._weight += count * len(columns)
-        return True
+        """Return whether all records of a piece were taken because they are like those of one before."""
+        for alike in self._alikes:
+            count = len(data) // alike.size_bytes
+            columns = alike.cut(data) if count >= _TOGETHER_MIN else None
+            if columns is not None:
+                if not self._target.take_columns(self._db, columns, count):
+                    break
+                self.commands += count
+                self._weight += count * len(columns)
+                return True
+        return False
 
     def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
         """Return whether all records of a piece were taken as entries of one stream, which is what most pieces are."""
@@ -153,7 +156,9 @@ class Loader:
             return False
         self.commands += len(records)
         self._weight += len(records) * len(records[0])
-        self._alike = alike_of(records, size_bytes)
+        alike = alike_of(records, size_bytes)
+        if alike is not None and alike not in self._alikes:
+            self._alikes.appendleft(alike)
         return True
 
     def _take(self, words: list[bytes]) -> None:
