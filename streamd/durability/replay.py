@@ -41,6 +41,7 @@ class Replay:
         # add those that were taken.
         self.take_entry = self._run.take
         self.take_entries = self._run.take_all
+        self.take_columns = self._run.take_columns
         self.end_run = self._run.end
         assert state.records is None
 

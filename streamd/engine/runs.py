@@ -25,6 +25,10 @@ GATHERED_MAX: Final = 1_024
 ALONE_TURNS_MIN: Final = 8
 ALONE_LOOK_EVERY: Final = 64
 
+# Where each turn waits for a sync, the sockets are looked at again before it ends, while that brings something, so many
+# times at most: who comes a moment later need not wait for a sync of its own.
+LOOKS_MAX: Final = 2
+
 # After so many times that nothing came together which could be executed as one, as where clients send different
 # commands, some requests are let pass: 16, then each time twice as many, up to 512.
 SCATTERED_MIN: Final = 4
@@ -69,6 +73,7 @@ class Gathering:
         self._let_pass = 0
         self._collector = collector
         self._turns_sync = False
+        self._looks = self._seen = 0
         for name in ("appendonly", "appendfsync"):
             self._state.config.on_change(name, self._policy_changed)
         self._policy_changed()
@@ -86,6 +91,16 @@ class Gathering:
             self._turns_alone = 0
             self.is_shared = True
             self._alone = clients[0]
+
+    def looks_again(self) -> bool:
+        """Return whether the turn goes on until the sockets were looked at once more; to be asked before its end."""
+        seen = len(self._parts) + len(self._state.to_flush)
+        if self._turns_sync and self.is_shared and self._looks < LOOKS_MAX and seen != self._seen:
+            self._looks += 1
+            self._seen = seen
+            return True
+        self._looks = self._seen = 0
+        return False
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""

@@ -1,10 +1,12 @@
 """Having what a journal says applied, a slice at a time."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
+from streamd.journal.alike import Alike, alike_of
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
@@ -17,6 +19,8 @@ _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
 # A piece is tried as a whole if it has so many records, and is no longer.
 _TOGETHER_MIN: Final = 8
 _TOGETHER_BYTES_MAX: Final = 256 * 1024
+# IDs of one, two and three digits in turn, and some more.
+_ALIKES_MAX: Final = 4
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -31,6 +35,10 @@ class Target(Protocol):
     @property
     def take_entries(self) -> Callable[[int, list[list[bytes]]], bool]:
         """take_entries(database, records): take all of these if they go on with a run of entries, or begin one."""
+
+    @property
+    def take_columns(self) -> Callable[[int, Sequence[bytes | Sequence[bytes]], int], bool]:
+        """take_columns(database, columns, count): the same for records whose words are given by their places."""
 
     def end_run(self) -> None:
         """Add the entries that were taken."""
@@ -69,6 +77,7 @@ class Loader:
         self.commands = 0
         self._path = self._advice = ""
         self._db = self._weight = 0
+        self._alikes: deque[Alike] = deque(maxlen=_ALIKES_MAX)  # what may cut the next piece
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
@@ -80,11 +89,14 @@ class Loader:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
         commands: Iterable[list[bytes]] = bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
         if isinstance(piece, Bare) and len(piece.data) <= _TOGETHER_BYTES_MAX:
-            try:
-                commands = together = all_bare_commands(piece.data)
-            except NoCommandError:
-                together = []  # what stands before that is applied, and where it stands is said
-            if self._take_together(together):
+            is_taken = self._take_columns(piece.data)
+            if not is_taken:
+                try:
+                    commands = together = all_bare_commands(piece.data)
+                except NoCommandError:
+                    together = []  # what stands before that is applied, and where it stands is said
+                is_taken = self._take_together(together, len(piece.data))
+            if is_taken:
                 if self._weight >= _SLICE_WEIGHT:
                     self._weight = 0
                     yield
@@ -125,12 +137,28 @@ class Loader:
         """Apply what is still collected."""
         self._target.end_run()
 
-    def _take_together(self, records: list[list[bytes]]) -> bool:
+    def _take_columns(self, data: bytes) -> bool:
+        """Return whether all records of a piece were taken because they are like those of one before."""
+        for alike in self._alikes:
+            count = len(data) // alike.size_bytes
+            columns = alike.cut(data) if count >= _TOGETHER_MIN else None
+            if columns is not None:
+                if not self._target.take_columns(self._db, columns, count):
+                    break
+                self.commands += count
+                self._weight += count * len(columns)
+                return True
+        return False
+
+    def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
         """Return whether all records of a piece were taken as entries of one stream, which is what most pieces are."""
         if len(records) < _TOGETHER_MIN or not self._target.take_entries(self._db, records):
             return False
         self.commands += len(records)
         self._weight += len(records) * len(records[0])
+        alike = alike_of(records, size_bytes)
+        if alike is not None and alike not in self._alikes:
+            self._alikes.appendleft(alike)
         return True
 
     def _take(self, words: list[bytes]) -> None:

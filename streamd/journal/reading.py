@@ -12,6 +12,8 @@ from streamd.journal.record import CUT_LINE, decode_first_line, decode_note, run
 LINE_BYTES_MAX: Final = 1024
 
 _RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ([0-9a-f]+))?")
+# The same as a line by itself, whose digests are looked at apart: a pattern goes through them one by one.
+_RUN_LINE: Final = re.compile(_RUN.pattern.replace(b"[0-9a-f]+", b".+"), re.DOTALL)
 _DIGEST_DIGITS: Final = 8
 _MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
 _LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
@@ -129,7 +131,7 @@ class FileReader:
             self.offset += end + 1
         elif not self.ours:
             self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
-        elif (found := _RUN.fullmatch(line)) and len(found[5] or b"") % _DIGEST_DIGITS == 0:
+        elif (found := _RUN_LINE.fullmatch(line)) and _are_digests(found[5] or b""):
             yield from self._run(found, end + 1)
         elif (mark := _MARK.fullmatch(line)) and self._hash(mark[1], mark[2]) == mark[3]:
             if mark[1] == b"end":
@@ -329,6 +331,10 @@ def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
         at = line.end()
         if line[1] == b"note":
             return decode_note(text), at
+
+
+def _are_digests(digits: bytes) -> bool:
+    return len(digits) % _DIGEST_DIGITS == 0 and not digits.translate(None, b"0123456789abcdef")
 
 
 def _whole_units(body: bytes, digests: bytes) -> int:

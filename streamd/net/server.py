@@ -344,19 +344,20 @@ class Server:
     # -- turns and timers -----------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """End the running turn: once for all sockets that this loop iteration has read.
-
-        That costs an iteration more: a client that was alone for a while does not wait, but for a turn now and then,
-        which shows whether it still is.
+        """End the running turn: once for all sockets that this loop iteration has read, an iteration later;
+        at once for a client that was alone for a while.
         """
         if not self._turn_ending:
+            self._turn_ending = True
             if self.engine.gathering.is_shared:
-                self._turn_ending = True
                 self._loop.call_soon(self._end_shared_turn)
             else:
                 self._end_shared_turn()
 
     def _end_shared_turn(self) -> None:
+        if self.engine.gathering.looks_again():
+            self._loop.call_soon(self._end_shared_turn)
+            return
         self._turn_ending = False
         self.engine.end_turn()
         if self.measures is not None:
@@ -454,10 +455,9 @@ class Server:
         self._stopping = True
         for listener in self._listeners:
             listener.close()
-        if self._cron is not None:
-            self._cron.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._cron, self._timer):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self.connections):
             # What comes from now on is read by nobody: otherwise clients that go on writing keep the barrier busy.
             connection.pause_writing()

@@ -1,12 +1,21 @@
 """Entries that a start takes from the journal a column at a time are those that it would take one by one."""
 
+from unittest.mock import patch
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamd.base.clock import ManualClock
 from streamd.catalog.applying import Applying
 from streamd.commands.stream import xadd
+from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
+from streamd.journal import loader as loading
+from streamd.journal.alike import alike_of
+from streamd.journal.loader import Loader
+from streamd.journal.reading import Bare
+from streamd.journal.record import encode_command
+from streamd.journal.words import NoCommandError, all_bare_commands
 from tests.crash.state_dump import dump
 
 PIECES = st.lists(
@@ -75,3 +84,83 @@ def test_records_taken_together_leave_what_they_leave_each(runs, goes_back):
         run.end()
         states.append((dump(engine), refused))
     assert states[0] == states[1]
+
+
+def loaded(engine: Engine, pieces: list[list[list[bytes]]]) -> None:
+    """Load pieces of a file as a start does."""
+    replay = Replay(engine.state)
+    loader = Loader(engine.state.keyspace, replay)
+    loader.begin_file("file", "")
+    replay.borrow()
+    for piece in pieces:
+        for _ in loader.take(Bare(b"".join(map(encode_command, piece)), 0)):
+            pass
+    loader.end()
+    replay.finish()
+    assert loader.commands == sum(map(len, pieces))
+
+
+KINDS = st.lists(
+    st.tuples(
+        st.sampled_from([b"s", b"s", b"s", b"t"]),
+        st.sampled_from([b"", b"", b"one", b"each"]),
+        st.sampled_from([1, 1, 12, 300, 1_100]),
+        st.integers(1, 30),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(KINDS, st.integers(0, 1_000))
+def test_pieces_of_a_file_leave_what_their_records_leave_each(kinds, number):
+    pieces: list[list[list[bytes]]] = []
+    for key, iids, size, count in kinds:
+        pieces.append([])
+        for _ in range(count):
+            number += 1
+            pid = b"p%d" % (number % 7) if iids == b"each" else b"p"
+            named = [b"IDMP", pid, b"i%d" % number] if iids else []
+            value = b"%d" % (number % 10) * size
+            pieces[-1].append([b"XADD", key, *named, b"1700000000000-%d" % number, b"f", value])
+    together, each = (Engine(ManualClock(1_700_000_000_000)) for _ in range(2))
+    loaded(together, pieces)
+    run = xadd.EntryRun(Applying(each.state))
+    assert all(run.take(0, words) for piece in pieces for words in piece)
+    run.end()
+    assert dump(together) == dump(each)
+
+
+def test_a_piece_like_the_one_before_is_not_taken_apart_record_by_record():
+    pieces = [
+        [[b"XADD", b"s", b"1700000000000-%d" % n, b"f", b"%03d" % n] for n in range(at, at + 50)] for at in (100, 150)
+    ]
+    with patch.object(loading, "all_bare_commands", wraps=all_bare_commands) as apart:
+        loaded(Engine(ManualClock(1_700_000_000_000)), pieces)
+    assert apart.call_count == 1
+
+
+WORDS = st.lists(st.tuples(st.binary(max_size=6), st.booleans()), min_size=1, max_size=6)
+
+
+@given(WORDS, st.integers(1, 12), st.integers(0, 500), st.binary(max_size=2))
+def test_records_cut_by_columns_are_those_that_a_parser_finds(words, count, place, spoil):
+    records = [[word[:-1] + b"%d" % (n % 10) if is_own else word for word, is_own in words] for n in range(count)]
+    data = b"".join(map(encode_command, records))
+    alike = alike_of(records, len(data))
+    if alike is None:
+        return
+    place %= len(data)
+    data = data[:place] + spoil + data[place + len(spoil) :]
+    columns = alike.cut(data)
+    if columns is not None:
+        number = len(data) // alike.size_bytes
+        rows = zip(*[[one] * number if isinstance(one, bytes) else one for one in columns], strict=True)
+        assert [list(row) for row in rows] == parsed(data)
+
+
+def parsed(data: bytes) -> list[list[bytes]] | None:
+    try:
+        return all_bare_commands(data)
+    except NoCommandError:
+        return None

@@ -56,3 +56,43 @@ def test_changing_the_policy_changes_whose_turns_are_shared():
     while turn(engine, first):
         pass
     assert turn(engine, second)
+
+
+def looks(engine: Engine, *newcomers: list[Context]) -> list[bool]:
+    """Have some clients send, then ask whether to look again, for each of these lists; return the answers."""
+    answers = []
+    for clients in newcomers:
+        for client in clients:
+            engine.run(client, [[b"PING"]])
+        answers.append(engine.gathering.looks_again())
+    return answers
+
+
+def test_a_turn_that_syncs_goes_on_while_looking_again_brings_somebody_but_not_for_ever():
+    engine = Engine(ManualClock(), Config(**EVERY_TURN_SYNCS))
+    one, two, three, four = [engine.connect() for _ in range(4)]
+    assert looks(engine, [one], []) == [True, False]
+    engine.end_turn()
+    assert looks(engine, [one, two], [three], [four]) == [True, True, False]
+    engine.end_turn()
+    assert looks(engine, [], [one], []) == [False, True, False]
+
+
+def test_what_many_sent_and_waits_to_be_executed_together_is_somebody_too():
+    engine = Engine(ManualClock(), Config(**EVERY_TURN_SYNCS))
+    clients = [engine.connect() for _ in range(2)]
+    answers = []
+    for client in clients:
+        assert engine.gathering.take(client, [[b"XADD", b"s", b"*", b"f", b"v"]])
+        answers.append(engine.gathering.looks_again())
+    assert (answers, engine.gathering.looks_again()) == ([True, True], False)
+
+
+def test_a_turn_that_waits_for_no_sync_or_is_that_of_one_client_does_not_look_again():
+    engine = Engine(ManualClock(), Config())
+    assert looks(engine, [engine.connect()]) == [False]
+    engine = Engine(ManualClock(), Config(**EVERY_TURN_SYNCS))
+    client = engine.connect()
+    while turn(engine, client):
+        pass
+    assert looks(engine, [client]) == [False]

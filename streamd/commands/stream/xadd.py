@@ -203,17 +203,26 @@ class EntryRun:
         texts each, all with an iid or all without. Of others it takes none.
         """
         first, count = records[0], len(records)
-        words, id_at = len(first), NAMED_ID_AT if first[2:3] == [IDMP] else ID_AT
-        width = words - id_at - 1
-        if first[0] != NAME or width < 2 or [*map(len, records)].count(words) != count:
+        if first[0] != NAME or [*map(len, records)].count(len(first)) != count:
             return False
         columns = [*zip(*records)]  # noqa: B905 (checked, at a fifth of the cost)
-        key = first[1]
-        if columns[0].count(NAME) != count or columns[1].count(key) != count:
+        return self.take_columns(db_index, columns, count)
+
+    def take_columns(self, db_index: int, columns: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+        """Return whether it took so many records, given by the places of their words: one word that is the same in all,
+        or one for each. Otherwise as take_all().
+        """
+        first = [column if isinstance(column, bytes) else column[0] for column in columns]
+        words, id_at = len(first), NAMED_ID_AT if first[2:3] == [IDMP] else ID_AT
+        width = words - id_at - 1
+        if first[0] != NAME or width < 2:
             return False
-        if id_at != ID_AT and columns[2].count(IDMP) != count:
-            return False
-        ids = _plain_ids(columns[id_at])
+        key, id_texts = first[1], columns[id_at]
+        for place in (0, 1) if id_at == ID_AT else (0, 1, 2):
+            column = columns[place]
+            if not isinstance(column, bytes) and column.count(first[place]) != count:
+                return False
+        ids = [] if isinstance(id_texts, bytes) else _plain_ids(id_texts)
         if not ids:
             return False
         begun = 0
@@ -223,11 +232,12 @@ class EntryRun:
             begun = 1
         if id_at != ID_AT:
             remember = self._remember
-            for pid, iid, entry_id in zip(columns[PID_AT][begun:], columns[IID_AT][begun:], ids[begun:], strict=True):
+            pids, iids = _each(columns[PID_AT], count), _each(columns[IID_AT], count)
+            for pid, iid, entry_id in zip(pids[begun:], iids[begun:], ids[begun:], strict=True):
                 remember(pid, iid, entry_id)
         texts = [b""] * (count * width)
         for place, column in enumerate(columns[id_at + 1 :]):
-            texts[place::width] = column
+            texts[place::width] = _each(column, count)
         self._ids += ids[begun:]
         self._texts += texts[begun * width :]
         self._last_id = ids[-1]
@@ -271,6 +281,10 @@ class EntryRun:
 
 # Entries that one call of append_run takes: enough that the call does not count, few enough for a slice.
 _RUN_ENTRIES_MAX: Final = 2_000
+
+
+def _each(column: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
+    return [column] * count if isinstance(column, bytes) else column
 
 
 def _plain_id(text: bytes) -> int:
