@@ -1,5 +1,6 @@
 """A sealed segment gives back what was sealed, in every layout, and in less memory."""
 
+import importlib
 import json
 import random
 from bisect import bisect_left
@@ -8,6 +9,8 @@ from itertools import pairwise
 import pytest
 
 from streamd.journal.record import encode_command
+from streamd.stream import columns as columns_module
+from streamd.stream import entry_writer
 from streamd.stream import segment as segment_module
 from streamd.stream.columns import index_of, pack, view
 from streamd.stream.entry_encoder import WOVEN_MIN
@@ -17,6 +20,20 @@ from streamd.stream.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
 from tests.property.log_model import encode_entry
 
 MS = 1_795_246_993_860
+
+
+@pytest.fixture(params=["by columns", "byte by byte"])
+def way(request, monkeypatch):
+    """How entries are encoded and IDs are found: as the pure form does it, or the compiled one (here interpreted)."""
+    if request.param == "byte by byte":
+        pytest.importorskip("librt")
+        native_columns = importlib.import_module("streamd.stream.native_columns")
+        native_entries = importlib.import_module("streamd.stream.native_entries")
+        monkeypatch.setattr(columns_module, "IS_NATIVE", True)
+        monkeypatch.setattr(columns_module, "first_from", native_columns.first_from, raising=False)
+        monkeypatch.setattr(entry_writer, "write_entries", native_entries.write_entries, raising=False)
+        monkeypatch.setattr(segment_module, "WRITES", True)
+    return request.param
 
 
 def seal(ids, entries, like=None):
@@ -83,7 +100,7 @@ FIELD_SHAPES = {
 
 @pytest.mark.parametrize("ids", ID_SHAPES.values(), ids=ID_SHAPES)
 @pytest.mark.parametrize("first", FIRST_IDS, ids=str)
-def test_ids_of_every_shape_are_given_back(first, ids):
+def test_ids_of_every_shape_are_given_back(first, ids, way):
     for count in (1, 2, 8, 30, 100):
         entry_ids = ids_of(*first, ids(count))
         assert entry_ids == sorted(set(entry_ids))
@@ -113,7 +130,7 @@ def test_ids_that_count_up_into_the_next_millisecond_are_given_back(before):
 
 @pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
 @pytest.mark.parametrize("compressing", [True, False])
-def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
+def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch, way):
     if not compressing:
         monkeypatch.setattr(segment_module, "compress", None)
     for count in (1, 3, 40):
@@ -127,6 +144,30 @@ def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
                 assert segment.encode(low, high) == encode(ids[low:high], entries[low:high])
                 assert segment.encode(low, high, True) == encode(ids[low:high][::-1], entries[low:high][::-1])
                 check_commands(segment, ids, entries, low, high)
+
+
+def test_entries_of_segments_in_turn_have_their_own_fields(way):
+    """What stands between values is remembered from one segment to the next."""
+    kinds = [[b"f", b"vv"], [b"f", b"v"], [b"g", b"vv"], [b"f", b"vv", b"g", b"w"]]
+    segments = [seal([make_id(MS, 1), make_id(MS, 2)], [kind, kind]) for kind in kinds]
+    for _ in range(2):
+        for segment, kind in zip(segments, kinds, strict=True):
+            assert segment.encode(0, 2) == encode([make_id(MS, 1), make_id(MS, 2)], [kind, kind])
+
+
+def test_an_entry_is_found_where_it_stands_whatever_was_deleted(way):
+    """All ways to delete from 6 entries, a millisecond each, before the rest is written anew."""
+    for seq in (0, 3):
+        ids = [make_id(MS + ms, seq) for ms in range(6)]
+        for deleted in range((1 << 6) - 1):
+            segment = seal(ids, [[b"f", b"v"]] * 6)
+            left = [entry_id for place, entry_id in enumerate(ids) if not deleted >> place & 1]
+            for entry_id in set(ids) - set(left):
+                segment.delete_at(ids.index(entry_id))
+            rewritten = segment.rewritten()
+            for near in [make_id(MS + ms, some) for ms in range(-1, 8) for some in (0, 2, 3, 4)]:
+                assert segment.position(near) == bisect_left(ids, near)
+                assert rewritten.position(near) == bisect_left(left, near)
 
 
 def test_what_segments_have_in_common_is_shared():
