@@ -1,6 +1,5 @@
 """A sealed segment gives back what was sealed, in every layout, and in less memory."""
 
-import importlib
 import json
 import random
 from bisect import bisect_left
@@ -9,31 +8,18 @@ from itertools import pairwise
 import pytest
 
 from streamd.journal.record import encode_command
-from streamd.stream import columns as columns_module
-from streamd.stream import entry_writer
 from streamd.stream import segment as segment_module
 from streamd.stream.columns import index_of, pack, view
 from streamd.stream.entry_encoder import WOVEN_MIN
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from streamd.stream.segment import Segment
 from streamd.stream.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
+from tests.entry_ways import way
 from tests.property.log_model import encode_entry
 
+__all__ = ["way"]
+
 MS = 1_795_246_993_860
-
-
-@pytest.fixture(params=["by columns", "byte by byte"])
-def way(request, monkeypatch):
-    """How entries are encoded and IDs are found: as the pure form does it, or the compiled one (here interpreted)."""
-    if request.param == "byte by byte":
-        pytest.importorskip("librt")
-        native_columns = importlib.import_module("streamd.stream.native_columns")
-        native_entries = importlib.import_module("streamd.stream.native_entries")
-        monkeypatch.setattr(columns_module, "IS_NATIVE", True)
-        monkeypatch.setattr(columns_module, "first_from", native_columns.first_from, raising=False)
-        monkeypatch.setattr(entry_writer, "write_entries", native_entries.write_entries, raising=False)
-        monkeypatch.setattr(segment_module, "WRITES", True)
-    return request.param
 
 
 def seal(ids, entries, like=None):
