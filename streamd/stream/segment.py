@@ -402,10 +402,9 @@ class Segment:
         """
         whole = high - low == self.count and not reverse
         encoded = self.encoded
-        is_few = high - low <= _FEW_MAX and not (whole or reverse)
-        if WRITES and is_few and (encoded is None or encoded.data is None or encoded.raw_bytes):
-            written = self._written(low, high)
-            if written is not None:
+        if WRITES and high - low <= _FEW_MAX and not (whole or reverse):
+            kept_as_it_is = encoded is not None and encoded.data is not None and not encoded.raw_bytes
+            if not kept_as_it_is and (written := self._written(low, high)) is not None:
                 return written
         data = self.kept()
         if data is None:

@@ -174,32 +174,25 @@ class SegmentList:
         It is what `runs` finds, in order. (A generator takes as long as reading a few entries does.)
         """
         segments, left = self.segments, count
-        index = max(self.index(start), self.head)
-        while left > 0 and index < len(segments):
+        index = max(bisect_right(self.first_ids, start, self.head) - 1, self.head)
+        while index < len(segments):
             segment = segments[index]
-            low = segment.position(start)
+            low, high = segment.position(start), segment.count
             is_last = end < segment.last_id
-            high = segment.position(end + 1) if is_last else segment.count
-            if segment.live is None:
-                high = min(high, low + left)
-                if low < high:
-                    left -= self._read_run(segment, low, high, parts, ids)
-            else:
-                for run_low, run_high in segment.runs(low, high):
-                    left -= self._read_run(segment, run_low, min(run_high, run_low + left), parts, ids)
-                    if not left:
-                        break
             if is_last:
+                high = segment.position(end + 1)
+            for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
+                if run_high - run_low > left:
+                    run_high = run_low + left
+                if run_low < run_high:
+                    parts.append(segment.read(run_low, run_high))
+                    if ids is not None:
+                        ids += segment.ids(run_low, run_high)
+                    left -= run_high - run_low
+            if is_last or left <= 0:
                 break
             index += 1
         return count - left
-
-    @staticmethod
-    def _read_run(segment: Segment, low: int, high: int, parts: list[bytes], ids: list[int] | None) -> int:
-        parts.append(segment.read(low, high))
-        if ids is not None:
-            ids += segment.ids(low, high)
-        return high - low
 
     def count_before(self, index: int) -> int:
         """Return how many entries are in the segments in front of one, deleted ones aside."""
