@@ -14,9 +14,10 @@ from distutils.errors import CompileError, DistutilsError
 from distutils.sysconfig import customize_compiler, get_python_inc
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 # What is compiled: a library for each room, with these files of it (all, where none is named).
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -50,6 +51,8 @@ INTERPRETED = {
 }
 
 MYPY = "mypy[mypyc]>=2.4,<3"
+# What `stream/native_entries.py` writes with. Where it is missing, entries are encoded as in the pure form.
+LIBRT = "librt>=0.16"
 
 
 def files_of(room: str) -> list[str]:
@@ -111,6 +114,16 @@ class BuildWithSummaries(build_py):
         place.write_text(json.dumps(summaries(files), indent=0), encoding="utf-8")
 
 
+class NeedWhatIsCompiledAgainst(egg_info):
+    """Has the compiled form require librt, which the pure one never imports."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        needed = [*dict.fromkeys([*self.distribution.install_requires, LIBRT])]
+        self.distribution.install_requires = needed
+        self.distribution.metadata.install_requires = needed  # which had the same before
+
+
 class BuildOnAllCores(build_ext):
     """Compiles several libraries at a time."""
 
@@ -123,15 +136,23 @@ def main() -> None:
     """Build, as setuptools' backend asks for."""
     wanted = os.environ.get("STREAMD_COMPILE", "0") not in ("", "0")
     made: list[Extension] = []
+    commands: dict[str, type[Command]] = {}
+    if wanted and "dist_info" in sys.argv and not why_not():
+        commands = {"egg_info": NeedWhatIsCompiledAgainst}  # what is written here is the wheel's
     if wanted and not {"egg_info", "dist_info", "sdist"} & set(sys.argv):  # these only ask for names
         reason = why_not()
         if reason:
             print(f"streamd: built as pure Python, not compiled: {reason}", file=sys.stderr)
         else:
             made = extensions()
+            commands = {
+                "build_ext": BuildOnAllCores,
+                "build_py": BuildWithSummaries,
+                "egg_info": NeedWhatIsCompiledAgainst,
+            }
     setup(
         ext_modules=made,
-        cmdclass={"build_ext": BuildOnAllCores, "build_py": BuildWithSummaries} if made else {},
+        cmdclass=commands,
         setup_requires=[MYPY] if wanted else [],
     )
 

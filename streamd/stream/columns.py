@@ -1,8 +1,18 @@
 """Columns of unsigned ints, each in as few bytes as its greatest one needs."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from sys import byteorder
+from typing import Final
+
+from streamd.base.form import is_compiled
+
+# The compiled form reads bytes in place, where numbers have at most four of them.
+IS_NATIVE: Final = is_compiled() and byteorder == "little"
+NATIVE_BYTES_MAX: Final = 4
+if IS_NATIVE:
+    from streamd.stream.native_columns import first_from
 
 _CODES = {2: "H", 4: "I", 8: "Q"}
 
@@ -19,6 +29,13 @@ def view(column: bytes, length: int) -> Sequence[int]:
     """Return the `length` ints of a packed column, without unpacking those that are not looked at."""
     size = len(column) // length
     return column if size == 1 else memoryview(column).cast(_CODES[size])  # type: ignore[call-overload]
+
+
+def lower_bound(column: bytes, length: int, number: int) -> int:
+    """Return where the first number stands that is `number` (0 or more) or more; the column ascends."""
+    if IS_NATIVE and len(column) <= NATIVE_BYTES_MAX * length and not number >> 32:
+        return first_from(column, length, number)
+    return bisect_left(view(column, length), number)
 
 
 def index_of(column: bytes, length: int, number: int, most: int) -> int:

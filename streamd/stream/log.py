@@ -353,14 +353,13 @@ class Log(OpenTail):
         """
         entries, parts = 0, list[bytes]()
         sealed, tail = self._sealed, self._ids
-        if sealed is not None and sealed.live_count and count and not reverse and not (tail and start >= tail[0]):
-            found = sealed.run_of(start, end, count)
-            if found is not None:
-                segment, low = found
-                if ids is not None:
-                    ids += segment.ids(low, low + count)
-                return count, [segment.read(low, low + count)]
-        for source, low, high in self._first_runs(start, end, count, reverse):
+        left = sys.maxsize if count is None else count
+        if sealed is not None and sealed.live_count and start <= end and not (reverse or (tail and start >= tail[0])):
+            entries = sealed.read_first(start, end, left, parts, ids)
+            if entries >= left or not tail:
+                return entries, parts
+            start = tail[0]
+        for source, low, high in self._first_runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))
             if ids is not None:
                 ids += source.ids(low, high)

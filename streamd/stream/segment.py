@@ -4,8 +4,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import compress as selected
 from itertools import islice
+from typing import Final
 
-from streamd.stream.columns import index_of, pack, view
+from streamd.stream.columns import index_of, lower_bound, pack, view
 from streamd.stream.cutting import cut, cut_alike
 from streamd.stream.entry_encoder import (
     WOVEN_MIN,
@@ -17,6 +18,7 @@ from streamd.stream.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.entry_id import SEQ_MAX, format_id
+from streamd.stream.entry_writer import WRITES, write
 from streamd.stream.id_parts import ids_behind, ids_of, sums
 from streamd.stream.layout import Layout, Texts
 from streamd.stream.sealing import join_texts, seal_texts
@@ -29,8 +31,8 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
 
 # So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
 _KEPT_BY_PARTS_MAX = 256
-# More than the positions in such a node.
-_PLACES = 1024
+# Written byte by byte, so many entries cost no more than out of RESP that is kept compressed.
+_FEW_MAX: Final = 16
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
 _OBJECT_BYTES = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
@@ -54,8 +56,7 @@ class Segment:
     live_count, used: how many entries are not deleted; how many were ever put into the node.
     noted, noted_by: which values a field has, and the FieldIndex that says so; None until one does.
     encoded: the RESP of all entries, while the segment cache lets it be kept.
-    touched: what was read in parts while there was no RESP of all: how many entries, times _PLACES, and where the last
-        part ended.
+    touched: what was read in parts while there was no RESP of all, see `SegmentCache.parts_read`.
     """
 
     __slots__ = (
@@ -164,14 +165,19 @@ class Segment:
                 return count
             if self.seqs is None:
                 return min(entry_id - self.first_id, count)
-            return bisect_left(view(self.seqs, count), entry_id & SEQ_MAX)
+            return lower_bound(self.seqs, count, entry_id & SEQ_MAX)
         ms = self.first_id >> 64
-        stamp = (entry_id >> 64) - ms + ms % 1000
-        stamps = view(self.stamps, count)
-        low = bisect_left(stamps, stamp)
-        if low == count or stamps[low] != stamp:
+        further, seq = (entry_id >> 64) - ms, entry_id & SEQ_MAX
+        if self.seqs is None and (self.last_id >> 64) - ms == count - 1:
+            # An entry for each millisecond: nothing is to be looked up.
+            return count if further >= count else further if seq <= self.first_id & SEQ_MAX else further + 1
+        stamp = further + ms % 1000
+        low = lower_bound(self.stamps, count, stamp)
+        if low == count:
             return low
-        seq = entry_id & SEQ_MAX
+        stamps = view(self.stamps, count)
+        if stamps[low] != stamp:
+            return low
         if self.seqs is None:
             return low if seq <= self.first_id & SEQ_MAX else low + 1
         return bisect_left(view(self.seqs, count), seq, low, bisect_right(stamps, stamp, low))
@@ -313,10 +319,19 @@ class Segment:
 
     def encode(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return the RESP of the entries at positions from `low` to before `high`, the last one first if `reverse`."""
+        if WRITES and not reverse and (written := self._written(low, high)) is not None:
+            return written
         if high - low < WOVEN_MIN:
             encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
             return b"".join(encoded[::-1] if reverse else encoded)
         return join(self._weave(low, high, reverse)[0])
+
+    def _written(self, low: int, high: int) -> bytes | None:
+        """Return what `encode` does, written byte by byte; None where that is not the way."""
+        ids, fields = (self.first_id, self.stamps, self.seqs), self.fields
+        if type(fields) is not tuple or type(self.texts) is not bytes:
+            return None
+        return write(ids, self.count, low, high, fields, self.lengths, self.joined())
 
     def encode_commands(self, low: int, high: int, words: tuple[bytes, ...]) -> bytes | None:
         """Return commands that add the entries at positions from `low` to before `high`: `words` ID field value ...
@@ -353,10 +368,15 @@ class Segment:
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return what `encode` does, from the cache if it is there.
 
-        The cache takes what is read whole and in order at once, and what is read in part when that goes on.
+        The cache takes what is read whole and in order at once, and what is read in larger parts when that goes on.
         """
         whole = high - low == self.count and not reverse
-        encoded, data = self.encoded, self.kept()
+        encoded = self.encoded
+        if WRITES and high - low <= _FEW_MAX and not (whole or reverse):
+            kept_as_it_is = encoded is not None and encoded.data is not None and not encoded.raw_bytes
+            if not kept_as_it_is and (written := self._written(low, high)) is not None:
+                return written
+        data = self.kept()
         if data is None:
             if not whole and not self.is_worth_keeping(low, high, reverse):
                 return self.encode(low, high, reverse)
@@ -377,23 +397,13 @@ class Segment:
         return decompress(encoded.data, uncompressed_size=encoded.raw_bytes) if encoded.raw_bytes else encoded.data
 
     def is_worth_keeping(self, low: int, high: int, reverse: bool = False) -> bool:
-        """Note that a part is read; return whether all should be kept.
-
-        That is so for who reads on from where a part ended, or the same part again, and when all entries were read
-        twice: parts of many segments, read at random places, would drive each other out, and all cost more to encode
-        and compress than those parts. While the cache has room, the second part is enough if values are compressed:
-        then all of it costs as much as three parts, otherwise as much as thirty.
-        """
-        count = self.count
-        if count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
+        """Note that a part is read; return whether all should be kept; see `SegmentCache.parts_read`."""
+        if self.count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
             return False
-        read, last = divmod(self.touched, _PLACES)
-        if self.touched and last in (low, high):
+        touched = CACHE.parts_read(self.touched, self.count, low, high, reverse, self.raw_bytes > 0)
+        if touched is None:
             return True
-        read += high - low
-        if self.touched and (read > 2 * count or (self.raw_bytes and not CACHE.is_full)):
-            return True
-        self.touched = read * _PLACES + (low if reverse else high)
+        self.touched = touched
         return False
 
     def keep(self, data: bytes, compressed: bool) -> Encoded | None:

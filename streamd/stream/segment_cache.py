@@ -14,6 +14,8 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
 
 # To read an entry means to decompress all.
 _COMPRESSED_BYTES_MAX = 32 * 1024
+# More than the positions in a node that is kept when parts of it are read.
+_PLACES = 1024
 # What one Encoded takes beside its data: itself, where its entries end, and its place in the ring.
 _ENCODED_BYTES = 700
 
@@ -78,6 +80,28 @@ class SegmentCache:
     def is_full(self) -> bool:
         """Whether what is kept next is likely to take another's place."""
         return self.bytes > self.bytes_max - self.bytes_max // 16
+
+    def parts_read(
+        self, touched: int, count: int, low: int, high: int, reverse: bool, is_compressed: bool
+    ) -> int | None:
+        """Return what is to be remembered of a segment of `count` entries that was read in parts, now from position
+        `low` to before `high`; None if all of its RESP should be kept.
+
+        touched: what was to be remembered before, 0 at first: how many entries were read, times _PLACES, and where the
+        last part ended. is_compressed: its values are.
+
+        All should be kept for who reads on from where a part ended, or the same part again, and when all entries were
+        read twice: parts of many segments, read at random places, would drive each other out, and all cost more to
+        encode and compress than those parts. While the cache has room, the second part is enough if values are
+        compressed: then all of it costs as much as three parts, otherwise as much as thirty.
+        """
+        read, last = divmod(touched, _PLACES)
+        if touched and last in (low, high):
+            return None
+        read += high - low
+        if touched and (read > 2 * count or (is_compressed and not self.is_full)):
+            return None
+        return read * _PLACES + (low if reverse else high)
 
     def tail(self, ids: list[int], low: int, high: int, reverse: bool) -> bytes | None:
         """Return the RESP of a run of a tail if it was kept; the list of its IDs says which tail it is."""

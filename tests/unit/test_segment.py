@@ -13,7 +13,10 @@ from streamd.stream.entry_encoder import WOVEN_MIN
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from streamd.stream.segment import Segment
 from streamd.stream.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
+from tests.entry_ways import way
 from tests.property.log_model import encode_entry
+
+__all__ = ["way"]
 
 MS = 1_795_246_993_860
 
@@ -82,7 +85,7 @@ FIELD_SHAPES = {
 
 @pytest.mark.parametrize("ids", ID_SHAPES.values(), ids=ID_SHAPES)
 @pytest.mark.parametrize("first", FIRST_IDS, ids=str)
-def test_ids_of_every_shape_are_given_back(first, ids):
+def test_ids_of_every_shape_are_given_back(first, ids, way):
     for count in (1, 2, 8, 30, 100):
         entry_ids = ids_of(*first, ids(count))
         assert entry_ids == sorted(set(entry_ids))
@@ -112,7 +115,7 @@ def test_ids_that_count_up_into_the_next_millisecond_are_given_back(before):
 
 @pytest.mark.parametrize("fields", FIELD_SHAPES.values(), ids=FIELD_SHAPES)
 @pytest.mark.parametrize("compressing", [True, False])
-def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
+def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch, way):
     if not compressing:
         monkeypatch.setattr("streamd.stream.sealing.compress", None)
     for count in (1, 3, 40):
@@ -126,6 +129,30 @@ def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch):
                 assert segment.encode(low, high) == encode(ids[low:high], entries[low:high])
                 assert segment.encode(low, high, True) == encode(ids[low:high][::-1], entries[low:high][::-1])
                 check_commands(segment, ids, entries, low, high)
+
+
+def test_entries_of_segments_in_turn_have_their_own_fields(way):
+    """What stands between values is remembered from one segment to the next."""
+    kinds = [[b"f", b"vv"], [b"f", b"v"], [b"g", b"vv"], [b"f", b"vv", b"g", b"w"]]
+    segments = [seal([make_id(MS, 1), make_id(MS, 2)], [kind, kind]) for kind in kinds]
+    for _ in range(2):
+        for segment, kind in zip(segments, kinds, strict=True):
+            assert segment.encode(0, 2) == encode([make_id(MS, 1), make_id(MS, 2)], [kind, kind])
+
+
+def test_an_entry_is_found_where_it_stands_whatever_was_deleted(way):
+    """All ways to delete from 6 entries, a millisecond each, before the rest is written anew."""
+    for seq in (0, 3):
+        ids = [make_id(MS + ms, seq) for ms in range(6)]
+        for deleted in range((1 << 6) - 1):
+            segment = seal(ids, [[b"f", b"v"]] * 6)
+            left = [entry_id for place, entry_id in enumerate(ids) if not deleted >> place & 1]
+            for entry_id in set(ids) - set(left):
+                segment.delete_at(ids.index(entry_id))
+            rewritten = segment.rewritten()
+            for near in [make_id(MS + ms, some) for ms in range(-1, 8) for some in (0, 2, 3, 4)]:
+                assert segment.position(near) == bisect_left(ids, near)
+                assert rewritten.position(near) == bisect_left(left, near)
 
 
 def test_what_segments_have_in_common_is_shared():
