@@ -44,25 +44,34 @@ def _unknown(requests: list[list[bytes]]) -> bool:
     return False
 
 
+def _unknown_keys(keys: Sequence[bytes]) -> bool:
+    return False
+
+
 class Known:
     """How requests of one command are looked at.
 
     names: first words that are known to be allowed, where that is a request's only key or channel; empty elsewhere.
     covers(requests): True only if all of these are allowed that are of this command; False also where each of them has
-    to be looked at.
+    to be looked at. covers_keys(keys): the same of requests that have one key each, which are these.
+    is_wide: a request has many keys, so looking at few of them together is worth it.
     """
 
-    __slots__ = ("check", "covers", "names")
+    __slots__ = ("check", "covers", "covers_keys", "is_wide", "names")
 
     def __init__(
         self,
         check: Check = _undecided,
         names: set[bytes] | None = None,
         covers: Callable[[list[list[bytes]]], bool] = _unknown,
+        covers_keys: Callable[[Sequence[bytes]], bool] = _unknown_keys,
+        is_wide: bool = False,
     ) -> None:
         self.check = check
         self.names = set() if names is None else names
         self.covers = covers
+        self.covers_keys = covers_keys
+        self.is_wide = is_wide
 
 
 class Permissions(Protocol):
@@ -85,6 +94,11 @@ class Permissions(Protocol):
 
     def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed."""
+
+    def count_allowed(
+        self, command: "Command", requests: list[list[bytes]], at: int, keys: Sequence[bytes]
+    ) -> int:
+        """Return how many requests of a run are allowed that begins at requests[at] and has these keys, one each."""
 
 
 class AccessServices(Protocol):
@@ -313,7 +327,7 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
 # Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
 # have requests[at] executed was looked at; of all others that name the same key it follows. A command that `mixes` is
-# given no more than was looked at; another batch that takes further keys asks `context.guard`.
+# given no more than was looked at, unless it `asks`; another batch that takes further keys asks `context.guard`, too.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 
@@ -330,7 +344,7 @@ class Command:
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
     batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
-        one piece of output for each.
+        one piece of output for each. asks: the batch itself asks `context.guard` for the keys that it takes.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -351,6 +365,7 @@ class Command:
     tips: str = ""
     batch: "Batch | None" = None
     mixes: bool = False
+    asks: bool = False
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -382,6 +397,7 @@ class Command:
             self.tips,
             self.batch,
             self.mixes,
+            self.asks,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 

@@ -28,6 +28,7 @@ def command(
     tips: str = "",
     batch: Batch | None = None,
     mixes: bool = False,
+    asks: bool = False,
     summary: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
@@ -56,6 +57,7 @@ def command(
             tips=tips,
             batch=batch,
             mixes=mixes,
+            asks=asks,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:

@@ -67,13 +67,33 @@ def test_rules_hold_for_each_key_of_requests_that_are_executed_together(engine, 
 def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
     """All lists of up to three short names against asking each, also of names that hold what stands between them."""
     names = [bytes(word) for length in range(4) for word in product(b"ab\n", repeat=length)]
-    for prefixes in ((b"a",), (b"a", b"ab"), (b"ab", b"b", b"a"), (b"",), (b"aa", b"bb"), (b"\na", b"b"), ()):
+    for prefixes in (
+        (b"a",), (b"a", b"ab"), (b"ab", b"b", b"a"), (b"",), (b"aa", b"bb"), (b"\na", b"b"), (b"a\nb", b"b"), (),
+    ):  # fmt: skip
         beginnings = Beginnings(prefixes)
         for length in (1, 2, 3):
             for some in product(names if length < 3 else names[:13], repeat=length):
                 expected = all(name.startswith(prefixes) for name in some)
                 found = beginnings.are_of_all([*some])
-                assert found == expected or (expected and any(b"\n" in name for name in some)), (prefixes, some)
+                has_break = any(b"\n" in one for one in (*some, *prefixes))
+                assert found == expected or (expected and has_break), (prefixes, some)
+
+
+def test_words_are_known_to_begin_as_they_may_only_if_each_of_them_does():
+    """All pairs of requests of up to two short words behind their names, which may begin as keys may."""
+    words = [bytes(word) for length in range(3) for word in product(b"a\n\r", repeat=length)]
+    requests = [[b"a", *some] for length in (1, 2) for some in product(words, repeat=length)]
+    for prefixes in ((b"a",), (b"aa", b"\ra"), (b"aa", b"b"), (b"a\r", b"a\na"), ()):
+        beginnings = Beginnings(prefixes)
+        wholes = [all(word.startswith(prefixes) for word in one[1:]) for one in requests]
+        plain = not any(b"\n" in one or b"\r" in one for one in prefixes)
+        for first, is_first in zip(requests, wholes, strict=True):
+            assert not beginnings.are_of_all_words([first]) or is_first, first
+            for second, is_second in zip(requests[:40], wholes, strict=False):
+                found = beginnings.are_of_all_words([first, second])
+                expected = is_first and is_second
+                has_break = any(b"\n" in word for word in (*first, *second))
+                assert found == expected or (expected and (has_break or not plain)), (prefixes, first, second)
 
 
 # Requests of which {} is a key that may not be named, among many of a run.
@@ -82,7 +102,9 @@ _AMONG = [
     b"MGET a {}",
     b"MGET {} a",
     b"SET {} v",
+    b"SET {} v EX 9",
     b"SET {} v GET",
+    b"DEL a {}",
     b"EXISTS a {}",
     b"XADD {} * f v",
     b"ZSCORE {} m",
@@ -95,7 +117,7 @@ _AMONG = [
     b"COPY a {}",
     b"LMOVE {} a LEFT LEFT",
 ]
-_FORBIDDEN = [b"secret", b"x\na1", b"x\na1\na2", b"\n", b"", b"b1", b"GET", b"get"]
+_FORBIDDEN = [b"secret", b"x\na1", b"x\na1\na2", b"x\ra1", b"\n", b"", b"b1", b"GET", b"get"]
 
 
 @pytest.mark.parametrize("rules", ["~a* ~get2*", "~GET2* ~a*", "~a ~a?* ~aa*", "%R~a* %W~a* %RW~a*", "~[a]*"])
