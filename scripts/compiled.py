@@ -22,7 +22,7 @@ BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", 
 # On two workers, see tests/workers.py.
 OVER_THE_WIRE = [
     "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash",
-    "tests/unit/test_trash.py",  # references are counted, of which compiled code holds fewer
+    "tests/unit/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
 ]  # fmt: skip
 
 

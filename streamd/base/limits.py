@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 class RequestLimits:
     """What one client may send in one request."""
 
-    arguments_max: int = 1024 * 1024  # Redis: 1,048,576 words in a request
+    arguments_max: int = 1024 * 1024  # Redis: 2**31 - 1, and as many until 6.2; each takes memory, also an empty one
     bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len
     inline_bytes_max: int = 64 * 1024  # Redis: PROTO_INLINE_MAX_SIZE, also for a header line
     request_bytes_max: int = 1024 * MIB  # Redis: client-query-buffer-limit

@@ -179,8 +179,8 @@ class Context(Client):
     MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
-    vouched: the guard at the last MULTI. If it still is the guard at EXEC (where rules change there is a new one), all
-    that was queued was looked at by it, and is not again.
+    vouched: in a transaction, the guard at its MULTI. If it still is the guard at EXEC (where rules change there is a
+    new one), all that was queued was looked at by it, and is not again.
     """
 
     __slots__ = ("guard", "quick", "services", "state", "vouched")
@@ -289,7 +289,7 @@ class Context(Client):
 
     def discard_transaction(self) -> None:
         """End a transaction: nothing is queued and nothing watched any more."""
-        self.transaction = None
+        self.transaction = self.vouched = None
         self.transaction_broken = False
         self.unwatch()
         self.update_quick()

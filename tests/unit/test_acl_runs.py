@@ -216,3 +216,31 @@ def test_monitors_see_what_the_script_of_a_user_with_rules_calls(engine):
     watching.do("MONITOR")
     client.execute([b"EVAL", b"return redis.call('GET', 'a')", b"0"])
     assert b'lua] "GET" "a"' in watching.received()
+
+
+def test_a_script_that_changes_its_users_rules_is_held_to_the_new_ones_at_once(engine):
+    """As is what comes behind it in a pipeline."""
+    pytest.importorskip("lupa")
+    client = client_of(engine, "+@all ~a*")
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 1")
+    script = b"""redis.call('ACL', 'SETUSER', 'ann', 'resetkeys', '~b*')
+                 return {redis.pcall('GET', 'a').err ~= nil, redis.pcall('GET', 'b')}"""
+    client.send([b"GET", b"a"], [b"EVAL", script, b"0"], *[[b"GET", b"a"]] * 20, [b"GET", b"b"])
+    first, (was_refused, *_), *others, last = client.replies()
+
+    assert (first, was_refused, last) == (None, 1, None)
+    assert others == [Error(KEY)] * 20
+    engine.do("ACL SETUSER ann ~*")
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 0")
+    assert client.engine.state.scripts_may_all is False
+    assert b"get" in client.client.quick
+
+
+def test_no_rules_are_kept_behind_a_transaction(engine):
+    client = client_of(engine, "+@all ~a*")
+    for lines in (["GET a", "EXEC"], ["GET a", "DISCARD"], ["NOSUCH", "EXEC"]):
+        client.do("MULTI")
+        assert client.client.vouched is not None
+        for line in lines:
+            client.do(line)
+        assert client.client.vouched is None
