@@ -315,7 +315,9 @@ def _covers_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names
     begin_all, are_known = names.beginnings.are_of_all_words, names.known.issuperset
 
     def covers(requests: list[list[bytes]]) -> bool:
-        return begin_all(requests) or are_known(chain.from_iterable(map(find_keys, requests)))
+        if not names.begins and are_known(chain.from_iterable(map(find_keys, requests))):
+            return True
+        return begin_all(requests)
 
     return covers
 
