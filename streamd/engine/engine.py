@@ -41,10 +41,9 @@ from streamd.session.state import State
 # So many requests of a pipeline are executed between two looks at the time they took.
 _REQUESTS_PER_LOOK = 16
 
-_NO_NAMES: set[bytes] = set()
-
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
+_NO_NAMES: set[bytes] = set()
 
 
 class Engine:
@@ -141,7 +140,7 @@ class Engine:
                 client.flush_wanted = True
                 state.to_flush.append(client)
         look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
-        # From where on a batch is tried. Where one had few requests the next try waits, each time twice as long.
+        # From where on a batch is tried: where one had few requests the next waits, each time twice as long.
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
@@ -167,9 +166,8 @@ class Engine:
                 assert command is not None
                 if command is not asked:
                     asked, asked_at, known = command, at, guard.known.get(command.name)
-                    if known is None:
-                        cleared = total
-                    else:
+                    cleared = total
+                    if known is not None:
                         cleared, names = 0, known.names
                         if known.is_wide and total - at >= GUARDED_WIDE_RUN_MIN:
                             asked_at = at - GUARDED_RUN_MIN  # as if so many had been looked at
