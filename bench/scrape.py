@@ -18,25 +18,30 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=100_000)
     parser.add_argument("--scrapes", type=int, default=10)
     arguments = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with EmbeddedServer(Clock(), admin_port=port) as server:
-        engine = server._server.engine
-        filling = engine.connect()
-        for number in range(arguments.streams):
-            engine.call(filling, [b"XADD", b"s%d" % number, b"IDMP", b"p", b"i", b"*", b"f", b"v"])
-        keep_out()  # as a start does when it has loaded so many
-        measured = measure(engine, port, arguments.scrapes)
-    for name, values in measured.items():
+    for name, values in measure(arguments.streams, arguments.scrapes).items():
         values.sort()
         half, most = values[len(values) // 2], values[-1]
         print(f"{name}: {len(values)} times, median {half:.2f} ms, longest {most:.2f} ms")
     return 0
 
 
-def measure(engine, port: int, scrapes: int) -> dict[str, list[float]]:  # type: ignore[no-untyped-def]
-    """Return the milliseconds of CPU that each slice took, and those of each scrape as its client sees it."""
+def measure(streams: int, scrapes: int) -> dict[str, list[float]]:
+    """Return the milliseconds of CPU that each slice took of some scrapes of a server with so many streams, and those
+    of each scrape as its client sees it.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with EmbeddedServer(Clock(), admin_port=port) as server:
+        engine = server._server.engine
+        filling = engine.connect()
+        for number in range(streams):
+            engine.call(filling, [b"XADD", b"s%d" % number, b"IDMP", b"p", b"i", b"*", b"f", b"v"])
+        keep_out()  # as a start does when it has loaded so many
+        return _measure(port, scrapes)
+
+
+def _measure(port: int, scrapes: int) -> dict[str, list[float]]:
     slices: list[float] = []
     taken: list[float] = []
     from streamd.net import server as module
@@ -66,6 +71,7 @@ def measure(engine, port: int, scrapes: int) -> dict[str, list[float]]:  # type:
     thread = threading.Thread(target=ask)
     thread.start()
     thread.join()
+    module.Server.scrape = scrape  # type: ignore[method-assign]
     return {"a slice, CPU": slices, "a scrape": taken}
 
 

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from spark_source.errors import OptionError
 from spark_source.option_values import Values, not_empty, refuse, shown
@@ -181,13 +181,15 @@ def _client_name(text: str) -> str:
 
 def _split_url(text: str) -> _Address:
     """Return what an URL says. Raises: ValueError."""
-    parts = urlsplit(text)
-    if parts.scheme not in SCHEMES or parts.query or parts.fragment:
+    # (`urlsplit` of Python 3.14 takes no IPv6 address in a list of hosts.)
+    match = re.fullmatch(r"([^:/?#]+)://([^/?#]*)([^?#]*)", text)
+    if match is None or match[1].lower() not in SCHEMES:
         raise ValueError
-    sentinel = parts.scheme.endswith("+sentinel")
-    user, _, places = parts.netloc.rpartition("@")
+    scheme = match[1].lower()
+    sentinel = scheme.endswith("+sentinel")
+    user, _, places = match[2].rpartition("@")
     username, _, password = user.partition(":")
-    path = [unquote(part) for part in parts.path.strip("/").split("/") if part]
+    path = [unquote(part) for part in match[3].strip("/").split("/") if part]
     master = None
     if sentinel:
         master = not_empty(path.pop(0)) if path else refuse()
@@ -195,7 +197,7 @@ def _split_url(text: str) -> _Address:
         raise ValueError
     return _Address(
         sentinel=sentinel,
-        tls=parts.scheme.startswith("rediss"),
+        tls=scheme.startswith("rediss"),
         nodes=tuple(_split_place(place, SENTINEL_PORT if sentinel else PORT) for place in places.split(",")),
         master=master,
         db=int(path[0]) if path else None,

@@ -9,7 +9,7 @@ MIB = 1024 * 1024
 class RequestLimits:
     """What one client may send in one request."""
 
-    arguments_max: int = 1024 * 1024  # Redis: 1,048,576 words in a request
+    arguments_max: int = 1024 * 1024  # Redis: 2**31 - 1, and as many until 6.2; each takes memory, also an empty one
     bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len
     inline_bytes_max: int = 64 * 1024  # Redis: PROTO_INLINE_MAX_SIZE, also for a header line
     request_bytes_max: int = 1024 * MIB  # Redis: client-query-buffer-limit
@@ -33,6 +33,7 @@ TURN_REQUESTS_MAX = 4_096
 # So many keys of a run are looked at by a user's rules at once: of a longer run what does not fit is looked at again.
 GUARDED_RUN_MAX = 128
 GUARDED_RUN_MIN = 16  # what it takes to begin a look at several is what looking at five of them saves
+GUARDED_WIDE_RUN_MIN = 4  # of requests with many keys each
 LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
 # A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
 # goes on 31 times as long as that is filled.

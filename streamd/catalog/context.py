@@ -45,25 +45,34 @@ def _unknown(requests: list[list[bytes]]) -> bool:
     return False
 
 
+def _unknown_keys(keys: Sequence[bytes]) -> bool:
+    return False
+
+
 class Known:
     """How requests of one command are looked at.
 
     names: first words that are known to be allowed, where that is a request's only key or channel; empty elsewhere.
     covers(requests): True only if all of these are allowed that are of this command; False also where each of them has
-    to be looked at.
+    to be looked at. covers_keys(keys): the same of requests that have one key each, which are these.
+    is_wide: a request has many keys, so looking at few of them together is worth it.
     """
 
-    __slots__ = ("check", "covers", "names")
+    __slots__ = ("check", "covers", "covers_keys", "is_wide", "names")
 
     def __init__(
         self,
         check: Check = _undecided,
         names: set[bytes] | None = None,
         covers: Callable[[list[list[bytes]]], bool] = _unknown,
+        covers_keys: Callable[[Sequence[bytes]], bool] = _unknown_keys,
+        is_wide: bool = False,
     ) -> None:
         self.check = check
         self.names = set() if names is None else names
         self.covers = covers
+        self.covers_keys = covers_keys
+        self.is_wide = is_wide
 
 
 class Permissions(Protocol):
@@ -86,6 +95,11 @@ class Permissions(Protocol):
 
     def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed."""
+
+    def count_allowed(
+        self, command: "Command", requests: list[list[bytes]], at: int, keys: Sequence[bytes]
+    ) -> int:
+        """Return how many requests of a run are allowed that begins at requests[at] and has these keys, one each."""
 
 
 class AccessServices(Protocol):
@@ -166,8 +180,8 @@ class Context(Client):
     MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
-    vouched: the guard at the last MULTI. If it still is the guard at EXEC (where rules change there is a new one), all
-    that was queued was looked at by it, and is not again.
+    vouched: in a transaction, the guard at its MULTI. If it still is the guard at EXEC (where rules change there is a
+    new one), all that was queued was looked at by it, and is not again.
     """
 
     __slots__ = ("guard", "quick", "services", "state", "vouched")
@@ -276,7 +290,7 @@ class Context(Client):
 
     def discard_transaction(self) -> None:
         """End a transaction: nothing is queued and nothing watched any more."""
-        self.transaction = None
+        self.transaction = self.vouched = None
         self.transaction_broken = False
         self.unwatch()
         self.update_quick()
@@ -314,7 +328,7 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
 # Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
 # have requests[at] executed was looked at; of all others that name the same key it follows. A command that `mixes` is
-# given no more than was looked at; another batch that takes further keys asks `context.guard`.
+# given no more than was looked at, unless it `asks`; another batch that takes further keys asks `context.guard`, too.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
 # Executes requests at once without making them, all or none, and returns whether it did; see Batch, in whose place it
@@ -336,7 +350,8 @@ class Command:
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
     batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
-        one piece of output for each. alike: does so with requests of templates, see AlikeBatch.
+        one piece of output for each. asks: the batch itself asks `context.guard` for the keys that it takes.
+    alike: executes requests of templates at once, see AlikeBatch.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -357,6 +372,7 @@ class Command:
     tips: str = ""
     batch: "Batch | None" = None
     mixes: bool = False
+    asks: bool = False
     alike: "AlikeBatch | None" = None
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
@@ -389,6 +405,7 @@ class Command:
             self.tips,
             self.batch,
             self.mixes,
+            self.asks,
             self.alike,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )

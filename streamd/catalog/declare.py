@@ -28,6 +28,7 @@ def command(
     tips: str = "",
     batch: Batch | None = None,
     mixes: bool = False,
+    asks: bool = False,
     alike: AlikeBatch | None = None,
     summary: str = "",
 ) -> Callable[[Handler], Handler]:
@@ -57,6 +58,7 @@ def command(
             tips=tips,
             batch=batch,
             mixes=mixes,
+            asks=asks,
             alike=alike,
         )
         container, _, sub = name.lower().partition(" ")

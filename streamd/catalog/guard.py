@@ -1,6 +1,6 @@
 """What the clients of one restricted user may have executed, as quickly as that can be said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -19,6 +19,7 @@ from streamd.catalog.named import CHANNELS, KEYS_BEFORE_LAST, bits_of, named_by
 KNOWN_KEYS_MAX: Final = 16_384
 KNOWN_KEY_BYTES_MAX: Final = 256
 
+_FIRST: Final = itemgetter(0)
 _SECOND: Final = itemgetter(1)
 
 _Covers = Callable[[list[list[bytes]]], bool]
@@ -67,6 +68,11 @@ class _Names:
         """Return whether all of several names are allowed."""
         return (bool(self.begins) and self.beginnings.are_of_all(names)) or all(map(self.allows, names))
 
+    def cover(self, names: Sequence[bytes]) -> bool:
+        """Return True only if all of several names are allowed; False also where each has to be looked at."""
+        # (Where more names come than are remembered, to look for them is in vain.)
+        return (not self.begins and self.known.issuperset(names)) or self.beginnings.are_of_all(names)
+
 
 class Guard:
     """The rules of one user, as they are now, prepared for looking at requests. (Where they change, there is a new
@@ -113,7 +119,7 @@ class Guard:
         first, last, step = command.keys
         if command.name == "set":
             both = names(READ | WRITE)
-            return Known(_check_set(names(WRITE), both), both.known, _covers_one(1, both))
+            return Known(_check_set(names(WRITE), both), both.known, _covers_one(1, both), both.cover)
         if first and first == last and command.find_keys is None:
             one = names(uses[0])
             known = one.known if first == 1 else set[bytes]()
@@ -130,8 +136,11 @@ class Guard:
             check = _check_counted(find, ways[0]) if isinstance(find, CountedKeys) else _check_many(find, ways[0])
         if command.name in KEYS_BEFORE_LAST:
             return Known(self._remembering(check))
-        has_run = len(ways) == 1 and isinstance(find, (itemgetter, CountedKeys))
-        return Known(check, covers=_covers_many(find, ways[0])) if has_run else Known(check)
+        if len(ways) > 1 or not isinstance(find, (itemgetter, CountedKeys)):
+            return Known(check)
+        if command.find_keys is None and (first, last, step) == (1, -1, 1):
+            return Known(_check_words(find, ways[0]), covers=_covers_words(find, ways[0]), is_wide=True)
+        return Known(check, covers=_covers_many(find, ways[0]))
 
     def _remembering(self, check: Check) -> Check:
         """Return a check that remembers requests but for their last word, which is no key: who reads a stream, or waits
@@ -173,7 +182,12 @@ class Guard:
         """
         end = min(2 * at - since, at + GUARDED_RUN_MAX)
         known = self.known.get(command.name)
-        if known is None or (command.batch is None and known.covers(requests[at:end])):
+        if known is None:
+            return end, since
+        run = requests[at:end]
+        if known.is_wide and [*map(_FIRST, run)].count(run[0][0]) < len(run):
+            return 0, at  # what they have in common is not enough
+        if command.batch is None and known.covers(run):
             return end, since
         return 0, len(requests)
 
@@ -193,7 +207,17 @@ class Guard:
             pass  # another command
         if known.covers(run):
             return end
-        name = requests[at][0]
+        return self._end_of_allowed(command, requests, at)
+
+    def count_allowed(self, command: Command, requests: list[list[bytes]], at: int, keys: Sequence[bytes]) -> int:
+        """Return how many requests of a run are allowed that begins at requests[at], which is, and has these keys."""
+        known = self.known.get(command.name)
+        if known is None or known.covers_keys(keys):
+            return len(keys)
+        return self._end_of_allowed(command, requests, at) - at
+
+    def _end_of_allowed(self, command: Command, requests: list[list[bytes]], at: int) -> int:
+        end, name = len(requests), requests[at][0]
         for position in range(at, end):
             request = requests[position]
             if request[0] != name or not command.accepts(len(request)) or not self.allows(command, request):
@@ -234,6 +258,16 @@ def _check_many(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) 
     return check
 
 
+def _check_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> Check:
+    """Return a check of a command all of whose words but the first are keys."""
+    many, begin_all = _check_many(find_keys, names), names.beginnings.are_of_all_words
+
+    def check(request: list[bytes]) -> bool:
+        return (bool(names.begins) and begin_all([request])) or many(request)
+
+    return check
+
+
 def _check_counted(find_keys: CountedKeys, names: _Names) -> Check:
     """Return a check of a command that says how many keys it has: mostly one."""
     many = _check_many(find_keys, names)
@@ -265,28 +299,38 @@ def _check_several(find_keys: Callable[[list[bytes]], list[bytes]], uses: list[_
 
 def _covers_one(place: int, names: _Names) -> _Covers:
     """Return a look at requests of one key each."""
-    begin_all, are_known = names.beginnings.are_of_all, names.known.issuperset
+    find_key, cover = itemgetter(place), names.cover
 
     def covers(requests: list[list[bytes]]) -> bool:
         try:
-            named = [request[place] for request in requests]
+            return cover([*map(find_key, requests)])
         except IndexError:
             return False  # one is of another command
-        return are_known(named) or begin_all(named)
+
+    return covers
+
+
+def _covers_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> _Covers:
+    """Return a look at requests all of whose words but the first are keys, to all of which the same is done."""
+    begin_all, are_known = names.beginnings.are_of_all_words, names.known.issuperset
+
+    def covers(requests: list[list[bytes]]) -> bool:
+        if not names.begins and are_known(chain.from_iterable(map(find_keys, requests))):
+            return True
+        return begin_all(requests)
 
     return covers
 
 
 def _covers_many(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> _Covers:
     """Return a look at requests of several keys each, to all of which the same is done."""
-    begin_all, are_known = names.beginnings.are_of_all, names.known.issuperset
+    cover = names.cover
 
     def covers(requests: list[list[bytes]]) -> bool:
         try:
-            named = [*chain.from_iterable(map(find_keys, requests))]
+            return cover([*chain.from_iterable(map(find_keys, requests))])
         except IndexError:
             return False
-        return are_known(named) or begin_all(named)
 
     return covers
 

@@ -149,7 +149,7 @@ class ScriptHost:
         # Commands are looked at by the rules of who runs the script.
         self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
-        is_seen = bool(self._state.monitors) or context.tracker is not None
+        is_seen = bool(self._state.monitors) or context.tracker is not None or self._state.scripts_may_all
         self._quick = self._quick_if_allowed = _READS - 1 if is_seen else _READS
         if context.guard is None:
             self._quick_if_allowed = _READS - 1
@@ -202,6 +202,8 @@ class ScriptHost:
 
     def _check(self, command: Command, words: list[bytes], looks: int) -> None:
         """Look at what most calls need not be asked, and show it to monitors. Raises: CommandError, counted."""
+        if self._state.scripts_may_all:
+            self._context.guard = self._caller.guard  # which an ACL SETUSER of the script may have changed
         guard = self._context.guard
         if looks <= self._quick_if_allowed and command.accepts(len(words)):
             # Nothing but the rules of the user is in the way, which mostly allow it.

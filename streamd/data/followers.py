@@ -129,11 +129,14 @@ class Followers:
         for key in list(islice((key for key, clients in self.keys.items() if clients), count)):
             self._invalidate(key)
 
-    def forget_kept(self) -> None:
-        """Forget who keeps what: everybody knows that it is worth nothing any more."""
-        self.keys.clear()
-        self.keys.update(dict.fromkeys(self._watched, _NOBODY))
+    def forget_kept(self) -> dict[bytes, int | set[int]]:
+        """Forget who keeps what: everybody knows that it is worth nothing any more. `keys` is another dict then.
+
+        Returns: the one before, to be freed, which takes a fifth of a second for a million keys.
+        """
+        before, self.keys = self.keys, dict.fromkeys(self._watched, _NOBODY)
         self.kept_keys = self.kept_items = 0
+        return before
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -68,11 +68,10 @@ class Trash:
 
     def _step(self) -> None:
         left = self._left
-        value = left[-1]
-        assert _reference_count is not None
-        if _reference_count(value) > 3:  # ours are the list's, the variable's and the call's
+        if _references_of_last(left) > _REFERENCES_OF_OURS:
             left.pop()
             return
+        value = left[-1]
         if isinstance(value, dict):
             parts: list[object] = [value.popitem()[1] for _ in range(min(_AT_ONCE, len(value)))]
         elif isinstance(value, list | deque | set):
@@ -87,6 +86,17 @@ class Trash:
         heavy = [part for part in parts if type(part) not in _SMALL]
         if sum(map(_elements, heavy)) > _ELEMENTS_MIN:
             left += [part for part in heavy if _elements(part) > _FEW]
+
+
+def _references_of_last(values: list[Any]) -> int:
+    """Return how many references there are to the last of some values, with those of the list and of this look."""
+    assert _reference_count is not None
+    return _reference_count(values[-1])
+
+
+# What a look at a value finds that nobody else holds. (How many references a call takes differs: one in Python 3.14,
+# two before.)
+_REFERENCES_OF_OURS: Final = 0 if _reference_count is None else _references_of_last([[]])
 
 
 def _is_large(value: object) -> bool:

@@ -11,6 +11,7 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import (
     GUARDED_RUN_MAX,
     GUARDED_RUN_MIN,
+    GUARDED_WIDE_RUN_MIN,
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
     SLICE_US,
@@ -42,6 +43,7 @@ _REQUESTS_PER_LOOK = 16
 
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN = 3
+_NO_NAMES: set[bytes] = set()
 
 
 class Engine:
@@ -138,7 +140,7 @@ class Engine:
                 client.flush_wanted = True
                 state.to_flush.append(client)
         look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
-        # From where on a batch is tried. Where one had few requests the next try waits, each time twice as long.
+        # From where on a batch is tried: where one had few requests the next waits, each time twice as long.
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
@@ -147,6 +149,7 @@ class Engine:
             guard = None
         timed: Command | None = None
         asked: Command | None = None
+        cleared, names = 0, _NO_NAMES
         started_ns = began_ns = then_ns = stopwatch()
         end = total
         while at < end:
@@ -158,12 +161,17 @@ class Engine:
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
-            elif guard is not None:
+            # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
+            elif guard is not None and (command is not asked or (at >= cleared and request[1] not in names)):
                 assert command is not None
                 if command is not asked:
-                    asked, asked_at, cleared, known = command, at, 0, guard.known.get(command.name)
-                # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-                if known is not None and at >= cleared and request[1] not in known.names:
+                    asked, asked_at, known = command, at, guard.known.get(command.name)
+                    cleared = total
+                    if known is not None:
+                        cleared, names = 0, known.names
+                        if known.is_wide and total - at >= GUARDED_WIDE_RUN_MIN:
+                            asked_at = at - GUARDED_RUN_MIN  # as if so many had been looked at
+                if known is not None and request[1] not in names:
                     if at - asked_at >= GUARDED_RUN_MIN:
                         cleared, asked_at = guard.look_ahead(command, requests, at, asked_at)
                     if at >= cleared and not known.check(request) and not guard.allows(command, request):
@@ -179,7 +187,9 @@ class Engine:
                 if at >= batch_at and command.batch is not None and is_quick:
                     upto = min(total, at + TURN_REQUESTS_MAX)
                     if command.mixes and guard is not None:
-                        upto = at + guard.end_of_run(command, requests[at : min(upto, at + GUARDED_RUN_MAX)], 0)
+                        upto = min(upto, at + GUARDED_RUN_MAX)
+                        if not command.asks:
+                            upto = at + guard.end_of_run(command, requests[at:upto], 0)
                     taken = calls.call_batch(command, client, requests, at, upto)
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience

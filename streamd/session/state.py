@@ -186,7 +186,8 @@ class State:
         events = KeyspaceEvents(self.pubsub)
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
-        self.tracking = Tracking(self.clients, self.keyspace.followers, self.wants_flush, self._events_changed)
+        followers = self.keyspace.followers
+        self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, self._free)
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
@@ -252,6 +253,7 @@ class State:
             or self.write_error is not None
             or bool(self.monitors)
             or self.pause_until_ms > 0
+            or self.scripts_may_all
         )
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
@@ -293,6 +295,9 @@ class State:
         if not client.flush_wanted:
             client.flush_wanted = True
             self.to_flush.append(client)
+
+    def _free(self, value: object) -> None:
+        self.keyspace.trash.add(value)
 
     def _events_changed(self) -> None:
         published = self._configure_events(self.config.text("notify-keyspace-events"))

@@ -23,7 +23,8 @@ class Tracking:
     changed: prefix -> the keys that changed since the last broadcast, each with who did it last.
     on_changed: called when there is the first: somebody must then call `broadcast`, soon.
     writer: the tracking client whose command runs; None: another client, or nobody. in_script: a script runs for it.
-    on_broadcast: called when the first client has a prefix, or the last one has none.
+    on_followed: called when writers have to ask something else whether their key is followed: the first client has a
+    prefix, the last one has none, or all that was kept is forgotten. free: takes what is to be freed, soon.
     Source: https://redis.io/docs/latest/develop/reference/client-side-caching/
     """
 
@@ -32,15 +33,18 @@ class Tracking:
         clients: dict[int, Client],
         followers: Followers,
         wants_flush: Callable[[Client], None],
-        on_broadcast: Callable[[], None],
+        on_followed: Callable[[], None],
+        free: Callable[[object], None],
     ) -> None:
         self._clients = clients
         self._followers = followers
         self._wants_flush = wants_flush
-        self._on_broadcast = on_broadcast
+        self._on_followed = on_followed
+        self._free = free
         self._keys_max = sys.maxsize
         self.count = 0
         self.prefixes: dict[bytes, dict[Client, None]] = {}
+        self._lengths: dict[int, int] = {}  # how many prefixes are so long
         self.changed: dict[bytes, dict[bytes, Client | None]] = {}
         self.on_changed: Callable[[], None] = _ignore
         self.writer: Client | None = None
@@ -62,7 +66,11 @@ class Tracking:
         """Tell a client that tracks of all changes to keys that begin with a prefix."""
         assert client.tracker is not None
         client.tracker.prefixes.add(prefix)
-        self.prefixes.setdefault(prefix, {})[client] = None
+        listeners = self.prefixes.get(prefix)
+        if listeners is None:
+            listeners = self.prefixes[prefix] = {}
+            self._lengths[len(prefix)] = self._lengths.get(len(prefix), 0) + 1
+        listeners[client] = None
         self._follow_all()
 
     def stop(self, client: Client) -> None:
@@ -80,18 +88,26 @@ class Tracking:
             if not listeners:
                 del self.prefixes[prefix]
                 self.changed.pop(prefix, None)
+                self._lengths[len(prefix)] -= 1
+                if not self._lengths[len(prefix)]:
+                    del self._lengths[len(prefix)]
         self._follow_all()
 
     def leave(self, client: Client) -> None:
         """Forget a client that goes, and all that was kept if nobody tracks any more."""
         self.stop(client)
         if not self.count and self._followers.kept_keys:
-            self._followers.forget_kept()
+            self._forget_kept()
 
     def _follow_all(self) -> None:
         if self._followers.follows_all != bool(self.prefixes):
             self._followers.follows_all = bool(self.prefixes)
-            self._on_broadcast()
+            self._on_followed()
+
+    def _forget_kept(self) -> None:
+        before = self._followers.forget_kept()
+        self._on_followed()
+        self._free(before)
 
     # -- a command of a client that tracks ----------------------------------------------------------------------------
 
@@ -152,7 +168,8 @@ class Tracking:
 
     def flushed(self) -> None:
         """Tell all who track that all keys are gone, of whatever database."""
-        self._followers.forget_kept()
+        if self._followers.kept_keys:
+            self._forget_kept()
         if not self.count:
             return
         for client in list(self._clients.values()):
@@ -167,8 +184,11 @@ class Tracking:
     def _note_change(self, key: bytes, is_by_time: bool) -> None:
         # (As in Redis, what a script writes is not written by who runs it, nor is it who finds that a time has passed.)
         writer = None if is_by_time or self.in_script else self.writer
-        for prefix in self.prefixes:
-            if key.startswith(prefix):
+        # (There may be any number of prefixes; of each length a key has one.)
+        longest = len(key)
+        for length in self._lengths if len(self._lengths) <= longest else range(longest + 1):
+            prefix = key[:length]
+            if length <= longest and prefix in self.prefixes:
                 if not self.changed:
                     self.on_changed()
                 self.changed.setdefault(prefix, {})[key] = writer

@@ -277,5 +277,50 @@ def test_the_engine_refuses_what_a_decision_refuses(rules, requests, several, in
                 assert allowed == expected or (in_transaction and not several and _cannot_queue(user))
 
 
+KEY_RULES = st.lists(
+    st.sampled_from(
+        [b"~a*", b"~ab*", b"%R~b*", b"%W~b*", b"~GE*", b"~[ab]*", b"~b", b"(+@all ~G*)", b"(+get ~*)", b"-mget"]
+    ),
+    max_size=4,
+)
+KEYS = st.text("abG\n\r", max_size=3).map(str.encode)
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from([b"GET {}", b"SET {} v", b"SET {} v EX 9", b"SET {} v GET", b"MGET {} {}", b"DEL {} {} {}",
+                         b"XLEN {}", b"ZUNION 2 {} {}", b"ZSCORE {} m", b"XADD {} * f v"]),
+        st.integers(1, 70), st.lists(KEYS, min_size=1, max_size=3), KEYS, st.integers(0, 69),
+    ),
+    min_size=1, max_size=5,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(KEY_RULES, KEY_RULES, RUNS)
+def test_long_runs_of_any_keys_are_refused_where_a_decision_refuses(rules, others, runs):
+    """Some keys again and again and one that comes once, anywhere; by rules that change between two runs."""
+    requests = []
+    for line, count, keys, odd, place in runs:
+        for number in range(count):
+            names = iter([odd] if number == place else [])
+            requests.append(
+                [
+                    next(names, keys[(number + at) % len(keys)]) if word == b"{}" else word
+                    for at, word in enumerate(line.split())
+                ]
+            )
+    session = Session()
+    for some in (rules, others):
+        session.execute([b"ACL", b"SETUSER", b"ann", b"reset", b"on", b"nopass", b"+@all"])
+        for rule in some:
+            session.execute([b"ACL", b"SETUSER", b"ann", rule])
+        user = session.state.users.get(b"ann")
+        client = session.connect()
+        client.do("AUTH ann x")
+        for _ in range(2):
+            client.send(*[list(request) for request in requests])
+            refused = [isinstance(one, Error) and one.text.startswith("NOPERM") for one in client.replies()]
+            assert refused == [decide(user, named(request)).reason != "ok" for request in requests]
+
+
 def _cannot_queue(user):
     return decide(user, named([b"MULTI"])).reason != "ok" or decide(user, named([b"DISCARD"])).reason != "ok"

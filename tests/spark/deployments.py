@@ -142,7 +142,7 @@ def make_certificates(place: Path) -> Certificates:
         subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=place)
 
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 2, "-subj", "/CN=us", "-keyout", "ca.key",
-            "-out", "ca.pem")  # fmt: skip
+            "-addext", "keyUsage=keyCertSign,cRLSign", "-out", "ca.pem")  # fmt: skip
     for name, more in (("server", ["-nodes"]), ("client", ["-passout", f"pass:{Certificates.client_key_password}"])):
         openssl(
             "req", "-newkey", "rsa:2048", *more, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", "request"

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,16 @@ def plan_of(spark: "SparkSession", port: int) -> str:
     return printed.getvalue() + str(frame._jdf.queryExecution().toString())
 
 
+def error_of(spark: "SparkSession", port: int, **given: str) -> str:
+    """Return all that somebody sees of a query that fails: the error, and the tracebacks of its workers."""
+    place = {} if "url" in given else {"host": "127.0.0.1", "port": str(port)}
+    try:
+        spark.read.format("streamd").options(stream="s", **place, **given).load().collect()
+    except Exception:
+        return traceback.format_exc()
+    raise AssertionError("the query did not fail")
+
+
 def test_a_password_is_shown_nowhere(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,6 +123,10 @@ def test_a_password_is_shown_nowhere(
                 client.execute_command("ACL", "LOAD")
             shown["ACL LOAD"] = str(refused.value)
         shown["a plan of Spark"] = plan_of(spark, server.port)
+        shown["the error of a query"] = error_of(spark, server.port, username="ann", password=f"wrong-{SECRET}")
+        url = f"redis://ann:wrong-{SECRET}@127.0.0.1:{server.port}"
+        shown["the error of a URL that is refused"] = error_of(spark, server.port, url=url)
+        shown["the error of a URL that is none"] = error_of(spark, server.port, url=f"redis://ann:{SECRET}@[/x")
         code, out, errors = server.stop()
     assert code == 0
     shown["the log"] = "\n".join([*server.banner, out, errors])
@@ -126,3 +141,6 @@ def test_a_password_is_shown_nowhere(
     assert "ann" in shown["ACL LIST"]
     assert "auth" in shown["ACL LOG 1000"]
     assert "streamd" in shown["a plan of Spark"].lower()
+    assert "let in user ann" in shown["the error of a query"]
+    assert "let in user ann" in shown["the error of a URL that is refused"]
+    assert "is not allowed: give redis://" in shown["the error of a URL that is none"]

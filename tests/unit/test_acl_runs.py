@@ -67,13 +67,33 @@ def test_rules_hold_for_each_key_of_requests_that_are_executed_together(engine, 
 def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
     """All lists of up to three short names against asking each, also of names that hold what stands between them."""
     names = [bytes(word) for length in range(4) for word in product(b"ab\n", repeat=length)]
-    for prefixes in ((b"a",), (b"a", b"ab"), (b"ab", b"b", b"a"), (b"",), (b"aa", b"bb"), (b"\na", b"b"), ()):
+    for prefixes in (
+        (b"a",), (b"a", b"ab"), (b"ab", b"b", b"a"), (b"",), (b"aa", b"bb"), (b"\na", b"b"), (b"a\nb", b"b"), (),
+    ):  # fmt: skip
         beginnings = Beginnings(prefixes)
         for length in (1, 2, 3):
             for some in product(names if length < 3 else names[:13], repeat=length):
                 expected = all(name.startswith(prefixes) for name in some)
                 found = beginnings.are_of_all([*some])
-                assert found == expected or (expected and any(b"\n" in name for name in some)), (prefixes, some)
+                has_break = any(b"\n" in one for one in (*some, *prefixes))
+                assert found == expected or (expected and has_break), (prefixes, some)
+
+
+def test_words_are_known_to_begin_as_they_may_only_if_each_of_them_does():
+    """All pairs of requests of up to two short words behind their names, which may begin as keys may."""
+    words = [bytes(word) for length in range(3) for word in product(b"a\n\r", repeat=length)]
+    requests = [[b"a", *some] for length in (1, 2) for some in product(words, repeat=length)]
+    for prefixes in ((b"a",), (b"aa", b"\ra"), (b"aa", b"b"), (b"a\r", b"a\na"), ()):
+        beginnings = Beginnings(prefixes)
+        wholes = [all(word.startswith(prefixes) for word in one[1:]) for one in requests]
+        plain = not any(b"\n" in one or b"\r" in one for one in prefixes)
+        for first, is_first in zip(requests, wholes, strict=True):
+            assert not beginnings.are_of_all_words([first]) or is_first, first
+            for second, is_second in zip(requests[:40], wholes, strict=False):
+                found = beginnings.are_of_all_words([first, second])
+                expected = is_first and is_second
+                has_break = any(b"\n" in word for word in (*first, *second))
+                assert found == expected or (expected and (has_break or not plain)), (prefixes, first, second)
 
 
 # Requests of which {} is a key that may not be named, among many of a run.
@@ -82,7 +102,9 @@ _AMONG = [
     b"MGET a {}",
     b"MGET {} a",
     b"SET {} v",
+    b"SET {} v EX 9",
     b"SET {} v GET",
+    b"DEL a {}",
     b"EXISTS a {}",
     b"XADD {} * f v",
     b"ZSCORE {} m",
@@ -95,7 +117,7 @@ _AMONG = [
     b"COPY a {}",
     b"LMOVE {} a LEFT LEFT",
 ]
-_FORBIDDEN = [b"secret", b"x\na1", b"x\na1\na2", b"\n", b"", b"b1", b"GET", b"get"]
+_FORBIDDEN = [b"secret", b"x\na1", b"x\na1\na2", b"x\ra1", b"\n", b"", b"b1", b"GET", b"get"]
 
 
 @pytest.mark.parametrize("rules", ["~a* ~get2*", "~GET2* ~a*", "~a ~a?* ~aa*", "%R~a* %W~a* %RW~a*", "~[a]*"])
@@ -194,3 +216,31 @@ def test_monitors_see_what_the_script_of_a_user_with_rules_calls(engine):
     watching.do("MONITOR")
     client.execute([b"EVAL", b"return redis.call('GET', 'a')", b"0"])
     assert b'lua] "GET" "a"' in watching.received()
+
+
+def test_a_script_that_changes_its_users_rules_is_held_to_the_new_ones_at_once(engine):
+    """As is what comes behind it in a pipeline."""
+    pytest.importorskip("lupa")
+    client = client_of(engine, "+@all ~a*")
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 1")
+    script = b"""redis.call('ACL', 'SETUSER', 'ann', 'resetkeys', '~b*')
+                 return {redis.pcall('GET', 'a').err ~= nil, redis.pcall('GET', 'b')}"""
+    client.send([b"GET", b"a"], [b"EVAL", script, b"0"], *[[b"GET", b"a"]] * 20, [b"GET", b"b"])
+    first, (was_refused, *_), *others, last = client.replies()
+
+    assert (first, was_refused, last) == (None, 1, None)
+    assert others == [Error(KEY)] * 20
+    engine.do("ACL SETUSER ann ~*")
+    engine.do("DEBUG SET-DISABLE-DENY-SCRIPTS 0")
+    assert client.engine.state.scripts_may_all is False
+    assert b"get" in client.client.quick
+
+
+def test_no_rules_are_kept_behind_a_transaction(engine):
+    client = client_of(engine, "+@all ~a*")
+    for lines in (["GET a", "EXEC"], ["GET a", "DISCARD"], ["NOSUCH", "EXEC"]):
+        client.do("MULTI")
+        assert client.client.vouched is not None
+        for line in lines:
+            client.do(line)
+        assert client.client.vouched is None

@@ -145,3 +145,83 @@ def test_what_is_kept_for_nobody_any_more_goes_with_a_client_that_had_turned_tra
     reader.disconnect()
     assert engine.state.keyspace.followers.kept_keys == 0
     assert not engine.state.keyspace.followers.keys
+
+
+@pytest.mark.parametrize("how", ["FLUSHALL", "leave"])
+def test_many_kept_keys_are_freed_a_little_at_a_time(engine, reader, how):
+    state = engine.state
+    followers = state.keyspace.followers
+    for start in range(0, 20_000, 1_000):
+        reader.execute([b"MGET", *(b"k%d" % number for number in range(start, start + 1_000))])
+    engine.do("WATCH k7")
+    kept = followers.keys
+    assert (followers.kept_keys, len(kept)) == (20_000, 20_000)
+
+    if how == "FLUSHALL":
+        engine.do("FLUSHALL")
+        assert told(reader) == [[b"invalidate", None]]
+    else:
+        reader.engine.disconnect(reader.client)
+
+    assert (followers.kept_keys, followers.kept_items, list(followers.keys)) == (0, 0, [b"k7"])
+    assert len(kept) == 20_000
+    del kept
+    looks = 0
+
+    def stop():
+        nonlocal looks
+        looks += 1
+        return False
+
+    state.keyspace.trash.free(stop)
+    assert looks > 20
+    # And writers ask the new table.
+    second = engine.connect(protocol=3)
+    second.do("CLIENT TRACKING ON")
+    second.do("GET k9")
+    engine.do("SET k9 1")
+    assert told(second) == [[b"invalidate", [b"k9"]]]
+
+
+def test_a_write_asks_for_as_many_prefixes_as_its_key_has_beginnings(engine, monkeypatch):
+    class Counted(dict):
+        looks = 0
+
+        def __contains__(self, prefix):
+            Counted.looks += 1
+            return super().__contains__(prefix)
+
+        def __iter__(self):
+            raise AssertionError("all prefixes are looked at")
+
+    tracking = engine.state.tracking
+    monkeypatch.setattr(tracking, "prefixes", Counted())
+    client = engine.connect(protocol=3)
+    prefixes = [b"p%d:" % number for number in range(10, 100)] + [b"x" * length for length in (20, 30)]
+    words = [word for prefix in prefixes for word in (b"PREFIX", prefix)]
+    assert client.execute([b"CLIENT", b"TRACKING", b"ON", b"BCAST", *words[:-2]]) == "OK"
+    Counted.looks = 0
+
+    for key in (b"p42:1", b"q", b"p7", b"", b"x" * 25):
+        engine.execute([b"SET", key, b"1"])
+
+    assert Counted.looks <= 10
+    assert told(client) == [[b"invalidate", [b"p42:1"]], [b"invalidate", [b"x" * 25]]]
+
+
+def test_prefixes_are_told_of_keys_that_begin_with_them_against_asking_each(engine):
+    """Whatever the lengths of both, also when prefixes have gone again."""
+    words = [b"a" * count for count in range(5)] + [b"b" * count for count in (1, 7)] + [b"ab", b"ba", b"aab"]
+    clients = {}
+    for prefix in words:
+        client = clients[prefix] = engine.connect(protocol=3)
+        client.execute([b"CLIENT", b"TRACKING", b"ON", b"BCAST", b"PREFIX", prefix])
+    for gone in (None, b"aaa", b"", b"b"):
+        if gone is not None:
+            clients.pop(gone).do("CLIENT TRACKING OFF")
+        for key in [*words, b"abab", b"b" * 9]:
+            engine.execute([b"SET", key, b"1"])
+            engine.engine.tick()
+            for prefix, client in clients.items():
+                expected = [[b"invalidate", [key]]] if key.startswith(prefix) else []
+                assert told(client) == expected, (prefix, key)

@@ -35,8 +35,13 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0
     columns = _columns(requests, at)
     keys, texts = columns[1], columns[2]
-    before = [*map(db.values.get, keys)]
     count = len(keys)
+    if (guard := context.guard) is not None:
+        allowed = guard.count_allowed(context.services.commands[b"set"], requests, at, keys)
+        if allowed < count:
+            count = allowed
+            keys, texts = keys[:count], texts[:count]
+    before = [*map(db.values.get, keys)]
     if {*map(type, before)} - _STRING_OR_NONE:
         count = next(place for place, value in enumerate(before) if type(value) not in _STRING_OR_NONE)
     if db.waiting and not db.waiting.keys().isdisjoint(keys):

@@ -67,7 +67,7 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
     syntax=f"key value [NX | XX] [GET] [{_EXPIRY} | KEEPTTL]", access="RW access update variable_flags",
-    batch=set_run, mixes=True,
+    batch=set_run, mixes=True, asks=True,
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
     """Set a key to a string, whatever it held before.

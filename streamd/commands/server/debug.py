@@ -71,6 +71,7 @@ def debug(context: Context, args: list[bytes]) -> Reply:
         context.state.active_expire = _is_true(args[2])
     elif subcommand == b"SET-DISABLE-DENY-SCRIPTS" and len(args) == 3:
         context.state.scripts_may_all = _is_true(args[2])
+        context.state.restrict()
     elif subcommand == b"PROTOCOL" and len(args) == 3:
         return _protocol(context, args[2].upper())
     elif subcommand in (b"RELOAD", b"LOADAOF"):
