@@ -248,6 +248,18 @@ def test_templates_with_other_heads_or_names_in_one_turn_are_told_apart(batches,
     assert outcome(kinds, turns, True, "always", "")[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
 
 
+@pytest.mark.parametrize("other", [
+    ["XADD", "s", "MAXLEN", "~", "9", "*", "f", "%"], ["XADD", "s", "MAXLEN", "=", "5", "*", "f", "%"],
+    ["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%", "g", "v"], ["XADD", "s", "MAXLEN", "2", "*", "f", "%"],
+])  # fmt: skip
+def test_heads_that_differ_behind_their_first_words_are_told_apart(batches, other):
+    kinds = [["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%"], other]
+    turns = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])] * 2
+    seen = outcome(kinds, turns, True, "always", "")
+    assert seen[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
+    assert 0 in batches
+
+
 def test_a_pipeline_cut_at_any_byte_is_the_same():
     kind = ["XADD", "s", "*", "f", "%", "g", "v"]
     size = len(encoded(numbered(kind, 1))) * TEMPLATE_MIN
