@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from struct import Struct
+from typing import Final
 
 # So many bytes of a chunk are cut at once.
-_BLOCK_BYTES_MAX = 8 * 1024
+_BLOCK_BYTES_MAX: Final = 8 * 1024
 # Both caches together take some megabytes at most, and much less unless clients mean to fill them.
 _TEMPLATES_MAX = 512
 _BLOCKS_MAX = 256
@@ -73,7 +74,7 @@ class Template:
         return Struct(f"{form}{len(pieces[-1])}s").unpack, others
 
 
-_template = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
+_template: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
 
 
 def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> tuple[Template | None, list[int]]:

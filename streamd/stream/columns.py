@@ -3,8 +3,9 @@
 from array import array
 from collections.abc import Sequence
 from sys import byteorder
+from typing import Final
 
-_CODES = {2: "H", 4: "I", 8: "Q"}
+_CODES: Final = {2: "H", 4: "I", 8: "Q"}
 
 
 def pack(values: Sequence[int]) -> bytes:

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import compress as selected
 from itertools import islice
+from typing import Final
 
 from streamd.stream.columns import index_of, pack, view
 from streamd.stream.cutting import cut, cut_alike
@@ -29,16 +30,16 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
 # Values up to so many bytes in all are joined. More stay as they came: what an object of its own costs each is little
 # beside them, and copying a hundred large values would hold up one XADD in a hundred. It is also malloc's limit for a
 # mapping of its own.
-_JOINED_BYTES_MAX = 128 * 1024
+_JOINED_BYTES_MAX: Final = 128 * 1024
 # lz4 takes a few microseconds of a segment, so it is always tried, and kept when it saves an eighth.
-_COMPRESSED_BYTES_MIN = 256
+_COMPRESSED_BYTES_MIN: Final = 256
 # So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
-_KEPT_BY_PARTS_MAX = 256
+_KEPT_BY_PARTS_MAX: Final = 256
 # More than the positions in such a node.
-_PLACES = 1024
+_PLACES: Final = 1024
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
-_OBJECT_BYTES = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
+_OBJECT_BYTES: Final = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
 
 
 class Segment:

@@ -4,10 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
+from typing import Final
 
 from streamd.stream.segment import Segment
 
-_live_count = attrgetter("live_count")
+_live_count: Final = attrgetter("live_count")
 
 
 class SegmentList:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import compress
+from typing import Final
 
 from streamd.idmp.table import IdmpTable
 from streamd.stream.field_index import FieldIndex
@@ -9,10 +10,10 @@ from streamd.stream.group import Group
 from streamd.stream.log import Log
 
 # A field takes over the index from another one when so many searches in a row asked for it.
-_RIVALS_MAX = 8
+_RIVALS_MAX: Final = 8
 
 # Counters stop here: XSETID may set them so high, and neither RESP nor a record of the journal holds more.
-_COUNT_MAX = 2**63 - 1
+_COUNT_MAX: Final = 2**63 - 1
 
 
 class Stream:
