@@ -7,7 +7,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
@@ -80,7 +80,9 @@ def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
 
 
 def _connection(server: "Server") -> asyncio.Protocol:
-    return Connection(server) if server.measures is None else MeasuredConnection(server, server.measures)
+    if server.measures is None:
+        return cast(asyncio.Protocol, Connection(server))
+    return MeasuredConnection(server, server.measures)
 
 
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)
