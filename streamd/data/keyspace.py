@@ -164,7 +164,7 @@ class Database:
 
     def stream(self, key: bytes) -> "Stream | None":
         """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
-        return self._as(key, self.get(key), STREAM)
+        return self.get_as(key, STREAM)
 
     def _as(self, key: bytes, value: KeyValue | None, kind: ValueType[T]) -> T | None:
         if value is None or type(value) is kind.holds:

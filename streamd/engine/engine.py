@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
@@ -38,10 +39,10 @@ from streamd.session.client import Client
 from streamd.session.state import State
 
 # So many requests of a pipeline are executed between two looks at the time they took.
-_REQUESTS_PER_LOOK = 16
+_REQUESTS_PER_LOOK: Final = 16
 
 # A run of fewer like requests gains nothing by being executed as one.
-BATCH_MIN = 3
+BATCH_MIN: Final = 3
 
 
 class Engine:
@@ -215,7 +216,8 @@ class Engine:
                 self._end_unit(client)
             kind = type(reply)
             if kind is bytes and len(reply) <= SHORT_BYTES_MAX:
-                client.out.append(BULK_HEADERS[len(reply)] + reply + b"\r\n")  # as any encoder, without the call
+                text: bytes = reply
+                client.out.append(BULK_HEADERS[len(text)] + text + b"\r\n")  # as any encoder, without the call
             elif reply is BLOCKED:
                 if state.blocked.ready:
                     self._serve_ready()
