@@ -95,6 +95,9 @@ class Database:
         self.on_new: Callable[[Database, bytes], None] | None = None
         self.on_miss: Callable[[Database, bytes], None] | None = None
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.values)
 

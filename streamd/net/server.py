@@ -79,10 +79,8 @@ def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
     return [(host, port, False) for host in config.text("admin-bind").split()] if port else []
 
 
-def _connection(server: "Server") -> asyncio.Protocol:
-    if server.measures is None:
-        return cast(asyncio.Protocol, Connection(server))
-    return MeasuredConnection(server, server.measures)
+def _connection(host: "Server") -> asyncio.Protocol:
+    return MeasuredConnection(host, host.measures) if host.measures else cast(asyncio.Protocol, Connection(host))
 
 
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)

@@ -3,7 +3,6 @@
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.segment import Segment
@@ -12,9 +11,9 @@ from streamd.stream.segment_list import SegmentList
 from streamd.stream.tail import Tail
 
 # A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
-_NODE_ENTRIES_MAX: Final = 10_000
+_NODE_ENTRIES_MAX = 10_000
 # A Log, its two lists and their first places.
-_EMPTY_BYTES: Final = 350
+_EMPTY_BYTES = 350
 
 
 class Log:

@@ -29,6 +29,9 @@ class SegmentList:
         self.memory_bytes = 0
         self._own: set[Segment] | None = None
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.segments) - self.head
 

@@ -48,6 +48,9 @@ class Stream:
         self.entries_added = 0
         self.gaps_to = 0
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.log)
 
