@@ -27,7 +27,8 @@ help:
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
-	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes"
+	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes;"
+	@echo "             ARGS=--report writes build/report.html instead: which lines mypyc could not make native"
 	@echo "make test-compiled   the tests that go over the wire, on that"
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
@@ -94,7 +95,7 @@ spark-long: set-up
 	@$(RUN) -m pytest -m long tests/spark $(ARGS)
 
 compiled: set-up
-	@$(RUN) scripts/compiled.py
+	@$(RUN) scripts/compiled.py $(ARGS)
 
 test-compiled: set-up
 	@$(RUN) scripts/compiled.py test $(ARGS)

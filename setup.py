@@ -9,17 +9,19 @@ import json
 import os
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from distutils.ccompiler import new_compiler
 from distutils.errors import CompileError, DistutilsError
 from distutils.sysconfig import customize_compiler, get_python_inc
 from pathlib import Path
+from typing import Any
 
 from setuptools import Command, Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.egg_info import egg_info
 
-# What is compiled: a library for each room, with these files of it (all, where none is named).
+# What is compiled: these files of each room (all, where none is named).
 ROOMS: dict[str, tuple[str, ...]] = {
     "base": ("clock", "form", "glob"),
     "resp": (),
@@ -27,10 +29,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stream": (),
     "data": (),
     "session": (),
-    "journal": ("journal", "record", "writer"),
+    "journal": ("duplicates", "journal", "notes", "record", "writer"),
     "catalog": ("applying", "arguments", "context", "counted_keys", "declare", "script_host"),
     "commands/stream": (),
     "commands/keys": (),
+    "commands/server": ("scripting", "transactions"),
     "scripts": ("replies", "runtime", "scripts", "side_run"),
     "durability": ("barrier",),
     "engine": (),
@@ -47,8 +50,9 @@ INTERPRETED = {
     "streamd/stream/id_parts.py",
     "streamd/stream/lent_chunks.py",
     "streamd/idmp/sweeper.py",
-    "streamd/data/types.py",
 }
+
+HIDDEN = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 
 MYPY = "mypy[mypyc]>=2.4,<3"
 # What `stream/native_entries.py` writes with. Where it is missing, entries are encoded as in the pure form.
@@ -78,17 +82,22 @@ def why_not() -> str:
     return ""
 
 
-def extensions() -> list[Extension]:
-    """Return what is to be compiled."""
+def extensions(report: str = "") -> list[Extension]:
+    """Return what is to be compiled. report: a file for the source with what mypyc does in a general way, as HTML."""
     from mypyc.build import mypycify
 
-    groups = [(files_of(room), "streamd_" + room.replace("/", "_")) for room in ROOMS]
-    files = [file for room, _ in groups for file in room]
+    files = [file for room in ROOMS for file in files_of(room)]
     # A cache of its own, new each time: with some modules from a cache mypyc does not find what others refer to.
     with tempfile.TemporaryDirectory() as cache:
-        words = ["--no-warn-unused-ignores", "--cache-dir", cache, *files]
-        # -O3 takes longer to build and gains nothing.
-        return mypycify(words, opt_level="2", debug_level="0", separate=groups)
+        words = ["--no-warn-unused-ignores", "--cache-dir", cache, *(["-a", report] if report else []), *files]
+        # One library for all: mypyc then knows all classes, and calls their methods and functions directly. -O3 takes
+        # longer to build and gains nothing; one C file for all takes more than ten minutes.
+        made = mypycify(words, opt_level="2", debug_level="0", multi_file=True, group_name="streamd")
+    if sys.platform != "win32":
+        for extension in made:
+            # Nobody outside calls what is in there by its name: so calls inside need no detour.
+            extension.extra_compile_args += HIDDEN
+    return made
 
 
 def summaries(files: list[str]) -> dict[str, str]:
@@ -125,11 +134,22 @@ class NeedWhatIsCompiledAgainst(egg_info):
 
 
 class BuildOnAllCores(build_ext):
-    """Compiles several libraries at a time."""
+    """Makes several libraries at a time (each module has a small one of its own), and several files of one."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def build_extensions(self) -> None:
+        compile_one = self.compiler.compile
+
+        def compile_all(sources: list[str], **how: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(lambda source: compile_one([source], **how), sources)
+                return [name for names in objects for name in names]
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import tomllib
 from collections import Counter
 from functools import cache
@@ -213,3 +214,20 @@ def test_the_map_of_the_rooms_is_drawn_and_no_file_imports_itself_by_way_of_othe
     files = {path: map_of_rooms.module_of(path) for path in map_of_rooms.ROOT.rglob("*.py")}
     below = {module: map_of_rooms.modules_imported(path) - {module} for path, module in files.items()}
     map_of_rooms.floors({module: others & below.keys() for module, others in below.items()})  # raises for a circle
+
+
+def compiled_files() -> list[str]:
+    """Return the files that mypyc compiles, relative to the root."""
+    setup = runpy.run_path(str(ROOT / "setup.py"))
+    return [file for room in setup["ROOMS"] for file in setup["files_of"](room)]
+
+
+def test_a_compiled_class_that_may_be_missing_and_may_be_empty_says_when_it_is_true():
+    """mypyc takes `if it:` of `it: Kind | None` for `is not None` unless Kind has a __bool__, whatever its length."""
+    trees = [ast.parse(text_of(name)) for name in compiled_files()]
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    methods = {node.name: {one.name for one in node.body if isinstance(one, ast.FunctionDef)} for node in classes}
+    sized = {name for name, names in methods.items() if "__len__" in names and "__bool__" not in names}
+    sources = "".join(map(text_of, compiled_files()))
+    assert {name for name in sized if re.search(rf"\b{name}(\[[^]]*\])? \| None", sources)} == set()
+    assert "__bool__" in methods["SegmentList"]

@@ -1,6 +1,7 @@
 """The table of limits: every number that bounds something, with its reason."""
 
 from dataclasses import dataclass
+from typing import Final
 
 MIB = 1024 * 1024
 
@@ -20,35 +21,39 @@ class RequestLimits:
 DATABASES_MAX = 4_096
 
 # A client that has not said its password may send AUTH or HELLO: nothing of that is long.
-BEFORE_AUTH = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
-AUTHENTICATED = RequestLimits()
+BEFORE_AUTH: Final = RequestLimits(arguments_max=10, bulk_bytes_max=16 * 1024, authenticated=False)
+AUTHENTICATED: Final = RequestLimits()
 
 # A client that does not read is paused at OUTPUT_PAUSE_BYTES, and cut at OUTPUT_BYTES_MAX.
-OUTPUT_PAUSE_BYTES = 1 * MIB
+OUTPUT_PAUSE_BYTES: Final = 1 * MIB
 # A pipeline whose replies reach this is interrupted, so that they can leave.
-OUTPUT_TURN_BYTES = 1 * MIB
+OUTPUT_TURN_BYTES: Final = 1 * MIB
 # Nor does one client's pipeline keep the others waiting for longer than this, or for so many requests run as one.
-TURN_US = 2_000
-TURN_REQUESTS_MAX = 4_096
+TURN_US: Final = 2_000
+TURN_REQUESTS_MAX: Final = 4_096
+# So many requests of a pipeline are executed between two looks at the time they took.
+REQUESTS_PER_LOOK: Final = 16
+# A run of fewer like requests gains nothing by being executed as one.
+BATCH_MIN: Final = 3
 # So many keys of a run are looked at by a user's rules at once: of a longer run what does not fit is looked at again.
-GUARDED_RUN_MAX = 128
-GUARDED_RUN_MIN = 16  # what it takes to begin a look at several is what looking at five of them saves
-GUARDED_WIDE_RUN_MIN = 4  # of requests with many keys each
-LARGE_REPLY_BYTES = 16 * 1024  # smaller ones are not counted for it
+GUARDED_RUN_MAX: Final = 128
+GUARDED_RUN_MIN: Final = 16  # what it takes to begin a look at several is what looking at five of them saves
+GUARDED_WIDE_RUN_MIN: Final = 4  # of requests with many keys each
+LARGE_REPLY_BYTES: Final = 16 * 1024  # smaller ones are not counted for it
 # A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
 # goes on 31 times as long as that is filled.
-INPUT_TURN_BYTES = 200 * 1024
+INPUT_TURN_BYTES: Final = 200 * 1024
 # A blocked client may send so much more before it is no longer read.
-INPUT_WAITING_BYTES_MAX = 1 * MIB
-OUTPUT_BYTES_MAX = 1024 * MIB
+INPUT_WAITING_BYTES_MAX: Final = 1 * MIB
+OUTPUT_BYTES_MAX: Final = 1024 * MIB
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
-OUTPUT_PUBSUB_BYTES_MAX = 32 * MIB
+OUTPUT_PUBSUB_BYTES_MAX: Final = 32 * MIB
 
 # A reply of more items (entries, pending entries, keys, fields) is made in slices: it takes a millisecond or more.
-SLICED_ITEMS_MIN = 4_000
+SLICED_ITEMS_MIN: Final = 4_000
 
 # One slice of background work (sweeping, rewriting, expiring), or of a long reply: short beside a network round trip.
-SLICE_US = 1_000
+SLICE_US: Final = 1_000
 
 # Loading at a start is given so long between two turns of those who ask meanwhile: nobody is served before its end.
 LOAD_TURN_US = 5_000
@@ -57,10 +62,10 @@ LOAD_TURN_US = 5_000
 STOP_S = 3.0
 
 # A search for entries that a filter lets through: a client has to ask again for the rest, so not too short.
-SEARCH_SLICE_US = 5_000
+SEARCH_SLICE_US: Final = 5_000
 
 # An interrupted script goes on for so long between two turns of the others.
-SCRIPT_SLICE_MS = 5
+SCRIPT_SLICE_MS: Final = 5
 
 # Segments that are read often keep their RESP: enough for 300,000 entries of 64 bytes.
 SEGMENT_CACHE_BYTES_MAX = 32 * MIB

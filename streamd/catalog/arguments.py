@@ -15,8 +15,8 @@ from streamd.base.errors import (
 )
 from streamd.base.glob import Matcher, compile_glob
 
-INT64_MIN = -(2**63)
-INT64_MAX = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
 
 _DECIMAL: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?")

@@ -265,6 +265,13 @@ class Context(Client):
         if state.records is not None:
             state.records.append((self.db.index, list(words)))
 
+    def record_words(self, words: list[bytes], changes: int = 1) -> None:
+        """Do what `record` does, with a list that nobody else changes: quicker where there are any number of words."""
+        state = self.state
+        state.dirty += changes
+        if state.records is not None:
+            state.records.append((self.db.index, words))
+
     def changed(self, key: bytes, kind: str, event: str) -> None:
         """Tell those who follow `key`, and subscribers of keyspace events, that it changed.
 

@@ -1,10 +1,12 @@
 """Keys that stand behind their number: `ZUNION numkeys key [key ...]`."""
 
+from typing import Final
+
 from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog.arguments import Arguments, parse_integer
 
 # What most requests have, read already.
-_FEW = {b"%d" % count: count for count in range(1, 10)}
+_FEW: Final = {b"%d" % count: count for count in range(1, 10)}
 
 
 class CountedKeys:

@@ -22,6 +22,9 @@ class GrowingString:
         self.pages: dict[int, bytearray] = {}
         self.tail = bytearray()
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.base) + len(self.tail)
 

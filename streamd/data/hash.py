@@ -30,6 +30,9 @@ class Hash(dict[bytes, bytes]):
     def set_fields(self, words: list[bytes]) -> int:
         """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
         before = len(self)
+        if len(words) == 2 and self._order is None:  # (Most are: without four objects that only several need.)
+            self[words[0]] = words[1]
+            return len(self) - before
         fields = words[::2]
         if self._order is not None:
             for field in dict.fromkeys(fields):

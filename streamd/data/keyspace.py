@@ -95,6 +95,9 @@ class Database:
         self.on_new: Callable[[Database, bytes], None] | None = None
         self.on_miss: Callable[[Database, bytes], None] | None = None
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -164,7 +167,7 @@ class Database:
 
     def stream(self, key: bytes) -> "Stream | None":
         """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
-        return self._as(key, self.get(key), STREAM)
+        return self.get_as(key, STREAM)
 
     def _as(self, key: bytes, value: KeyValue | None, kind: ValueType[T]) -> T | None:
         if value is None or type(value) is kind.holds:

@@ -43,6 +43,9 @@ class SortedSet:
             len(scores) <= LISTED_MEMBERS_MAX and all(len(member) <= LISTED_BYTES_MAX for member in scores)
         )
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self.scores)
 

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,8 +27,8 @@ ROW_OVERHEAD: Final = 100
 _ELEMENTS_AT_ONCE: Final = 64
 
 
-# (Neither frozen nor a NamedTuple: `holds` is asked for by every command, and a start has to make the class.)
-@dataclass(slots=True, eq=False, repr=False)
+# (No dataclass: `holds` is asked for by every command, and compiled such a class with a type parameter is an ordinary
+# one; and a start has to make the class.)
 class ValueType(Generic[T]):
     """What the server knows of a type.
 
@@ -42,16 +41,43 @@ class ValueType(Generic[T]):
     copy: an independent value. snapshot: one for reading only, which may share what does not change; None: a copy.
     """
 
-    name: str
-    holds: type[T]
-    encoding: Callable[[T], bytes]
-    memory_bytes: Callable[[T], int]
-    elements: Callable[[T], int]
-    commands: Callable[[bytes, T], Iterator[list[bytes]]] | None
-    copy: Callable[[T], T]
-    snapshot: Callable[[T], T] | None = None
-    also: tuple[type, ...] = ()
-    plain: Callable[[Any], T] | None = None
+    __slots__ = (
+        "also",
+        "commands",
+        "copy",
+        "elements",
+        "encoding",
+        "holds",
+        "memory_bytes",
+        "name",
+        "plain",
+        "snapshot",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        holds: type[T],
+        *,
+        encoding: Callable[[T], bytes],
+        memory_bytes: Callable[[T], int],
+        elements: Callable[[T], int],
+        commands: Callable[[bytes, T], Iterator[list[bytes]]] | None,
+        copy: Callable[[T], T],
+        snapshot: Callable[[T], T] | None = None,
+        also: tuple[type, ...] = (),
+        plain: Callable[[Any], T] | None = None,
+    ) -> None:
+        self.name = name
+        self.holds = holds
+        self.encoding = encoding
+        self.memory_bytes = memory_bytes
+        self.elements = elements
+        self.commands = commands
+        self.copy = copy
+        self.snapshot = snapshot
+        self.also = also
+        self.plain = plain
 
 
 def _plain_string(value: bytes | GrowingString) -> bytes:

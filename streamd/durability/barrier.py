@@ -3,6 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.base.log import log
@@ -12,8 +13,8 @@ from streamd.session.client import Client
 from streamd.session.state import State
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
-SYNC_EVERY_MS = 1_000
-SYNC_LATE_MS = 2_000
+SYNC_EVERY_MS: Final = 1_000
+SYNC_LATE_MS: Final = 2_000
 
 
 class Barrier:

@@ -1,5 +1,7 @@
 """Which command a request names, and whether its client may have it executed now."""
 
+from typing import Final
+
 from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, echoed
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.catalog.refusing import refuse
@@ -9,18 +11,18 @@ from streamd.scripts.shebang import read_shebang
 from streamd.session.blocking import BLOCKED
 
 # What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
-BEFORE_AUTH = frozenset({"auth", "hello", "quit", "reset"})
-NOT_QUEUED = frozenset({"exec", "discard", "multi", "watch", "quit", "reset"})
-WHILE_SUBSCRIBED = frozenset(
+BEFORE_AUTH: Final = frozenset({"auth", "hello", "quit", "reset"})
+NOT_QUEUED: Final = frozenset({"exec", "discard", "multi", "watch", "quit", "reset"})
+WHILE_SUBSCRIBED: Final = frozenset(
     {"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe", "ping", "quit", "reset"}
 )
 
 
 # What is refused of commands that change something: while memory is full, or the disk fails.
-_OF_CHANGES = frozenset({"write", "denyoom"})
+_OF_CHANGES: Final = frozenset({"write", "denyoom"})
 
 # What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
-_HTTP = frozenset({b"post", b"host:"})
+_HTTP: Final = frozenset({b"post", b"host:"})
 
 
 def find_command(commands: CommandTable, request: list[bytes]) -> Command:

@@ -1,5 +1,7 @@
 """Requests that are looked at one by one: what is done in front of their command, and behind it."""
 
+from typing import Final
+
 from streamd.catalog import Command, Context
 from streamd.catalog.named import keys_of
 from streamd.data.keyspace import Database
@@ -9,7 +11,7 @@ from streamd.session.monitor import monitor_line
 from streamd.session.state import State
 
 # They read nothing themselves: what their scripts read is noted when they read it.
-_READ_BY_SCRIPTS = frozenset({"eval_ro", "evalsha_ro"})
+_READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro"})
 
 
 class Careful:

@@ -1,6 +1,7 @@
 """What is done ten times a second, whoever asks for what; each for a slice at most, and returns whether it has more."""
 
 from collections.abc import Callable
+from typing import Final
 
 from streamd.session.state import State
 
@@ -33,4 +34,4 @@ def keep_journal(state: State, stop: Callable[[], bool]) -> bool:
     return state.journal is not None and state.journal.tick()
 
 
-CHORES: tuple[Chore, ...] = (sweep, expire, free, keep_journal)
+CHORES: Final[tuple[Chore, ...]] = (sweep, expire, free, keep_journal)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
@@ -9,11 +10,13 @@ from streamd.base.clock import Clock
 from streamd.base.config import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import (
+    BATCH_MIN,
     GUARDED_RUN_MAX,
     GUARDED_RUN_MIN,
     GUARDED_WIDE_RUN_MIN,
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
+    REQUESTS_PER_LOOK,
     SLICE_US,
     TURN_REQUESTS_MAX,
     TURN_US,
@@ -38,12 +41,7 @@ from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
 
-# So many requests of a pipeline are executed between two looks at the time they took.
-_REQUESTS_PER_LOOK = 16
-
-# A run of fewer like requests gains nothing by being executed as one.
-BATCH_MIN = 3
-_NO_NAMES: set[bytes] = set()
+_NO_NAMES: Final[set[bytes]] = set()
 
 
 class Engine:
@@ -139,7 +137,7 @@ class Engine:
             if not client.flush_wanted:
                 client.flush_wanted = True
                 state.to_flush.append(client)
-        look = _REQUESTS_PER_LOOK if client.resume is not None else total + 1
+        look = REQUESTS_PER_LOOK if client.resume is not None else total + 1
         # From where on a batch is tried: where one had few requests the next waits, each time twice as long.
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
@@ -225,7 +223,8 @@ class Engine:
                 self._end_unit(client)
             kind = type(reply)
             if kind is bytes and len(reply) <= SHORT_BYTES_MAX:
-                client.out.append(BULK_HEADERS[len(reply)] + reply + b"\r\n")  # as any encoder, without the call
+                text: bytes = reply
+                client.out.append(BULK_HEADERS[len(text)] + text + b"\r\n")  # as any encoder, without the call
             elif reply is BLOCKED:
                 if state.blocked.ready:
                     self._serve_ready()
@@ -259,7 +258,7 @@ class Engine:
             if at >= look:
                 if then_ns - started_ns >= TURN_US * 1000 or at >= TURN_REQUESTS_MAX:
                     break
-                look = at + _REQUESTS_PER_LOOK
+                look = at + REQUESTS_PER_LOOK
         if timed is not None:
             timed.nanoseconds += then_ns - began_ns
         if at < total and not client.close_soon:

@@ -10,11 +10,11 @@ from xxhash import xxh3_128, xxh3_128_digest
 _MASK: Final = (1 << 64) - 1
 _MASK_128: Final = (1 << 128) - 1
 _LOWEST_BITS: Final = 1 << 64 | 1
-_pack_length = Struct("<q").pack
+_pack_length: Final = Struct("<q").pack
 _LENGTHS: Final = tuple(_pack_length(length) for length in range(256))
-_unpack_high_low = Struct(">QQ").unpack
-_pack_low_high = Struct("<QQ").pack
-_int = int.from_bytes
+_unpack_high_low: Final = Struct(">QQ").unpack
+_pack_low_high: Final = Struct("<QQ").pack
+_int: Final = int.from_bytes
 
 # Up to here joining a pair and hashing it at once is quicker than feeding the hash in two steps.
 _JOIN_BYTES_MAX: Final = 2048

@@ -35,7 +35,7 @@ _LENGTH: Final = tuple(bytes((length,)) for length in range(IID_BYTES_MAX + 1))
 _MILLISECONDS: Final = {
     stride: Struct(f">Q{stride - 8}x") for stride in range(_SLOT_HEADER_BYTES, _SLOT_HEADER_BYTES + IID_BYTES_MAX + 1)
 }  # by stride: the first 8 bytes of slots in a row
-_int = int.from_bytes
+_int: Final = int.from_bytes
 
 _ONE_ID_BYTES: Final = 8
 _ONE_MS_BYTES: Final = 6

@@ -6,13 +6,14 @@ one was lost by its manifest, and may hold what was acknowledged.
 """
 
 import re
+from typing import Final
 
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.manifest import BASE, INCREMENT, Manifest
 from streamd.journal.record import FIRST_LINE, FIRST_LINE_BYTES
 
 # What is moved aside gets this behind its name. Nobody reads it, and nobody removes it.
-ASIDE = ".unnamed"
+ASIDE: Final = ".unnamed"
 
 
 class Unnamed(Exception):

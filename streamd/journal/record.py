@@ -154,7 +154,7 @@ def _template(shape: tuple[bytes | int | tuple[bytes, int], ...]) -> bytes:
     return b"".join(parts)
 
 
-_kept_template = lru_cache(maxsize=256)(_template)
+_kept_template: Final = lru_cache(maxsize=256)(_template)
 
 
 def encode_note(db_index: int, words: Words) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 import select
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from streamd.base.limits import (
     AUTHENTICATED,
@@ -22,7 +22,7 @@ from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.template import Alike
 
-PROTECTED = (
+PROTECTED: Final = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
     "default user. In this mode connections are only accepted from the loopback interface. If you want to connect "
     "from external computers, either start the server with --requirepass PASSWORD, or with --protected-mode no if "
@@ -43,8 +43,10 @@ class Host(Protocol):
         """Call the connection's `resume` in a later turn."""
 
 
-class Connection(asyncio.Protocol):
-    """The thin I/O side of a client; everything it needs of the world is a transport.
+class Connection:
+    """The thin I/O side of a client, an asyncio.Protocol; everything it needs of the world is a transport.
+
+    (It has no base: compiled, a class with an interpreted one looks up whatever it has by name.)
 
     Reading stops while the client does not read its replies, and while it is blocked and keeps sending.
     """

@@ -7,7 +7,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
 from streamd.base.config import Config, ConfigError
@@ -79,8 +79,8 @@ def _admin_places(config: Config) -> list[tuple[str, int, bool]]:
     return [(host, port, False) for host in config.text("admin-bind").split()] if port else []
 
 
-def _connection(server: "Server") -> asyncio.Protocol:
-    return Connection(server) if server.measures is None else MeasuredConnection(server, server.measures)
+def _connection(host: "Server") -> asyncio.Protocol:
+    return MeasuredConnection(host, host.measures) if host.measures else cast(asyncio.Protocol, Connection(host))
 
 
 # All ways in. (A server of another protocol is a row here, and a class beside Connection.)

@@ -3,29 +3,30 @@
 import re
 from io import BytesIO
 from itertools import islice
+from typing import Final
 
 from streamd.base.errors import ProtocolError
 from streamd.base.limits import AUTHENTICATED, RequestLimits
 from streamd.resp.inline import split_inline
 
-STAR = ord("*")
-DOLLAR = ord("$")
-INT64_MAX = 2**63 - 1
-COUNT_MAX = 2**31 - 1  # beyond it Redis says "invalid" to every client
+STAR: Final = ord("*")
+DOLLAR: Final = ord("$")
+INT64_MAX: Final = 2**63 - 1
+COUNT_MAX: Final = 2**31 - 1  # beyond it Redis says "invalid" to every client
 
 # A longer word is collected as it arrives instead of waiting in the input buffer.
-COLLECT_BYTES_MIN = 32 * 1024
+COLLECT_BYTES_MIN: Final = 32 * 1024
 # A client that stops in the middle of a request leaves no more of what was decoded in front of it.
-DECODED_BYTES_MAX = 4 * 1024
+DECODED_BYTES_MAX: Final = 4 * 1024
 # From so many bytes on a chunk's first request tells whether words are long: on average longer than the second.
-LARGE_BYTES_MIN = 4 * 1024
-LONG_BYTES_MIN = 512
-WORDS_LOOKED_AT_MAX = 100
+LARGE_BYTES_MIN: Final = 4 * 1024
+LONG_BYTES_MIN: Final = 512
+WORDS_LOOKED_AT_MAX: Final = 100
 # What is left of a request of many words is split at its line ends, so many bytes at a time.
-SPLIT_WORDS_MIN = 16
-SPLIT_BYTES = 64 * 1024
+SPLIT_WORDS_MIN: Final = 16
+SPLIT_BYTES: Final = 64 * 1024
 
-_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
+_INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 
 class _BulkHeaders(dict[int, bytes]):
@@ -36,11 +37,11 @@ class _BulkHeaders(dict[int, bytes]):
 
 
 # Canonical headers are looked up, which is quicker than to parse them, and as strict.
-SHORT_BYTES_MAX = 1023
-HEADER_BYTES_MAX = len(b"$1073741824\r")
-header_of = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
-_length_of = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
-_count_of = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
+SHORT_BYTES_MAX: Final = 1023
+HEADER_BYTES_MAX: Final = len(b"$1073741824\r")
+header_of: Final = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
+_length_of: Final = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
+_count_of: Final = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
 
 
 def parse_length(text: bytes) -> int | None:

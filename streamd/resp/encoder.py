@@ -21,7 +21,7 @@ from streamd.resp.types import (
 
 Encoder = Callable[[Reply], bytes]
 
-_LINE_ENDS = str.maketrans("\r\n", "  ")
+_LINE_ENDS: Final = str.maketrans("\r\n", "  ")
 
 
 def format_float(number: float) -> bytes:
@@ -35,8 +35,8 @@ def _line(text: str) -> bytes:
 
 
 # For speed: short bulk strings are most of what is sent, and to join three parts is quicker than to format one.
-SHORT_BYTES_MAX = 1023
-BULK_HEADERS = [b"$%d\r\n" % length for length in range(SHORT_BYTES_MAX + 1)]
+SHORT_BYTES_MAX: Final = 1023
+BULK_HEADERS: Final = [b"$%d\r\n" % length for length in range(SHORT_BYTES_MAX + 1)]
 
 
 def bulk(data: bytes) -> bytes:
@@ -51,7 +51,8 @@ def _integer(number: int) -> bytes:
     return b":%d\r\n" % number
 
 
-_STATUS = {text: b"+%b\r\n" % text.encode() for text in ("OK", "QUEUED", "PONG", "string", "none", "stream", "hash")}
+_STATUSES: Final = ("OK", "QUEUED", "PONG", "string", "none", "stream", "hash")
+_STATUS: Final = {text: b"+%b\r\n" % text.encode() for text in _STATUSES}
 
 
 def _status(text: str) -> bytes:

@@ -20,30 +20,30 @@ except ImportError:  # PyPy, or a platform without a wheel: the strict decoder s
     HIREDIS_BYTES_MIN = sys.maxsize
 
 # hiredis makes a list as long as a header says, whatever follows: headers of so many digits never get there.
-COUNT_DIGITS_MAX = 5
+COUNT_DIGITS_MAX: Final = 5
 # hiredis frees its buffer between two chunks if it is larger.
-HIREDIS_BUFFER_BYTES_MAX = 256 * 1024
+HIREDIS_BUFFER_BYTES_MAX: Final = 256 * 1024
 
-_NOT_COMPLETE = object()
-_END = b"#t\r\n"
-_join = b"".join
+_NOT_COMPLETE: Final = object()
+_END: Final = b"#t\r\n"
+_join: Final = b"".join
 
 # The types that hiredis delivers as if they were `*` or `$`: simple and verbatim strings, big numbers, sets, pushes,
 # attributes, maps.
-_LOOKALIKES = b"+=(~>|%"
+_LOOKALIKES: Final = b"+=(~>|%"
 
 
 def _long_count_of(kind: int) -> Callable[[bytes], re.Match[bytes] | None]:
     return re.compile(rb"%b[0-9]{%d}" % (re.escape(bytes((kind,))), COUNT_DIGITS_MAX + 1)).search
 
 
-_has_long_count = _long_count_of(STAR)
+_has_long_count: Final = _long_count_of(STAR)
 # (One pattern for each: a literal first byte is found quickly, a set of them byte by byte.)
-_HAS_LONG_LOOKALIKE_COUNT = [(kind, _long_count_of(kind)) for kind in b"~>%|"]
+_HAS_LONG_LOOKALIKE_COUNT: Final = [(kind, _long_count_of(kind)) for kind in b"~>%|"]
 
 # Readers that wait for work, empty. One serves any number of connections: it is empty between two chunks, so that an
 # idle connection holds none. (A list's pop and append are atomic: servers in several threads share it.)
-_idle_readers: list = []
+_idle_readers: Final[list] = []
 
 
 def _decode_complete(data: bytes) -> list[list[bytes]] | None:
@@ -76,7 +76,7 @@ def _decode_complete(data: bytes) -> list[list[bytes]] | None:
     gets = reader.gets
     try:
         reader.feed(data)
-        requests = [*iter(gets, _NOT_COMPLETE)]
+        requests = list(iter(gets, _NOT_COMPLETE))
         reader.feed(_END)
         if gets() is not True:
             return None
@@ -104,10 +104,6 @@ def _last_request_start(data: bytes) -> int:
     return 0
 
 
-# Nothing starts with it: it is a choice of none.
-_NO_HEAD: Final[tuple[bytes, ...]] = ()
-
-
 def _count_lookalikes(data: bytes) -> int:
     return len(data) - len(data.translate(None, _LOOKALIKES))
 
@@ -122,8 +118,9 @@ class FastDecoder(Decoder):
 
     `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
     last chunk was that was decoded without one (-1: there was none). `_head`, `_first_words`: the bytes of the request
-    that the shape is of up to its last word, and the words in them. `_template`: that of the pipelines of this shape,
-    and `_shared` the places of the words that all their requests have shared; None while that is not known.
+    that the shape is of up to its last word, None if they are not known, and the words in them. `_template`: that of
+    the pipelines of this shape, and `_shared` the places of the words that all their requests have shared; None while
+    that is not known.
     """
 
     __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape", "_shared", "_template")
@@ -131,7 +128,7 @@ class FastDecoder(Decoder):
     def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
         self._chunk_bytes = -1
         self._shape: Shape | None = None
-        self._head: bytes | tuple[bytes, ...] = _NO_HEAD
+        self._head: bytes | None = None
         self._first_words: list[bytes] = []
         self._template: Template | None = None
         self._shared: list[int] | None = None
@@ -162,12 +159,13 @@ class FastDecoder(Decoder):
         shape = self._shape
         if shape is not None:
             if len(data) == shape.size_bytes:  # (One alone, the most frequent, without the call.)
-                if data.startswith(self._head):
+                head = self._head
+                if head is not None and data.startswith(head):
                     # Only the last word is another one: the others are there, and their hashes are known.
-                    return [[*self._first_words, data[len(self._head) : -2]]]
+                    return [[*self._first_words, data[len(head) : -2]]]
                 mask, headers = shape.one
                 if int.from_bytes(data, "little") & mask == headers:
-                    return [[*shape.cut_words(data)]]
+                    return [list(shape.cut_words(data))]
             else:
                 is_long = len(data) >= TEMPLATE_MIN * shape.size_bytes
                 template = self._template
@@ -194,7 +192,7 @@ class FastDecoder(Decoder):
             shape = shape_of(requests[0])
             if shape is not None and len(data) == shape.size_bytes * len(requests) and shape is not self._shape:
                 # (Else the one before may come again, as between two numbers that have a digit more.)
-                self._head = _NO_HEAD
+                self._head = None
                 self._shape = shape
                 self._template = self._shared = None
         return requests
@@ -224,8 +222,8 @@ class FastDecoder(Decoder):
             or len(data) > self._plain_bytes_max
         ):
             return None
-        lengths = [*map(len, words)]
-        if lines[1:-1:2] != [*map(header_of, lengths)]:
+        lengths = list(map(len, words))
+        if lines[1:-1:2] != list(map(header_of, lengths)):
             return None
         if len(data) == self._chunk_bytes:
             self._shape = shape_of(words)

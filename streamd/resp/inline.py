@@ -1,16 +1,17 @@
 """Splits an inline request, a line as a person types it, into words."""
 
 import re
+from typing import Final
 
 from streamd.base.errors import ProtocolError
 
-_BLANKS = re.compile(rb"[ \t\n\v\f\r]*")
+_BLANKS: Final = re.compile(rb"[ \t\n\v\f\r]*")
 # In a word without quotes only these end it: Redis skips \v and \f between words, but keeps them in one.
-_UNQUOTED = re.compile(rb"[^ \t\n\r\"']+")
-_DOUBLE_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?=[ \t\n\v\f\r]|\Z)', re.DOTALL)
-_SINGLE_QUOTED = re.compile(rb"'((?:\\'|[^'])*+)'(?=[ \t\n\v\f\r]|\Z)", re.DOTALL)
-_ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_CONTROL = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
+_UNQUOTED: Final = re.compile(rb"[^ \t\n\r\"']+")
+_DOUBLE_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?=[ \t\n\v\f\r]|\Z)', re.DOTALL)
+_SINGLE_QUOTED: Final = re.compile(rb"'((?:\\'|[^'])*+)'(?=[ \t\n\v\f\r]|\Z)", re.DOTALL)
+_ESCAPE: Final = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_CONTROL: Final = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
+from typing import Final
 
 # What says how many bytes follow, and what says how many items, or pairs of them. Of all else the line is the whole.
-_BULKS = b"$=!"
-_AGGREGATES = {b"*": 1, b"~": 1, b">": 1, b"%": 2}
+_BULKS: Final = b"$=!"
+_AGGREGATES: Final = {b"*": 1, b"~": 1, b">": 1, b"%": 2}
 
 
 def split_replies(data: bytes) -> Iterator[bytes]:

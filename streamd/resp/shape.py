@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from struct import Struct
+from typing import Final
 
 # Headers are compared as one number for so many bytes of a chunk.
-_BLOCK_BYTES_MAX = 8 * 1024
+_BLOCK_BYTES_MAX: Final = 8 * 1024
 # A longer request gains little.
-SHAPE_BYTES_MAX = 1_024
-_HEADER_BYTES_MIN = len(b"\r\n$0\r\n")
+SHAPE_BYTES_MAX: Final = 1_024
+_HEADER_BYTES_MIN: Final = len(b"\r\n$0\r\n")
 # Both caches together take 8 MB at most, and much less unless clients mean to fill them.
 _SHAPES_MAX = 1_024
 _BLOCKS_MAX = 256
@@ -52,14 +53,14 @@ class Shape:
             mask, headers = self._block(min(step, count - at))
             if int.from_bytes(block, "little") & mask != headers:
                 return None
-        return [*map(list, self._cut_many(data))]
+        return list(map(list, self._cut_many(data)))
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (shapes are few, and stay)
     def _block(self, count: int) -> tuple[int, int]:
         return int.from_bytes(self._mask * count, "little"), int.from_bytes(self._headers * count, "little")
 
 
-_shape = lru_cache(maxsize=_SHAPES_MAX)(Shape)
+_shape: Final = lru_cache(maxsize=_SHAPES_MAX)(Shape)
 
 
 def shape_of(request: list[bytes]) -> Shape | None:

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 # So many bytes of a chunk are cut at once.
-_BLOCK_BYTES_MAX = 8 * 1024
+_BLOCK_BYTES_MAX: Final = 8 * 1024
 # Both caches together take some megabytes at most, and much less unless clients mean to fill them.
 _TEMPLATES_MAX = 512
 _BLOCKS_MAX = 256
@@ -126,7 +126,7 @@ def rows_of(requests: Requests) -> list[list[bytes]]:
     return requests.rows() if isinstance(requests, Alike) else requests
 
 
-_template = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
+_template: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
 
 
 def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> tuple[Template | None, list[int]]:

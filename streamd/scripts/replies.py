@@ -19,8 +19,18 @@ from streamd.resp.types import (
 
 # As in lua/redis.lua. A token is bytes, a number, False for nil, True; or None, then a kind, a count, and so many more.
 Token = bytes | int | float | bool | None
-STATUS, ERROR, FLAT, NESTED = 1, 2, 3, 4
-ARRAY, MAP, SET, DOUBLE, BIG_NUMBER, VERBATIM, NIL, BOOLEAN = 5, 6, 7, 8, 9, 10, 11, 12
+STATUS: Final = 1
+ERROR: Final = 2
+FLAT: Final = 3
+NESTED: Final = 4
+ARRAY: Final = 5
+MAP: Final = 6
+SET: Final = 7
+DOUBLE: Final = 8
+BIG_NUMBER: Final = 9
+VERBATIM: Final = 10
+NIL: Final = 11
+BOOLEAN: Final = 12
 
 _INT64_MIN: Final = -(2**63)
 

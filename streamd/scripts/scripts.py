@@ -68,6 +68,9 @@ class Scripts:
         self._by_sha: dict[bytes, Script] = {}
         self._by_source: dict[bytes, Script] = {}  # of EVAL alone, in the order of their last use
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return len(self._by_sha)
 

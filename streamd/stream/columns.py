@@ -14,7 +14,7 @@ NATIVE_BYTES_MAX: Final = 4
 if IS_NATIVE:
     from streamd.stream.native_columns import first_from
 
-_CODES = {2: "H", 4: "I", 8: "Q"}
+_CODES: Final = {2: "H", 4: "I", 8: "Q"}
 
 
 def pack(values: Sequence[int]) -> bytes:

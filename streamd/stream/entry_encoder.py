@@ -14,21 +14,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import itemgetter
+from typing import Final
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import have_no_seqs, seqs_of, stamps_of
 from streamd.stream.layout import Texts
 
-_LAST_DIGITS = [b"%03d" % number for number in range(1000)]
-_LAST_DIGITS_AGAIN = _LAST_DIGITS * 4
-_DECIMAL = [b"%d" % number for number in range(1000)]
-_DASHED = [b"-%d" % number for number in range(1000)]
-_DASHED_SIZES = bytes([len(text) for text in _DASHED])
-_BULK = [b"\r\n$%d\r\n" % length for length in range(1024)]
-_ID = b"\r\n*2\r\n$%d\r\n%b"
+_LAST_DIGITS: Final = [b"%03d" % number for number in range(1000)]
+_LAST_DIGITS_AGAIN: Final = _LAST_DIGITS * 4
+_DECIMAL: Final = [b"%d" % number for number in range(1000)]
+_DASHED: Final = [b"-%d" % number for number in range(1000)]
+_DASHED_SIZES: Final = bytes([len(text) for text in _DASHED])
+_BULK: Final = [b"\r\n$%d\r\n" % length for length in range(1024)]
+_ID: Final = b"\r\n*2\r\n$%d\r\n%b"
 
 # Less entries are quicker to encode one by one.
-WOVEN_MIN = 4
+WOVEN_MIN: Final = 4
 
 # A run of entry IDs as their parts, `(ms, stamps, seq, seqs)`. stamps: None when all IDs have the milliseconds `ms`;
 # else ascending, and `ms`, a multiple of 1000, is to be added to each. seqs: the seq of each; None when they count up

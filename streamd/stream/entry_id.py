@@ -5,18 +5,19 @@ An entry ID is one int, `ms << 64 | seq`, so that IDs compare, count up and coun
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from streamd.base.errors import InvalidRangeEnd, InvalidRangeStart, InvalidStreamId
 from streamd.stream.id_parts import format_parts, parts_of
 
-SEQ_MAX = (1 << 64) - 1
-ID_MIN = 0
-ID_MAX = (1 << 128) - 1
+SEQ_MAX: Final = (1 << 64) - 1
+ID_MIN: Final = 0
+ID_MAX: Final = (1 << 128) - 1
 
 # Redis reads an ID from a buffer of 128 bytes, so leading zeros are fine, but not any number of them.
-_ID_BYTES_MAX = 127
+_ID_BYTES_MAX: Final = 127
 
-_NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
+_NUMBER: Final = re.compile(rb"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 
 
 def make_id(ms: int, seq: int) -> int:
@@ -118,8 +119,8 @@ def format_id(entry_id: int) -> bytes:
     return f"{entry_id >> 64}-{entry_id & SEQ_MAX}".encode()
 
 
-_NUMBERS = [b"%d" % number for number in range(1000)]
-_THREE_DIGITS = [b"%03d" % number for number in range(1000)]
+_NUMBERS: Final = [b"%d" % number for number in range(1000)]
+_THREE_DIGITS: Final = [b"%03d" % number for number in range(1000)]
 
 
 def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequence[bytes]]]:

@@ -1,13 +1,14 @@
 """The value that one field has in each entry of a run."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from streamd.stream.patterns import value_of
 from streamd.stream.segment import Segment
 from streamd.stream.tail import Tail
 
 # To cut so many entries out of a segment one by one takes as long as all of it.
-_FEW = 3
+_FEW: Final = 3
 
 
 def column(source: Segment | Tail, low: int, high: int, field: bytes) -> Sequence[bytes | None]:

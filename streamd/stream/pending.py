@@ -66,6 +66,9 @@ class PendingEntries(PendingInSlices):
         # earliest delivery is never before the least time it has here.
         self._oldest: list[tuple[int, int]] | None = None
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def __len__(self) -> int:
         return self._length
 

@@ -6,10 +6,10 @@ from itertools import repeat
 from typing import Final
 
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
-CHUNK_ENTRIES_MAX = 256
+CHUNK_ENTRIES_MAX: Final = 256
 
 # What the delivery count of an entry that cannot be processed is set to; it counts no further.
-COUNT_MAX = 2**63 - 1
+COUNT_MAX: Final = 2**63 - 1
 
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]

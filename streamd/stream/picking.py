@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import Final
 
 from streamd.stream.columns import view
 from streamd.stream.cutting import cut_alike
@@ -9,7 +10,7 @@ from streamd.stream.entry_encoder import encode_entry, join, split_ids, weave_sa
 from streamd.stream.segment import Segment
 
 # To cut so many entries out of a segment one by one takes as long as all of it.
-_FEW = 8
+_FEW: Final = 8
 
 
 def pick(segment: Segment, places: list[int]) -> list[bytes]:

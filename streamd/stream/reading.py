@@ -1,11 +1,13 @@
 """The entries of streams as replies, and how much of several streams one reply may hold."""
 
+from typing import Final
+
 from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
 from streamd.resp.types import LongArray, Parts, Raw
 from streamd.stream.log import Log
 
 # Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
-PIECE_BYTES_MIN = 1024
+PIECE_BYTES_MIN: Final = 1024
 
 
 def gathered(parts: list[bytes]) -> Raw | Parts:

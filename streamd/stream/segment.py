@@ -30,12 +30,12 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
     decompress = None
 
 # So many entries are encoded at once to be kept when a few of them are read. The node's default has 100.
-_KEPT_BY_PARTS_MAX = 256
+_KEPT_BY_PARTS_MAX: Final = 256
 # Written byte by byte, so many entries cost no more than out of RESP that is kept compressed.
 _FEW_MAX: Final = 16
 
 # A segment: gc's header and the object's, its slots, two IDs, and two places in the lists of the log.
-_OBJECT_BYTES = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
+_OBJECT_BYTES: Final = 16 + 16 + 8 * 16 + 2 * 48 + 2 * 8
 
 
 class Segment:

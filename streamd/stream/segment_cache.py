@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 from weakref import ref
 
 from streamd.base.limits import SEGMENT_CACHE_BYTES_MAX
@@ -13,11 +14,11 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
     compress = None
 
 # To read an entry means to decompress all.
-_COMPRESSED_BYTES_MAX = 32 * 1024
+_COMPRESSED_BYTES_MAX: Final = 32 * 1024
 # More than the positions in a node that is kept when parts of it are read.
-_PLACES = 1024
+_PLACES: Final = 1024
 # What one Encoded takes beside its data: itself, where its entries end, and its place in the ring.
-_ENCODED_BYTES = 700
+_ENCODED_BYTES: Final = 700
 
 
 @referable
@@ -134,4 +135,4 @@ class SegmentCache:
             self.bytes -= entry[1]
 
 
-CACHE = SegmentCache(SEGMENT_CACHE_BYTES_MAX)
+CACHE: Final = SegmentCache(SEGMENT_CACHE_BYTES_MAX)

@@ -4,10 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, islice
 from operator import attrgetter
+from typing import Final
 
 from streamd.stream.segment import Segment
 
-_live_count = attrgetter("live_count")
+_live_count: Final = attrgetter("live_count")
 
 
 class SegmentList:
@@ -27,6 +28,9 @@ class SegmentList:
         self.live_count = 0
         self.memory_bytes = 0
         self._own: set[Segment] | None = None
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
 
     def __len__(self) -> int:
         return len(self.segments) - self.head

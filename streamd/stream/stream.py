@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import compress
+from typing import Final
 
 from streamd.idmp.table import IdmpTable
 from streamd.stream.field_index import FieldIndex
@@ -10,10 +11,10 @@ from streamd.stream.layout import Layout, Texts
 from streamd.stream.log import Log
 
 # A field takes over the index from another one when so many searches in a row asked for it.
-_RIVALS_MAX = 8
+_RIVALS_MAX: Final = 8
 
 # Counters stop here: XSETID may set them so high, and neither RESP nor a record of the journal holds more.
-_COUNT_MAX = 2**63 - 1
+_COUNT_MAX: Final = 2**63 - 1
 
 
 class Stream:
@@ -47,6 +48,9 @@ class Stream:
         self.max_deleted_id = 0
         self.entries_added = 0
         self.gaps_to = 0
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
 
     def __len__(self) -> int:
         return len(self.log)

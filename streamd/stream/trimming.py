@@ -1,13 +1,14 @@
 """Trimming: removing the oldest entries of a stream, by length or by ID."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.references import delete_references, read_by_all_up_to, referenced_between
 from streamd.stream.stream import Stream
 
 # How many entries are looked at in one step.
-_BATCH = 1000
+_BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from functools import reduce
 from operator import and_, or_, xor
+from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
@@ -10,7 +11,7 @@ from streamd.commands.keys.string_parts import byte_at, text_of, write_part
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
-_OPERATIONS = {b"AND": and_, b"OR": or_, b"XOR": xor}
+_OPERATIONS: Final = {b"AND": and_, b"OR": or_, b"XOR": xor}
 
 
 def _offset(context: Context, word: bytes) -> int:

@@ -30,7 +30,7 @@ def remove_fields(context: Context, key: bytes, value: Hash, fields: list[bytes]
     """Remove fields of the hash at a key, and the key with the last one; return how many were there."""
     removed = [field for field in fields if value.drop(field)]
     if removed:
-        context.record(b"HDEL", key, *removed, changes=len(removed))
+        context.record_words([b"HDEL", key, *removed], len(removed))
         context.changed(key, "h", "hdel")
         if not value:
             context.db.delete(key)

@@ -1,5 +1,7 @@
 """Commands on hashes."""
 
+from typing import Final
+
 from streamd.base.errors import (
     CommandError,
     NotAFloat,
@@ -22,7 +24,7 @@ from streamd.resp.types import Reply
 _WRITE = "write denyoom fast"
 _O1 = "O(1)"
 _ON = "O(N), N the fields"
-_NONE = Hash()
+_NONE: Final = Hash()
 
 
 def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
@@ -31,7 +33,7 @@ def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
     if fields is None:
         context.db.put(key, fields := Hash())
     added = fields.set_fields(pairs)
-    context.record(b"HSET", key, *pairs, changes=len(pairs) // 2)
+    context.record_words([b"HSET", key, *pairs], len(pairs) // 2)
     context.changed(key, "h", "hset")
     return added
 

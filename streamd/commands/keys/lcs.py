@@ -1,6 +1,7 @@
 """LCS: the longest sequence of bytes that two strings have in common, with gaps."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
@@ -9,7 +10,7 @@ from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
 # So many pairs of bytes are compared at most: it takes about half a second, and nobody else is served meanwhile.
-_PAIRS_MAX = 4_000_000
+_PAIRS_MAX: Final = 4_000_000
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ def _push(context: Context, args: list[bytes], left: bool) -> int:
         value.extendleft(items)
     else:
         value.extend(items)
-    context.record(b"LPUSH" if left else b"RPUSH", key, *items, changes=len(items))
+    context.record_words([b"LPUSH" if left else b"RPUSH", key, *items], len(items))
     context.changed(key, "l", "lpush" if left else "rpush")
     return len(value)
 

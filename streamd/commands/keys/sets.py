@@ -13,7 +13,7 @@ def _end_removal(context: Context, key: bytes, value: MemberSet, removed: list[b
     """Say that members are gone; a set without members is removed."""
     if not removed:
         return
-    context.record(b"SREM", key, *removed, changes=len(removed))
+    context.record_words([b"SREM", key, *removed], len(removed))
     context.changed(key, "s", event)
     if not value:
         context.db.remove(key)
@@ -31,7 +31,7 @@ def sadd(context: Context, args: list[bytes]) -> Reply:
         context.db.put(args[1], value := MemberSet())
     added = value.gain(args[2:])
     if added:
-        context.record(b"SADD", *args[1:], changes=added)
+        context.record_words([b"SADD", *args[1:]], added)
         context.changed(args[1], "s", "sadd")
     return added
 

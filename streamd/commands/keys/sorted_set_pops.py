@@ -1,5 +1,7 @@
 """Commands that take the first or last members of a sorted set, waiting for them if asked to."""
 
+from typing import Final
+
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_positive, parse_wait_ms
@@ -11,7 +13,7 @@ from streamd.resp.types import NULL_ARRAY, Reply
 
 Rows = list[tuple[bytes, float]]
 
-_OLOG = "O(log(N)+M), N the members, M those taken"
+_OLOG: Final = "O(log(N)+M), N the members, M those taken"
 
 
 def _pop(context: Context, key: bytes, count: int, last: bool) -> Rows:

@@ -19,7 +19,7 @@ By = Literal["rank", "score", "lex"]
 # Finds the places, `start` and behind the last one, of a range.
 Finder = Callable[[SortedSet], tuple[int, int]]
 
-_OLOG = "O(log(N)+M), N the members, M those in the range"
+_OLOG: Final = "O(log(N)+M), N the members, M those in the range"
 
 
 def _by_rank(first: bytes, last: bytes, reverse: bool = False) -> Finder:
@@ -129,7 +129,7 @@ def _parse(args: list[bytes], by: By | None, reverse: bool | None, stores: bool 
 
 # What ZRANGE and ZREVRANGE were asked for by place, by the words behind the key and which of the two it was: clients
 # ask for the same again and again.
-_asked: dict[tuple[bytes | bool | None, ...], _Range] = {}
+_asked: Final[dict[tuple[bytes | bool | None, ...], _Range]] = {}
 _ASKED_MAX: Final = 200
 # Of each so many replies are kept that are no longer: a few megabytes in all.
 _READY_MAX: Final = 16

@@ -1,6 +1,7 @@
 """Commands on the members of a sorted set: adding, removing and looking at single ones."""
 
 from math import isnan
+from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Context, command
@@ -11,7 +12,7 @@ from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
 
-_OLOG = "O(log(N)) for each member, N the members"
+_OLOG: Final = "O(log(N)) for each member, N the members"
 
 
 def score_text(score: float) -> bytes:
@@ -31,7 +32,7 @@ def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[by
     """Say that members are gone; a sorted set without members is removed."""
     if not removed:
         return
-    context.record(b"ZREM", key, *removed, changes=len(removed))
+    context.record_words([b"ZREM", key, *removed], len(removed))
     context.changed(key, "z", event)
     if not len(value):
         context.db.remove(key)
@@ -113,7 +114,7 @@ def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tupl
         if not len(value):
             context.db.remove(key)
         if decided:
-            context.record(b"ZADD", key, *decided, changes=added + updated)
+            context.record_words([b"ZADD", key, *decided], added + updated)
             context.changed(key, "z", "zincr" if conditions.increments else "zadd")
     if conditions.increments:
         return score
@@ -164,9 +165,9 @@ def zadd(context: Context, args: list[bytes]) -> Reply:
     return _add(context, args[1], conditions, pairs)
 
 
-_OPTIONS = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
-_NO_CONDITIONS = _Conditions(Arguments([], 0))
-_INCREMENT = _Conditions(Arguments([b"INCR"], 0))
+_OPTIONS: Final = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
+_NO_CONDITIONS: Final = _Conditions(Arguments([], 0))
+_INCREMENT: Final = _Conditions(Arguments([b"INCR"], 0))
 
 
 @command(

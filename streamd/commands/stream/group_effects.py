@@ -1,6 +1,7 @@
 """What the consumer group commands have in common: finding a group, and recording what happened in it."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from streamd.base.errors import NoGroup, NoSuchKey
 from streamd.catalog import Context
@@ -10,7 +11,7 @@ from streamd.stream.pending import Consumer
 from streamd.stream.stream import Stream
 
 # After a restart a consumer may have been seen so much earlier than it was.
-SEEN_NOTED_EVERY_MS = 1_000
+SEEN_NOTED_EVERY_MS: Final = 1_000
 
 
 def decoded(word: bytes) -> str:

@@ -14,12 +14,12 @@ from streamd.stream.id_parts import ids_of, sums
 from streamd.stream.trimming import Trim
 
 # What may happen to the references that consumer groups hold to an entry that goes.
-REFERENCES = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
+REFERENCES: Final = {b"KEEPREF": "keep", b"DELREF": "delete", b"ACKED": "acked"}
 
 # How much an approximate trim may remove when the request does not say: segments, and entries.
-LIMIT_SEGMENTS = 100
-LIMIT_ENTRIES_DEFAULT = 10_000
-LIMIT_ENTRIES_MAX = 1_000_000
+LIMIT_SEGMENTS: Final = 100
+LIMIT_ENTRIES_DEFAULT: Final = 10_000
+LIMIT_ENTRIES_MAX: Final = 1_000_000
 
 
 class AppendOptions:
@@ -350,8 +350,8 @@ def _parse_positive(word: bytes, name: str) -> int:
 
 
 # Two parts of 19 digits at most are both below 2**64.
-PLAIN_ID_BYTES_MAX = 20
-_LAST_DIGITS = {b"%03d" % ms: ms << 64 for ms in range(1000)}
+PLAIN_ID_BYTES_MAX: Final = 20
+_LAST_DIGITS: Final = {b"%03d" % ms: ms << 64 for ms in range(1000)}
 
 
 def parse_run(requests: list[list[bytes]], at: int) -> list[int]:

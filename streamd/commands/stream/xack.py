@@ -1,6 +1,7 @@
 """XACK: acknowledge entries of a consumer group."""
 
 from itertools import compress
+from typing import Final
 
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
@@ -36,7 +37,7 @@ def xack_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     return len(results)
 
 
-_REPLIES = (b":0\r\n", b":1\r\n")
+_REPLIES: Final = (b":0\r\n", b":1\r\n")
 
 
 @command(

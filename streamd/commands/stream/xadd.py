@@ -127,7 +127,7 @@ def _trim(context: Context, key: bytes, stream: Stream, trim: Trim) -> None:
     """Trim behind an append, and record it exactly."""
     exact = trim.apply(stream)
     if exact:
-        context.record(b"XTRIM", key, *exact, changes=0)
+        context.record_words([b"XTRIM", key, *exact], 0)
         context.notify(key, "t", "xtrim")
 
 

@@ -2,6 +2,7 @@
 
 from itertools import compress, repeat
 from operator import and_
+from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
@@ -14,11 +15,11 @@ from streamd.stream.group import Group
 from streamd.stream.log import Log
 from streamd.stream.pending import Consumer
 
-COUNT_DEFAULT = 100
+COUNT_DEFAULT: Final = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.
-COUNT_MAX = (2**63 - 1) // 16
-ATTEMPTS_FACTOR = 10
-_COUNT_ERROR = CommandError("ERR COUNT must be > 0")
+COUNT_MAX: Final = (2**63 - 1) // 16
+ATTEMPTS_FACTOR: Final = 10
+_COUNT_ERROR: Final = CommandError("ERR COUNT must be > 0")
 
 
 @command(

@@ -1,6 +1,7 @@
 """XDEL: delete entries by their IDs."""
 
 from itertools import compress
+from typing import Final
 
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
@@ -34,7 +35,7 @@ def xdel_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     return len(results)
 
 
-_REPLIES = (b":0\r\n", b":1\r\n")
+_REPLIES: Final = (b":0\r\n", b":1\r\n")
 
 
 @command(
@@ -66,7 +67,7 @@ def xdel(context: Context, args: list[bytes]) -> Reply:
         if context.state.records is None:
             context.state.dirty += len(deleted)  # without a journal nobody needs their texts
         else:
-            context.record(b"XDEL", key, *format_ids(deleted), changes=len(deleted))
+            context.record_words([b"XDEL", key, *format_ids(deleted)], len(deleted))
         context.changed(key, "t", "xdel")
     return len(deleted)
 

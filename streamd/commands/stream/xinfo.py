@@ -20,7 +20,7 @@ from streamd.stream.reading import pinned_bytes
 from streamd.stream.stream import Stream
 
 # Without COUNT, FULL shows so many entries, pending ones included.
-FULL_COUNT_DEFAULT = 10
+FULL_COUNT_DEFAULT: Final = 10
 
 # What a group has that has nothing.
 _NOBODY: Final[tuple[PendingEntries, Columns]] = (PendingEntries(), ([], [], [], [], []))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import groupby
 from operator import itemgetter
+from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog import Context, command
@@ -15,7 +16,7 @@ from streamd.stream.entry_id import format_id
 from streamd.stream.pending import COUNT_MAX
 
 # What becomes of the delivery count.
-MODES: dict[bytes, Callable[[int], int]] = {
+MODES: Final[dict[bytes, Callable[[int], int]]] = {
     b"SILENT": lambda count: max(0, count - 1),
     b"FAIL": lambda count: count,
     b"FATAL": lambda count: COUNT_MAX,

@@ -30,7 +30,7 @@ def xread(context: Context, args: list[bytes]) -> Reply:
     Raises: CommandError; WrongType.
     """
     options = parse_read_options(args, grouped=False)
-    after = [_resolve(context.read_stream(key), word) for key, word in zip(options.keys, options.ids, strict=True)]
+    after = [_resolve(context.read_stream(key), options.ids[number]) for number, key in enumerate(options.keys)]
     reply = _read(context, options, after)
     if reply is not None:
         return reply
@@ -101,7 +101,8 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
     budget: ReadBudget | None = None
     found: list[tuple[Reply, Reply]] = []
     pinned = 0
-    for key, after_id in zip(options.keys, after, strict=True):
+    for number, key in enumerate(options.keys):
+        after_id = after[number]
         stream = context.read_stream(key)
         last_id = None if stream is None else stream.log.last_id
         if stream is None or last_id is None:

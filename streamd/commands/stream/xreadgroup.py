@@ -1,6 +1,7 @@
 """XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICED_ITEMS_MIN
@@ -28,11 +29,11 @@ from streamd.stream.searching import search
 from streamd.stream.stream import Stream
 
 # As many entries as there may be; and so many at once if their sizes are to be looked at.
-_COUNT_MAX = 2**62
-_SIZED_MAX = 1_000
+_COUNT_MAX: Final = 2**62
+_SIZED_MAX: Final = 1_000
 
 # What CLAIM says of an entry that nobody had before.
-_NEW = b":0\r\n:0\r\n"
+_NEW: Final = b":0\r\n:0\r\n"
 
 
 @command(
@@ -89,7 +90,7 @@ def _stands_in_line(options: ReadOptions) -> bool:
     return len(options.keys) == 1 and options.claim_idle_ms is None and not options.bytes_max
 
 
-_WHERE = " in XREADGROUP with GROUP option"
+_WHERE: Final = " in XREADGROUP with GROUP option"
 
 
 def _resolve(word: bytes) -> int:
