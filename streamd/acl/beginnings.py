@@ -3,12 +3,47 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from streamd.base.form import is_compiled
+
 # Stands before each name when they are looked at together. (A name may hold it, too: then nothing is known.)
 _BREAK: Final = b"\n"
 _join = _BREAK.join
 # Stands before a request whose words are looked at together with those of others.
 _END: Final = b"\r"
 _join_requests = _END.join
+# Compiled, to ask one name after the other takes some nanoseconds each, a fifth of what putting them together takes;
+# as it is written, six times as long.
+ASKS_EACH: Final = is_compiled()
+
+
+def each_begins(names: list[bytes], prefixes: tuple[bytes, ...]) -> bool:
+    """Return whether each name begins with one of the prefixes, of which there is one at least."""
+    likely = prefixes[0]
+    for name in names:
+        if not name.startswith(likely):
+            for prefix in prefixes:
+                if name.startswith(prefix):
+                    likely = prefix  # what comes next often begins with that as well
+                    break
+            else:
+                return False
+    return True
+
+
+def each_word_begins(requests: list[list[bytes]], prefixes: tuple[bytes, ...]) -> bool:
+    """Return whether each word of some requests, but for the first of each, begins with one of the prefixes."""
+    likely = prefixes[0]
+    for request in requests:
+        for at in range(1, len(request)):
+            word = request[at]
+            if not word.startswith(likely):
+                for prefix in prefixes:
+                    if word.startswith(prefix):
+                        likely = prefix
+                        break
+                else:
+                    return False
+    return True
 
 
 class Beginnings:
@@ -33,10 +68,13 @@ class Beginnings:
         """Return True only if each name, of one at least, begins with one of the prefixes; False also where that cannot
         be told.
 
-        To ask each name takes six times as long. Where there are as many breaks as names, no name holds one: then a
-        prefix behind a break is the beginning of a name, and as a name has one of them at most, they can be counted.
+        As it is written, to ask each name takes six times as long. Where there are as many breaks as names, no name
+        holds one: then a prefix behind a break is the beginning of a name, and as a name has one of them at most, they
+        can be counted.
         """
-        return bool(self._marks) and self._are_behind_breaks(_join((b"", *names)), len(names))
+        if ASKS_EACH:
+            return bool(self.prefixes) and each_begins([*names], self.prefixes)
+        return bool(self._marks) and self._are_behind_breaks(_BREAK + _join(names), len(names))
 
     def are_of_all_words(self, requests: list[list[bytes]]) -> bool:
         """Return True only if each word of some requests, but for the first of each, begins with one of the prefixes;
@@ -46,6 +84,8 @@ class Beginnings:
         """
         if not self._marks:
             return False
+        if ASKS_EACH:
+            return each_word_begins(requests, self.prefixes)
         if len(requests) == 1:
             words = requests[0]
             return self._are_behind_breaks(_join(words), len(words) - 1)

@@ -5,7 +5,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final
 
-from streamd.acl.beginnings import Beginnings
+from streamd.acl.beginnings import ASKS_EACH, Beginnings
 from streamd.acl.decision import OK, Decision, decide
 from streamd.acl.selector import READ, WRITE, Selector
 from streamd.acl.user import User
@@ -18,6 +18,9 @@ from streamd.catalog.named import CHANNELS, KEYS_BEFORE_LAST, bits_of, named_by
 # So many names of keys are remembered as allowed, by each of a few sorts of commands; and no long ones.
 KNOWN_KEYS_MAX: Final = 16_384
 KNOWN_KEY_BYTES_MAX: Final = 256
+
+# For so many names it is quicker to look how they begin than whether they are known.
+_MANY: Final = 64
 
 _FIRST: Final = itemgetter(0)
 _SECOND: Final = itemgetter(1)
@@ -66,12 +69,15 @@ class _Names:
 
     def allow_all(self, names: list[bytes]) -> bool:
         """Return whether all of several names are allowed."""
-        return (bool(self.begins) and self.beginnings.are_of_all(names)) or all(map(self.allows, names))
+        return ((ASKS_EACH or bool(self.begins)) and self.beginnings.are_of_all(names)) or all(map(self.allows, names))
 
     def cover(self, names: Sequence[bytes]) -> bool:
         """Return True only if all of several names are allowed; False also where each has to be looked at."""
-        # (Where more names come than are remembered, to look for them is in vain.)
-        return (not self.begins and self.known.issuperset(names)) or self.beginnings.are_of_all(names)
+        # (Where more names come than are remembered, to look for them is in vain. To look how they begin needs nothing
+        # but the names: so compiled it is quicker, and for many of them in either form.)
+        if ASKS_EACH or self.begins or len(names) >= _MANY:
+            return self.beginnings.are_of_all(names) or (not self.begins and self.known.issuperset(names))
+        return self.known.issuperset(names) or self.beginnings.are_of_all(names)
 
 
 class Guard:
@@ -123,7 +129,7 @@ class Guard:
         if first and first == last and command.find_keys is None:
             one = names(uses[0])
             known = one.known if first == 1 else set[bytes]()
-            return Known(_check_one(first, one), known, _covers_one(first, one))
+            return Known(_check_one(first, one), known, _covers_one(first, one), one.cover)
         if len(selectors) > 1:
             return Known()
         if command.name == "sort":
@@ -200,12 +206,14 @@ class Guard:
         if known is None:
             return end
         run = requests[at:] if at else requests
+        if ASKS_EACH and known.covers(run):
+            return end
         try:
             if known.names.issuperset(map(_SECOND, run)):
                 return end
         except IndexError:
             pass  # another command
-        if known.covers(run):
+        if not ASKS_EACH and known.covers(run):
             return end
         return self._end_of_allowed(command, requests, at)
 
@@ -214,7 +222,7 @@ class Guard:
         known = self.known.get(command.name)
         if known is None or known.covers_keys(keys):
             return len(keys)
-        return self._end_of_allowed(command, requests, at) - at
+        return self._end_of_allowed(command, requests[at : at + len(keys)], 0)
 
     def _end_of_allowed(self, command: Command, requests: list[list[bytes]], at: int) -> int:
         end, name = len(requests), requests[at][0]
@@ -263,7 +271,7 @@ def _check_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names)
     many, begin_all = _check_many(find_keys, names), names.beginnings.are_of_all_words
 
     def check(request: list[bytes]) -> bool:
-        return (bool(names.begins) and begin_all([request])) or many(request)
+        return ((ASKS_EACH or bool(names.begins)) and begin_all([request])) or many(request)
 
     return check
 
@@ -303,7 +311,8 @@ def _covers_one(place: int, names: _Names) -> _Covers:
 
     def covers(requests: list[list[bytes]]) -> bool:
         try:
-            return cover([*map(find_key, requests)])
+            # (What is quicker, in either form.)
+            return cover([request[place] for request in requests] if ASKS_EACH else [*map(find_key, requests)])
         except IndexError:
             return False  # one is of another command
 
@@ -315,9 +324,11 @@ def _covers_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names
     begin_all, are_known = names.beginnings.are_of_all_words, names.known.issuperset
 
     def covers(requests: list[list[bytes]]) -> bool:
-        if not names.begins and are_known(chain.from_iterable(map(find_keys, requests))):
+        if ASKS_EACH and begin_all(requests):
             return True
-        return begin_all(requests)
+        if not names.begins and all(map(are_known, map(find_keys, requests))):
+            return True
+        return not ASKS_EACH and begin_all(requests)
 
     return covers
 

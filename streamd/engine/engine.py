@@ -184,10 +184,8 @@ class Engine:
                     timed = command
                 if at >= batch_at and command.batch is not None and is_quick:
                     upto = min(total, at + TURN_REQUESTS_MAX)
-                    if command.mixes and guard is not None:
-                        upto = min(upto, at + GUARDED_RUN_MAX)
-                        if not command.asks:
-                            upto = at + guard.end_of_run(command, requests[at:upto], 0)
+                    if command.mixes and guard is not None and not command.asks:
+                        upto = at + guard.end_of_run(command, requests[at : min(upto, at + GUARDED_RUN_MAX)], 0)
                     taken = calls.call_batch(command, client, requests, at, upto)
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience

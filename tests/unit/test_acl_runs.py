@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streamd.acl.beginnings import Beginnings
+from streamd.acl.beginnings import Beginnings, each_begins, each_word_begins
 from tests.session import Error
 from tests.unit.test_acl import KEY, client_of
 
@@ -75,6 +75,10 @@ def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
             for some in product(names if length < 3 else names[:13], repeat=length):
                 expected = all(name.startswith(prefixes) for name in some)
                 found = beginnings.are_of_all([*some])
+                # (The compiled form asks each of them.)
+                assert not beginnings.prefixes or each_begins([*some], beginnings.prefixes) >= found
+                if not any(b"\n" in one for one in prefixes):
+                    assert not prefixes or each_begins([*some], beginnings.prefixes) == expected
                 has_break = any(b"\n" in one for one in (*some, *prefixes))
                 assert found == expected or (expected and has_break), (prefixes, some)
 
@@ -89,9 +93,14 @@ def test_words_are_known_to_begin_as_they_may_only_if_each_of_them_does():
         plain = not any(b"\n" in one or b"\r" in one for one in prefixes)
         for first, is_first in zip(requests, wholes, strict=True):
             assert not beginnings.are_of_all_words([first]) or is_first, first
+            assert not beginnings.prefixes or each_word_begins([first], beginnings.prefixes) <= is_first
+            if plain and prefixes:
+                assert each_word_begins([first], beginnings.prefixes) == is_first
             for second, is_second in zip(requests[:40], wholes, strict=False):
                 found = beginnings.are_of_all_words([first, second])
                 expected = is_first and is_second
+                if plain and prefixes:
+                    assert each_word_begins([first, second], beginnings.prefixes) == expected
                 has_break = any(b"\n" in word for word in (*first, *second))
                 assert found == expected or (expected and (has_break or not plain)), (prefixes, first, second)
 
@@ -244,3 +253,41 @@ def test_no_rules_are_kept_behind_a_transaction(engine):
         for line in lines:
             client.do(line)
         assert client.client.vouched is None
+
+
+@pytest.mark.parametrize("line", ["GET {}", "SET {} v", "MGET {} {}", "XADD {} * f v", "EXISTS {}"])
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ("~a*", "resetkeys ~b*", "b"),
+        ("~a* ~b*", "resetkeys ~[b]*", "b"),
+        ("allkeys", "resetkeys ~b* ~c*", "bc"),
+        ("~a*", "allkeys", "abc"),
+        ("~a*", "resetkeys (+@all ~b*) (+@all ~c*)", "bc"),
+        ("(+@all ~a*)", "clearselectors ~c*", "c"),
+    ],
+)
+def test_rules_that_change_within_a_pipeline_hold_from_the_next_request_on(engine, line, before, change, after):
+    """Among requests that would be executed together, for keys that were known to be allowed."""
+    client = client_of(engine, f"+@all {before}")
+    name = client.do("ACL WHOAMI").decode()
+    requests = [line.replace("{}", f"{'abc'[number % 3]}{number}").encode().split() for number in range(60)]
+    firsts = [line.replace("{}", f"a{number}").encode().split() for number in range(60)]
+    client.send(*firsts, [b"ACL", b"SETUSER", name.encode(), *change.encode().split()], *requests)
+    replies = client.replies()
+    assert Error(KEY) not in replies[:60]
+    assert replies[60] == "OK"
+    for number, reply in enumerate(replies[61:]):
+        assert (reply == Error(KEY)) == ("abc"[number % 3] not in after), number
+
+
+def test_gets_of_a_user_with_rules_are_executed_together(engine):
+    for rules in ("~a*", "~a* ~b*", "~[a]*"):
+        client = client_of(engine, f"+@all -acl {rules}")
+        keys = [b"a%d" % number for number in range(200)]
+        for _ in range(2):
+            seen = engine.batches(b"get")
+            client.send(*[[b"GET", key] for key in keys])
+            assert client.replies() == [None] * 200
+            assert sum(seen) == 200
+            assert len(seen) <= 3

@@ -10,14 +10,19 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from streamd.base.limits import GUARDED_RUN_MAX, LARGE_REPLY_BYTES
 from streamd.catalog import Context
 from streamd.data.sorted_set import SortedSet
-from streamd.resp.encoder import bulk, format_float
+from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk, format_float
 
 EX: Final = frozenset({b"EX", b"ex"})
 _ZERO: Final = ord("0")
 _EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
 _SCORE_DIGITS_MAX: Final = 15
+# So many GETs are one run at most: of fewer in front of another command no more than these are looked at again.
+_GETS_MAX: Final = 256
+# A longer reply is one by one, as the turn's output may end with it.
+_TEXT_BYTES_MAX: Final = LARGE_REPLY_BYTES // 2
 
 
 def is_plain_expiry(seconds: bytes) -> bool:
@@ -33,10 +38,13 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0
     if words == 5 and not (first[3] in EX and is_plain_expiry(first[4])):
         return 0
+    guard = context.guard
+    if guard is not None and len(requests) > at + GUARDED_RUN_MAX:
+        requests, at = requests[at : at + GUARDED_RUN_MAX], 0
     columns = _columns(requests, at)
     keys, texts = columns[1], columns[2]
     count = len(keys)
-    if (guard := context.guard) is not None:
+    if guard is not None:
         allowed = guard.count_allowed(context.services.commands[b"set"], requests, at, keys)
         if allowed < count:
             count = allowed
@@ -94,6 +102,41 @@ def _columns(requests: list[list[bytes]], at: int) -> Sequence[tuple[bytes, ...]
             break
         end += 1
     return [*zip(*requests[at:end], strict=True)]
+
+
+def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+    """Return strings, or that there are none: a run of GETs."""
+    db, state, name = context.db, context.state, requests[at][0]
+    keys: list[bytes] = []
+    for request in requests[at : at + _GETS_MAX]:
+        if len(request) != 2 or request[0] != name:
+            break
+        keys.append(request[1])
+    if context.guard is not None:
+        allowed = context.guard.count_allowed(context.services.commands[b"get"], requests, at, keys)
+        if allowed < len(keys):
+            keys = keys[:allowed]
+    values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
+    nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
+    replies: list[bytes] = []
+    misses = 0
+    for key in keys:
+        value = values.get(key)
+        if type(value) is bytes:
+            length = len(value)
+            if length > _TEXT_BYTES_MAX or (key in expires_ms and expires_ms[key] <= now_ms):
+                break
+            touched[key] = now_s
+            replies.append(BULK_HEADERS[length] + value + b"\r\n" if length <= SHORT_BYTES_MAX else bulk(value))
+        elif value is None and db.on_miss is None:
+            misses += 1
+            replies.append(nothing)
+        else:
+            break
+    db.hits += len(replies) - misses
+    db.misses += misses
+    context.out += replies
+    return len(replies)
 
 
 def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
-from streamd.commands.keys.runs import EX, is_plain_expiry, set_run
+from streamd.commands.keys.runs import EX, get_run, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
@@ -145,7 +145,7 @@ def psetex(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "GET", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
-    syntax="key", access="RO access",
+    syntax="key", access="RO access", batch=get_run, mixes=True, asks=True,
 )  # fmt: skip
 def get(context: Context, args: list[bytes]) -> Reply:
     """Return the string that a key holds, or nil."""
