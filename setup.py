@@ -27,7 +27,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stream": (),
     "data": (),
     "session": (),
-    "journal": ("journal", "record", "writer"),
+    "journal": ("journal", "native_units", "record", "writer"),
     "catalog": ("applying", "arguments", "context", "counted_keys", "declare", "script_host"),
     "commands/stream": (),
     "commands/keys": (),
@@ -51,7 +51,7 @@ INTERPRETED = {
 }
 
 MYPY = "mypy[mypyc]>=2.4,<3"
-# What `stream/native_entries.py` writes with. Where it is missing, entries are encoded as in the pure form.
+# What `stream/native_entries.py` and `journal/native_units.py` write with. Where it is missing, neither is used.
 LIBRT = "librt>=0.16"
 
 
