@@ -1,4 +1,4 @@
-"""Commands that are alike, written byte by byte, in place of what `encode_columns` formats.
+"""Commands as RESP, written byte by byte, in place of what `encode_command` and `encode_columns` format.
 
 Compiled, a word is copied to a BytesWriter by C, and a length or the seq of an ID is written without any object. Nobody
 imports this interpreted: it would take ten times as long as a template does.
@@ -20,7 +20,7 @@ except ImportError:
 _CRLF: Final = b"\r\n"
 # Numbers below that are C's integers, with room to count up.
 _NUMBER_MAX: Final = 10**17
-# Longer words are copied less often by a template.
+# Longer words are copied less often by a format.
 _WORD_BYTES_MAX: Final = 4096
 
 
@@ -46,6 +46,22 @@ def _write_length(writer: BytesWriter, length: i64) -> None:
     writer.append(u8(36))
     _write_number(writer, length)
     writer.write(_CRLF)
+
+
+def encode_words(words: Sequence[bytes]) -> bytes | None:
+    """Return a command, as `encode_command` does; None if that is quicker."""
+    listed = words if isinstance(words, list) else list(words)
+    writer = BytesWriter()
+    writer.append(u8(42))
+    _write_number(writer, len(listed))
+    writer.write(_CRLF)
+    for word in listed:
+        if len(word) > _WORD_BYTES_MAX:
+            return None
+        _write_length(writer, len(word))
+        writer.write(word)
+        writer.write(_CRLF)
+    return writer.getvalue()
 
 
 def encode_units(columns: Sequence[Column]) -> list[bytes] | None:

@@ -36,7 +36,7 @@ from streamd.stream.entry_id import consecutive_parts, format_ids
 try:
     if not IS_NATIVE:
         raise ImportError  # interpreted it would take ten times as long as a template
-    from streamd.journal.native_units import encode_units
+    from streamd.journal.native_units import encode_units, encode_words
 except ImportError:
     WRITES_UNITS = False
 else:  # pragma: no cover - the tests over the wire run compiled
@@ -67,6 +67,10 @@ _TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in 
 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
+    if WRITES_UNITS:
+        command = encode_words(words)
+        if command is not None:
+            return command
     count = len(words)
     if count == 3:
         a, b, c = words

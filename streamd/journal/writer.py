@@ -68,10 +68,15 @@ class Writer:
         data = self._unwritten
         if not data:
             return False
-        write_all(self.file, self.size, data)
+        file, size = self.file, self.size
+        try:
+            done = file.write_at(size, data)  # as `write_all` does it, without its call
+        except InterruptedError:
+            done = 0
+        if done < len(data):
+            write_all(file, size + done, data[done:])
         self._unwritten = b""
-        self.size += len(data)
-        self._data_end = self.size
+        self._data_end = self.size = size + len(data)
         return True
 
     def write_body(self, body: bytes, notes: bool) -> None:

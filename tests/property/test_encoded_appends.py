@@ -21,6 +21,15 @@ TEXTS = st.binary(max_size=5) | st.sampled_from([b"%d", b"100%", b"\r\n", b"x" *
 ALIKE = st.sampled_from([b"f", b"g", b"%b", b"long"])
 
 
+@given(st.lists(TEXTS | st.sampled_from([b"x" * 4_096, b"x" * 4_097]), max_size=20))
+def test_a_command_is_encoded_as_the_protocol_says(words: list[bytes]):
+    expected = b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+    assert encode_command(words) == expected
+    if native is not None:
+        is_short = all(len(word) <= 4_096 for word in words)
+        assert native.encode_words(words) == native.encode_words(tuple(words)) == (expected if is_short else None)
+
+
 @given(
     st.integers(1, 20).flatmap(
         lambda count: st.lists(
@@ -83,6 +92,7 @@ def test_a_batch_and_its_requests_write_the_same_bytes(way, monkeypatch):
         if native is None:
             pytest.skip("librt is not installed")
         monkeypatch.setattr(record, "encode_units", native.encode_units, raising=False)
+        monkeypatch.setattr(record, "encode_words", native.encode_words, raising=False)
         monkeypatch.setattr(record, "WRITES_UNITS", True)
     add = [b"XADD", b"s", b"*", b"f", b"v"]
     other = [b"SELECT", b"3"]
