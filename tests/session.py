@@ -131,7 +131,7 @@ class RecordingJournal:
 
     def __init__(self, engine: Engine) -> None:
         self.records: list[tuple[int, list[bytes]]] = []
-        self.writers: dict[Client, None] = {}
+        self.writers: list[Client] = []
         self._state = engine.state
 
     def append_unit(self, records: list[tuple[int, list[bytes]]]) -> None:

@@ -43,7 +43,7 @@ class Barrier:
         self._looked_ms = 0
         self._sync_wanted = False
         self._next_job: tuple[Callable[[], None], Callable[[OSError | None], None]] | None = None
-        self.writers: dict[Client, None] = {}
+        self.writers: list[Client] = []  # of the running turn; one that wrote twice may be there twice
         self.on_synced: Callable[[], None] = lambda: None
         self.on_sync_failed: Callable[[], None] = lambda: None
         self.is_dead = False
@@ -60,6 +60,7 @@ class Barrier:
         state, journal = self._state, self._journal
         clients, state.to_flush = state.to_flush, []
         if self.is_dead:
+            self.writers.clear()
             return
         assert journal.writer is not None
         if journal.writer.has_units:
@@ -310,5 +311,5 @@ class Barrier:
         last.
         """
         assert self._state.write_error is not None
-        for client in self.writers:
+        for client in dict.fromkeys(self.writers):
             client.take_back(self._state.write_error)

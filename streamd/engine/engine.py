@@ -329,23 +329,23 @@ class Engine:
 
     def _end_unit(self, client: Client | None = None) -> None:
         """Hand over what `client`, or the passing of time, has changed."""
-        records = self.state.records
+        records, journal = self.state.records, self.state.journal
         if records:
             self.state.records = []
-            assert self.state.journal is not None
-            self.state.journal.append_unit(records)
+            assert journal is not None
+            journal.append_unit(records)
             if client is not None:
-                self.state.journal.writers[client] = None
+                journal.writers.append(client)
 
     def _end_units(self, clients: Iterable[Client]) -> None:
         """Hand over what a batch of these clients' requests has changed: each record is a unit."""
         records, self.state.records = self.state.records, []
         assert records is not None
-        assert self.state.journal is not None
-        append_unit = self.state.journal.append_unit
+        journal = self.state.journal
+        assert journal is not None
         for record in records:
-            append_unit([record])
-        self.state.journal.writers.update(dict.fromkeys(clients))
+            journal.append_unit([record])
+        journal.writers.extend(clients)
 
     # -- blocked clients ------------------------------------------------------------------------------------------
 

@@ -30,7 +30,17 @@ from xxhash import xxh3_64_hexdigest, xxh32_digest
 
 from streamd.data.records import Column, Record, Words
 from streamd.journal.notes import NOTES
+from streamd.stream.columns import IS_NATIVE
 from streamd.stream.entry_id import consecutive_parts, format_ids
+
+try:
+    if not IS_NATIVE:
+        raise ImportError  # interpreted it would take ten times as long as a template
+    from streamd.journal.native_units import encode_units, encode_words
+except ImportError:
+    WRITES_UNITS = False
+else:  # pragma: no cover - the tests over the wire run compiled
+    WRITES_UNITS = True
 
 # The salt is in it, and the hash of that.
 _FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
@@ -57,6 +67,10 @@ _TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in 
 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
+    if WRITES_UNITS:
+        command = encode_words(words)
+        if command is not None:
+            return command
     count = len(words)
     if count == 3:
         a, b, c = words
@@ -94,44 +108,61 @@ def encode_columns(columns: Sequence[Column]) -> list[bytes]:
     """Return commands that are alike, given by the places of their words.
 
     At least one place has a sequence; all are equally long. What does not differ becomes a part of the template, which
-    is several times as quick as `encode_command`; a property test holds this against it.
+    is several times as quick as `encode_command`; a property test holds this against it. Compiled, most are written
+    byte by byte.
     """
-    shape: list[bytes | int | tuple[bytes, int]] = []
+    if WRITES_UNITS:
+        units = encode_units(columns)
+        if units is not None:
+            return units
+    shape: list[bytes | int | tuple[int]] = []
     differing: list[Sequence[int | bytes]] = []
     count = 0
+    ids: range | None = None
+    id_at = id_place = 0
     any_large = len(columns) > _KEPT_WORDS_MAX
     for column in columns:
         if isinstance(column, bytes):
             shape.append(column)
             any_large = any_large or len(column) > _KEPT_BYTES_MAX
-        elif isinstance(column, range):
-            parts = list(consecutive_parts(column[0], len(column)))
-            count = len(column)
-            if len(parts) == 1:
-                head, tails = parts[0]
-                shape.append((head, len(head) + len(tails[0])))
-                differing.append(tails)
-            else:
-                texts = format_ids(column)
-                shape.append(_DIFFERING_LENGTHS)
-                differing += ([*map(len, texts)], texts)
-        else:
-            word, count = column[0], len(column)
-            if word == column[-1] and column.count(word) == count:
-                shape.append(word)
-                any_large = any_large or len(word) > _KEPT_BYTES_MAX
+            continue
+        count = len(column)
+        if isinstance(column, range):
+            if ids is None:
+                ids, id_at, id_place = column, len(shape), len(differing)
+                shape.append(_DIFFERING_LENGTHS)  # until it is known for each part of them
+                differing.append(())
                 continue
-            lengths = [*map(len, column)]
-            if lengths.count(len(word)) == count:
-                shape.append(len(word))
-                differing.append(column)
-            else:
-                shape.append(_DIFFERING_LENGTHS)
-                differing += (lengths, column)
-    template = (_template if any_large else _kept_template)(tuple(shape))
-    if not differing:
-        return [template % ()] * count
-    return [template % words for words in zip(*differing)]  # noqa: B905 (they are equally long)
+            column = format_ids(column)
+        word = column[0]
+        if word == column[-1] and column.count(word) == count:
+            shape.append(word)
+            any_large = any_large or len(word) > _KEPT_BYTES_MAX
+            continue
+        lengths = [*map(len, column)]
+        if lengths.count(len(word)) == count:
+            shape.append(len(word))
+            differing.append(column)
+        else:
+            shape.append(_DIFFERING_LENGTHS)
+            differing += (lengths, column)
+    make = _template if any_large else _kept_template
+    if ids is None:
+        template = make(tuple(shape))
+        if not differing:
+            return [template % ()] * count
+        return [template % words for words in zip(*differing)]  # noqa: B905 (they are equally long)
+    units = []
+    at = 0
+    for head, tails in consecutive_parts(ids[0], count):
+        end = at + len(tails)
+        shape[id_at] = (len(head) + len(tails[0]),)
+        template = make(tuple(shape)) % head
+        places = [column[at:end] for column in differing] if end - at < count else differing
+        places[id_place] = tails
+        units += [template % words for words in zip(*places)]  # noqa: B905
+        at = end
+    return units
 
 
 _DIFFERING_LENGTHS: Final = -1
@@ -140,20 +171,29 @@ _KEPT_WORDS_MAX: Final = 32
 _KEPT_BYTES_MAX: Final = 256
 
 
-def _template(shape: tuple[bytes | int | tuple[bytes, int], ...]) -> bytes:
-    """Return a command to be filled in: a word, or the length of one that differs, or a head and the length with it."""
+def _template(shape: tuple[bytes | int | tuple[int], ...]) -> bytes:
+    """Return a command to be filled in: a word, or the length of one that differs; a tuple has that of IDs that have
+    their beginning in common, which is to be filled in first, so that it is no part of what is remembered.
+    """
     parts = [b"*%d\r\n" % len(shape)]
+    has_ids = False
     for place in shape:
         if isinstance(place, bytes):
             parts.append(b"$%d\r\n%b\r\n" % (len(place), place.replace(b"%", b"%%")))
+        elif isinstance(place, tuple):
+            has_ids = True
+            parts.append(b"$%d\r\n" % place)
+            parts.append(_ID)
         elif place == _DIFFERING_LENGTHS:
             parts.append(b"$%d\r\n%b\r\n")
         else:
-            head, length = place if isinstance(place, tuple) else (b"", place)
-            parts.append(b"$%d\r\n%b%%b\r\n" % (length, head))
+            parts.append(b"$%d\r\n%%b\r\n" % place)
+    if has_ids:
+        parts = [part if part is _ID else part.replace(b"%", b"%%") for part in parts]
     return b"".join(parts)
 
 
+_ID: Final = b"%b%%b\r\n"
 _kept_template: Final = lru_cache(maxsize=256)(_template)
 
 

@@ -58,15 +58,25 @@ class Writer:
                 units.clear()
                 self._noted = self.synced
                 self._unwritten = encode_run((encode_command(only[1]),), self.synced, False, self.salt)
+            elif type(only) is Run and only.db_index == self._db and only.end is None:
+                # What many such clients leave.
+                self._unwritten = self._encode_bodies(encode_columns(only.columns))
+                units.clear()
+                self._noted = self.synced
             else:
                 self._encode()
         data = self._unwritten
         if not data:
             return False
-        write_all(self.file, self.size, data)
+        file, size = self.file, self.size
+        try:
+            done = file.write_at(size, data)  # as `write_all` does it, without its call
+        except InterruptedError:
+            done = 0
+        if done < len(data):
+            write_all(file, size + done, data[done:])
         self._unwritten = b""
-        self.size += len(data)
-        self._data_end = self.size
+        self._data_end = self.size = size + len(data)
         return True
 
     def write_body(self, body: bytes, notes: bool) -> None:
@@ -116,6 +126,17 @@ class Writer:
     def close(self) -> None:
         """Close the file. Raises: OSError."""
         self.file.close()
+
+    def _encode_bodies(self, bodies: list[bytes]) -> bytes:
+        """Return units without notes as runs."""
+        if len(bodies) <= UNITS_PER_RUN_MAX:
+            return encode_run(bodies, self.synced, False, self.salt)
+        return b"".join(
+            [
+                encode_run(bodies[at : at + UNITS_PER_RUN_MAX], self.synced, False, self.salt)
+                for at in range(0, len(bodies), UNITS_PER_RUN_MAX)
+            ]
+        )
 
     def _encode(self) -> None:
         db = self._db

@@ -44,10 +44,10 @@ class Backups(Protocol):
 class Journal(Protocol):
     """What the engine and commands ask of the journal; see streamd.durability.persistence.
 
-    writers: who has written something in this turn.
+    writers: who has written something in this turn, some of them several times.
     """
 
-    writers: dict[Client, None]
+    writers: list[Client]
 
     @property
     def backups(self) -> Backups:

@@ -1,0 +1,136 @@
+"""Commands as RESP, written byte by byte, in place of what `encode_command` and `encode_columns` format.
+
+Compiled, a word is copied to a BytesWriter by C, and a length or the seq of an ID is written without any object. Nobody
+imports this interpreted: it would take ten times as long as a template does.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from streamd.data.records import Column
+from streamd.stream.entry_id import SEQ_MAX
+
+try:
+    from mypy_extensions import i64, u8
+except ImportError:
+    pass  # compiled code knows them by itself
+
+_CRLF: Final = b"\r\n"
+# Numbers below that are C's integers, with room to count up.
+_NUMBER_MAX: Final = 10**17
+# Longer words are copied less often by a format.
+_WORD_BYTES_MAX: Final = 4096
+
+
+def _write_number(writer: BytesWriter, number: i64) -> None:
+    if number < 10:
+        writer.append(u8(48 + number))
+        return
+    if number < 100:
+        writer.append(u8(48 + number // 10))
+        writer.append(u8(48 + number % 10))
+        return
+    unit: i64 = 100
+    while unit * 10 <= number:
+        unit *= 10
+    while unit:
+        digit = number // unit
+        writer.append(u8(48 + digit))
+        number -= digit * unit
+        unit //= 10
+
+
+def _write_length(writer: BytesWriter, length: i64) -> None:
+    writer.append(u8(36))
+    _write_number(writer, length)
+    writer.write(_CRLF)
+
+
+def encode_words(words: Sequence[bytes]) -> bytes | None:
+    """Return a command, as `encode_command` does; None if that is quicker."""
+    listed = words if isinstance(words, list) else list(words)
+    writer = BytesWriter()
+    writer.append(u8(42))
+    _write_number(writer, len(listed))
+    writer.write(_CRLF)
+    for word in listed:
+        if len(word) > _WORD_BYTES_MAX:
+            return None
+        _write_length(writer, len(word))
+        writer.write(word)
+        writer.write(_CRLF)
+    return writer.getvalue()
+
+
+def encode_units(columns: Sequence[Column]) -> list[bytes] | None:
+    """Return commands that are alike, given by the places of their words, as `encode_columns` does; None if that is
+    quicker, or numbers are too large.
+    """
+    writer = BytesWriter()
+    writer.append(u8(42))
+    _write_number(writer, len(columns))
+    writer.write(_CRLF)
+    heads: list[bytes] = []  # what stands in front of each place that differs: the end of the word before, and words
+    words: list[tuple[bytes, ...]] = []
+    id_place: i64 = -1
+    ms_text = b""
+    seq: i64 = 0
+    count: i64 = 0
+    for column in columns:
+        if isinstance(column, bytes):
+            _write_length(writer, len(column))
+            writer.write(column)
+            writer.write(_CRLF)
+            continue
+        heads.append(writer.getvalue())
+        writer.truncate(0)
+        writer.write(_CRLF)
+        if isinstance(column, range):
+            first = column.start
+            ms, first_seq = first >> 64, first & SEQ_MAX
+            if id_place >= 0 or first_seq > _NUMBER_MAX:
+                return None
+            id_place = len(words)
+            seq = first_seq
+            count = len(column)
+            ms_text = b"%d-" % ms
+            words.append(())
+        else:
+            texts = column if isinstance(column, tuple) else tuple(column)
+            count = len(texts)
+            if len(texts[0]) > _WORD_BYTES_MAX:
+                return None
+            words.append(texts)
+    tail = writer.getvalue()
+    places: i64 = len(words)
+    id_head = b""
+    bound: i64 = 0  # from which seq on IDs are longer
+    units: list[bytes] = []
+    at: i64 = 0
+    while at < count:
+        writer.truncate(0)
+        place: i64 = 0
+        while place < places:
+            if place == id_place:
+                if seq >= bound:
+                    digits: i64 = 1
+                    bound = 10
+                    while bound <= seq:
+                        bound *= 10
+                        digits += 1
+                    id_head = b"%b$%d\r\n%b" % (heads[place], len(ms_text) + digits, ms_text)
+                writer.write(id_head)
+                _write_number(writer, seq)
+                seq += 1
+            else:
+                word = words[place][at]
+                writer.write(heads[place])
+                _write_length(writer, len(word))
+                writer.write(word)
+            place += 1
+        writer.write(tail)
+        units.append(writer.getvalue())
+        at += 1
+    return units
