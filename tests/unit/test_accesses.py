@@ -39,6 +39,20 @@ def test_a_pipeline_counts_each_of_its_requests(engine):
     assert (stat(engine, "keyspace_hits"), stat(engine, "keyspace_misses")) == (50, 30)
 
 
+@pytest.mark.parametrize(("request_", "hits"), [("XACK s g 1-{}", 6), ("XDEL s 1-{}", 0), ("XRANGE s 1-{} +", 6)])
+def test_a_pipeline_on_a_stream_counts_and_touches_what_its_requests_do_alone(engine, clock, request_, hits):
+    for line in ("XADD s 1-1 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >"):
+        engine.do(line)
+    clock.advance(1_000_000)
+    engine.do("CONFIG RESETSTAT")
+
+    engine.send(*[request_.format(number).split() for number in range(1, 7)])
+    engine.replies()
+
+    assert (stat(engine, "keyspace_hits"), stat(engine, "keyspace_misses")) == (hits, 0)
+    assert idle(engine, "s") == 0
+
+
 def test_a_pipeline_of_xadds_ends_the_idle_time_of_its_stream(engine, clock):
     engine.do("XADD s * f v")
     clock.advance(5_000)

@@ -27,6 +27,8 @@ def xack_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
         return 0
 
     results = group.pending.remove_each(ids)
+    db.hits += len(results)
+    db.touched[key] = context.state.time.s
 
     if context.state.records is None:
         context.state.dirty += sum(results)

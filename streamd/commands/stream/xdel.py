@@ -22,8 +22,11 @@ def xdel_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
     if len(first) != 3 or type(stream) is not Stream or key in db.expires_ms:
         return 0
     ids = parse_run(requests, at)
+    if not ids:
+        return 0
 
     results = stream.delete_each(ids)
+    db.touched[key] = context.state.time.s
 
     if context.state.records is None and key not in db.followed:
         context.state.dirty += sum(results)
