@@ -114,22 +114,22 @@ def test_the_slow_log_keeps_the_newest_entries(engine):
 
 def test_a_pipeline_of_slow_commands_is_logged_command_by_command(engine, watch):
     watch["us"] = 10_000
-    engine.send(["GET", "a"], ["GET", "b"], ["GET", "c"])
+    engine.send(["STRLEN", "a"], ["STRLEN", "b"], ["STRLEN", "c"])
     engine.replies()
     assert [entry[2:4] for entry in engine.do("SLOWLOG GET")] == [
-        [10_000, [b"GET", b"c"]],
-        [10_000, [b"GET", b"b"]],
-        [10_000, [b"GET", b"a"]],
+        [10_000, [b"STRLEN", b"c"]],
+        [10_000, [b"STRLEN", b"b"]],
+        [10_000, [b"STRLEN", b"a"]],
     ]
 
 
 def test_one_slow_command_among_quick_ones_is_logged(engine):
     readings = iter([0, 1, 2, 12_000_000, 12_000_001, 12_000_002])
     engine.engine.calls.stopwatch = lambda: next(readings)
-    engine.send(*(["GET", name] for name in "abcde"))
+    engine.send(*(["STRLEN", name] for name in "abcde"))
     engine.engine.calls.stopwatch = lambda: 0
     engine.replies()
-    assert [entry[2:4] for entry in engine.do("SLOWLOG GET")] == [[11_999, [b"GET", b"c"]]]
+    assert [entry[2:4] for entry in engine.do("SLOWLOG GET")] == [[11_999, [b"STRLEN", b"c"]]]
 
 
 def test_a_long_request_is_logged_short_and_a_password_not_at_all(engine):
