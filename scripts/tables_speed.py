@@ -4,11 +4,12 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
-BEGIN_MARK, END_MARK = "<!-- the speed table begins -->", "<!-- the speed table ends -->"
+BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
 # The name of a row of `make bench-long`, and what it is called here if that says more. What production does first, the
 # rows that fall short included.
@@ -59,10 +60,15 @@ README_ROWS: Final = (
 )
 
 
-def tables() -> dict[Path, str]:
-    """Return the documents that have a table, each with the table that its figures make."""
+def tables() -> dict[tuple[Path, str], str]:
+    """Return document and name of each table, and the table that the figures make."""
     rows = {row["name"]: row for row in json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]}
-    return {ROOT / "docs" / "speed.md": _long(rows, ROWS), ROOT / "README.md": _short(rows, README_ROWS)}
+    speed = ROOT / "docs" / "speed.md"
+    return {
+        (speed, "speed"): _long(rows, ROWS),
+        (speed, "form"): _forms(rows, ROWS),
+        (ROOT / "README.md", "speed"): _short(rows, README_ROWS),
+    }
 
 
 def _long(rows: dict[str, Any], names: Iterable[str]) -> str:
@@ -81,21 +87,33 @@ def _short(rows: dict[str, Any], names: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
+def _forms(rows: dict[str, Any], names: Iterable[str]) -> str:
+    lines = ["| CPU of the server per request | pure | compiled | compiled / pure |", "|---|---|---|---|"]
+    parts = []
+    for name in names:
+        pure_us, compiled_us = (rows[name][f"{kind}_cpu_us"] for kind in ("streamd", "compiled"))
+        parts.append(compiled_us / pure_us)
+        lines.append(f"| {ROWS[name] or name} | {pure_us:.3g} us | {compiled_us:.3g} us | {parts[-1]:.2f} |")
+    lines.append(f"| the median | | | {median(parts):.2f} |")
+    return "\n".join(lines)
+
+
 def _ratios(row: dict[str, Any]) -> list[str]:
     return [f"{row[name]:.2f}" for name in ("ratio", "compiled_ratio")]
 
 
-def shown(text: str) -> str:
-    """Return the table that a document shows."""
-    return text.split(BEGIN_MARK)[1].split(END_MARK)[0].strip()
+def shown(text: str, name: str) -> str:
+    """Return the table of this name that a document shows."""
+    return text.split(BEGIN_MARK.format(name))[1].split(END_MARK.format(name))[0].strip()
 
 
 def main() -> int:
     """Write the tables; return an exit code."""
-    for path, table in tables().items():
+    for (path, name), table in tables().items():
+        begin, end = BEGIN_MARK.format(name), END_MARK.format(name)
         text = path.read_text(encoding="utf-8")
-        before, behind = text.split(BEGIN_MARK)[0], text.split(END_MARK)[1]
-        path.write_text(f"{before}{BEGIN_MARK}\n\n{table}\n\n{END_MARK}{behind}", encoding="utf-8")
+        before, behind = text.split(begin)[0], text.split(end)[1]
+        path.write_text(f"{before}{begin}\n\n{table}\n\n{end}{behind}", encoding="utf-8")
         print(path)
     return 0
 
