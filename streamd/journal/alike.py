@@ -5,6 +5,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+from streamd.resp.template import pieces_around
+
 # Of a longer record most is its values, which are copied whichever way.
 _RECORD_BYTES_MAX: Final = 1_024
 # A run has at most a hundred records, its counts are few, and a journal has few shapes.
@@ -12,7 +14,7 @@ _FORMS_MAX: Final = 256
 _SHAPES_MAX: Final = 64
 
 
-class Alike:
+class LikeRecords:
     """Records whose words are equally long, and that share the others of them.
 
     size_bytes: of each. Sound: what is no word of a record's own has to be there, byte by byte, lengths included; so
@@ -26,14 +28,7 @@ class Alike:
         self._words = words
         self._own = own
         self._lengths = [len(words[place]) for place in own]
-        pieces = [b"*%d\r\n" % len(words)]
-        for place, word in enumerate(words):
-            pieces[-1] += b"$%d\r\n" % len(word)
-            if place in own:
-                pieces.append(b"\r\n")
-            else:
-                pieces[-1] += word + b"\r\n"
-        self._pieces = pieces
+        pieces = self._pieces = pieces_around(words, own)
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
     def cut(self, data: bytes) -> list[bytes | Sequence[bytes]] | None:
@@ -64,10 +59,10 @@ class Alike:
         return Struct(f"{''.join(form)}{len(pieces[-1])}s").unpack, b"".join(others)
 
 
-_alike = lru_cache(maxsize=_SHAPES_MAX)(Alike)
+_alike = lru_cache(maxsize=_SHAPES_MAX)(LikeRecords)
 
 
-def alike_of(records: Sequence[Sequence[bytes]], size_bytes: int) -> Alike | None:
+def alike_of(records: Sequence[Sequence[bytes]], size_bytes: int) -> LikeRecords | None:
     """Return what cuts records like these out of as many bytes, going by the first and the last of them; None if they
     are not equally long, or do not differ, or are long.
     """

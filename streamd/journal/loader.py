@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
-from streamd.journal.alike import Alike, alike_of
+from streamd.journal.alike import LikeRecords, alike_of
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
@@ -77,7 +77,7 @@ class Loader:
         self.commands = 0
         self._path = self._advice = ""
         self._db = self._weight = 0
-        self._alikes: deque[Alike] = deque(maxlen=_ALIKES_MAX)  # what may cut the next piece
+        self._alikes: deque[LikeRecords] = deque(maxlen=_ALIKES_MAX)  # what may cut the next piece
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""

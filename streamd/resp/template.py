@@ -13,6 +13,18 @@ _TEMPLATES_MAX = 512
 _BLOCKS_MAX = 256
 
 
+def pieces_around(words: Sequence[bytes], own: Sequence[int]) -> list[bytes]:
+    """Return the RESP of a request in pieces: in front of each word at the places `own`, and behind the last one."""
+    pieces = [b"*%d\r\n" % len(words)]
+    for place, word in enumerate(words):
+        pieces[-1] += b"$%d\r\n" % len(word)
+        if place in own:
+            pieces.append(b"\r\n")
+        else:
+            pieces[-1] += word + b"\r\n"
+    return pieces
+
+
 class Template:
     """Plain requests whose words have the same lengths, and of which few are a request's own.
 
@@ -33,14 +45,7 @@ class Template:
         self.is_asked_for_rows = False
         self.kept: Final[dict[object, object]] = {}
         self._lengths = [len(words[place]) for place in own]
-        pieces = [b"*%d\r\n" % len(words)]
-        for place, word in enumerate(words):
-            pieces[-1] += b"$%d\r\n" % len(word)
-            if place in own:
-                pieces.append(b"\r\n")
-            else:
-                pieces[-1] += word + b"\r\n"
-        self._pieces = pieces
+        pieces = self._pieces = pieces_around(words, own)
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
     def cut(self, data: bytes) -> "Requests | None":

@@ -16,7 +16,7 @@ from streamd.base.clock import ManualClock
 from streamd.base.limits import AUTHENTICATED
 from streamd.engine.engine import Engine
 from streamd.resp.fast_decoder import HIREDIS_BYTES_MIN, FastDecoder
-from streamd.resp.template import rows_of
+from streamd.resp.template import Alike, Template, rows_of
 
 ROUNDS = 7
 VALUE = b"x" * 64
@@ -70,6 +70,22 @@ def engine_turns(turns: int, *requests: list[bytes]) -> Callable[[], None]:
 
 def test_a_single_xadd():
     assert cost(engine_turns(1_000, XADD), 1_000) < 22
+
+
+def test_a_long_pipeline_by_columns_of_which_the_slow_log_takes_all():
+    engine = Engine(ManualClock())
+    client = engine.connect()
+    client.flush = client.out.clear
+    engine.call(client, [b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"])
+    engine.run(client, [XADD])
+    requests = Alike(Template((*XADD,), (4,)), 1_000, (VALUE,) * 1_000)
+
+    def run() -> None:
+        assert engine.gathering.take_alike(client, requests) == []
+        engine.end_turn()
+
+    assert cost(run, 1_000) < 30
+    assert engine.state.slowlog.entries[0].words == XADD
 
 
 def test_a_pipelined_xadd():
