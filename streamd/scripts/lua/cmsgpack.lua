@@ -206,7 +206,7 @@ local function read_map(p, length, depth)
 end
 
 local INTEGERS = { [204] = 1, [205] = 2, [206] = 4, [207] = 8, [208] = 1, [209] = 2, [210] = 4, [211] = 8 }
-local STRINGS = { [196] = 1, [197] = 2, [198] = 4, [217] = 1, [218] = 2, [219] = 4 }
+local STRINGS = { [217] = 1, [218] = 2, [219] = 4 }
 
 function read(p, depth)
   need(p, 1)
@@ -223,8 +223,11 @@ function read(p, depth)
   local size = INTEGERS[c]
   if size then
     need(p, size)
-    local number = whole(text, p, size)
-    if c >= 208 and number >= 2 ^ (size * 8 - 1) then number = number - 2 ^ (size * 8) end
+    local high_size = size == 8 and 4 or size
+    local number = whole(text, p, high_size)
+    -- (Those of 8 bytes without a sign have one, too, in Redis.)
+    if (c >= 208 or size == 8) and number >= 2 ^ (high_size * 8 - 1) then number = number - 2 ^ (high_size * 8) end
+    if size == 8 then number = number * TWO_32 + whole(text, p + 4, 4) end  -- rounded once, as in C
     return number, p + size
   end
   size = STRINGS[c]

@@ -69,13 +69,19 @@ local function integer_bytes(number, size, little)
   return little and text or reverse(text)
 end
 
+-- As in C: of more than 8 bytes the lowest 8 count, of which the place of the sign is then a remainder. Two parts are
+-- added, so that the number is rounded once.
 local function read_integer(text, p, size, little, signed)
-  local number = 0
-  local first, last, step = p + size - 1, p, -1
-  if not little then first, last, step = p, p + size - 1, 1 end
-  for i = first, last, step do number = number * 256 + byte(text, i) end
-  if signed and number >= 2 ^ (size * 8 - 1) then number = number - 2 ^ (size * 8) end
-  return number
+  local from, step = little and p + size - 1 or p, little and -1 or 1
+  local sign = (size * 8 - 1) % 64
+  if size > 8 then from, size = from + step * (size - 8), 8 end
+  local high, low = 0, 0
+  for i = 0, size - 5 do high = high * 256 + byte(text, from + step * i) end
+  for i = size > 4 and size - 4 or 0, size - 1 do low = low * 256 + byte(text, from + step * i) end
+  if not signed then return high * 2 ^ 32 + low end
+  if sign < 32 then return (high > 0 or low >= 2 ^ sign) and low % 2 ^ sign - 2 ^ sign or low end
+  if high >= 2 ^ (sign - 32) then high = high % 2 ^ (sign - 32) - 2 ^ (sign - 32) end
+  return high * 2 ^ 32 + low
 end
 
 local function argument(place, name, wanted, ...)
