@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
-from streamd.journal.alike import LikeRecords, alike_of
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
 from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
+from streamd.resp.template import Template, template_around
 
 # Between two points where the loader can be interrupted it applies so much: about two milliseconds. What goes on with a
 # run of entries weighs as many as it has words; another command as many as a few, and more with each of its words
@@ -20,7 +20,9 @@ _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3
 _TOGETHER_MIN: Final = 8
 _TOGETHER_BYTES_MAX: Final = 256 * 1024
 # IDs of one, two and three digits in turn, and some more.
-_ALIKES_MAX: Final = 4
+_TEMPLATES_MAX: Final = 4
+# Of a longer record most is its values, which are copied whichever way.
+_TEMPLATE_BYTES_MAX: Final = 1_024
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -77,7 +79,7 @@ class Loader:
         self.commands = 0
         self._path = self._advice = ""
         self._db = self._weight = 0
-        self._alikes: deque[LikeRecords] = deque(maxlen=_ALIKES_MAX)  # what may cut the next piece
+        self._templates: deque[Template] = deque(maxlen=_TEMPLATES_MAX)  # what may cut the next piece
 
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
@@ -139,14 +141,15 @@ class Loader:
 
     def _take_columns(self, data: bytes) -> bool:
         """Return whether all records of a piece were taken because they are like those of one before."""
-        for alike in self._alikes:
-            count = len(data) // alike.size_bytes
-            columns = alike.cut(data) if count >= _TOGETHER_MIN else None
-            if columns is not None:
-                if not self._target.take_columns(self._db, columns, count):
+        for template in self._templates:
+            is_long = len(data) >= _TOGETHER_MIN * template.size_bytes
+            alike = template.cut_alike(data) if is_long else None
+            if alike is not None:
+                columns = alike.columns()
+                if not self._target.take_columns(self._db, columns, alike.count):
                     break
-                self.commands += count
-                self._weight += count * len(columns)
+                self.commands += alike.count
+                self._weight += alike.count * len(columns)
                 return True
         return False
 
@@ -156,9 +159,9 @@ class Loader:
             return False
         self.commands += len(records)
         self._weight += len(records) * len(records[0])
-        alike = alike_of(records, size_bytes)
-        if alike is not None and alike not in self._alikes:
-            self._alikes.appendleft(alike)
+        template = template_of_piece(records, size_bytes)
+        if template is not None and template not in self._templates:
+            self._templates.appendleft(template)
         return True
 
     def _take(self, words: list[bytes]) -> None:
@@ -187,6 +190,18 @@ class Loader:
         if index >= there:
             raise _Refusal(f"there are {there} databases", index + 1)
         return index
+
+
+def template_of_piece(records: Sequence[Sequence[bytes]], size_bytes: int) -> Template | None:
+    """Return what may cut pieces like this one, of so many bytes, going by its first and last record; None if these are
+    not equally long, or do not differ, or are long.
+    """
+    first, last, count = records[0], records[-1], len(records)
+    if size_bytes > _TEMPLATE_BYTES_MAX * count or size_bytes % count or [*map(len, first)] != [*map(len, last)]:
+        return None
+    own = tuple([place for place, word in enumerate(first) if word != last[place]])
+    template = template_around(first, own) if own else None
+    return template if template is not None and template.size_bytes * count == size_bytes else None
 
 
 def _decoded(words: list[bytes]) -> str:

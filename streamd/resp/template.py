@@ -13,18 +13,6 @@ _TEMPLATES_MAX = 512
 _BLOCKS_MAX = 256
 
 
-def pieces_around(words: Sequence[bytes], own: Sequence[int]) -> list[bytes]:
-    """Return the RESP of a request in pieces: in front of each word at the places `own`, and behind the last one."""
-    pieces = [b"*%d\r\n" % len(words)]
-    for place, word in enumerate(words):
-        pieces[-1] += b"$%d\r\n" % len(word)
-        if place in own:
-            pieces.append(b"\r\n")
-        else:
-            pieces[-1] += word + b"\r\n"
-    return pieces
-
-
 class Template:
     """Plain requests whose words have the same lengths, and of which few are a request's own.
 
@@ -45,11 +33,26 @@ class Template:
         self.is_asked_for_rows = False
         self.kept: Final[dict[object, object]] = {}
         self._lengths = [len(words[place]) for place in own]
-        pieces = self._pieces = pieces_around(words, own)
+        pieces = self._pieces = [b"*%d\r\n" % len(words)]
+        for place, word in enumerate(words):
+            pieces[-1] += b"$%d\r\n" % len(word)
+            if place in own:
+                pieces.append(b"\r\n")
+            else:
+                pieces[-1] += word + b"\r\n"
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
     def cut(self, data: bytes) -> "Requests | None":
-        """Return the requests of a chunk; None if it is not some requests of this template and nothing else."""
+        """Return the requests of a chunk, made if they are asked for; None as `cut_alike` says."""
+        alike = self.cut_alike(data)
+        return alike.rows() if alike is not None and self.is_asked_for_rows else alike
+
+    def cut_alike(self, data: bytes) -> "Alike | None":
+        """Return the requests of a chunk; None if it is not some requests of this template and nothing else.
+
+        Sound: what is no word of a request's own is compared byte by byte, the lengths of all words included, so that
+        words begin and end where any parser finds them.
+        """
         size = self.size_bytes
         count, rest = divmod(len(data), size)
         if rest:
@@ -68,7 +71,7 @@ class Template:
             if b"".join(woven) != block:
                 return None
             found = own if count <= step else found + own
-        return self.rows(count, found) if self.is_asked_for_rows else Alike(self, count, found)
+        return Alike(self, count, found)
 
     def rows(self, count: int, own: tuple[bytes, ...]) -> list[list[bytes]]:
         """Return requests, each a new list; `own`: the words that are their own, one request's behind the other's."""
@@ -110,6 +113,9 @@ class Alike:
     def __len__(self) -> int:
         return self.count
 
+    def __bool__(self) -> bool:
+        return self.count > 0
+
     def first(self) -> list[bytes]:
         """Return the first request, a new list."""
         request = [*self.template.words]
@@ -121,6 +127,14 @@ class Alike:
         """Return the requests, each a new list."""
         return self.template.rows(self.count, self.own)
 
+    def columns(self) -> list[bytes | Sequence[bytes]]:
+        """Return the words by their places: one that all share, else one for each request."""
+        columns: list[bytes | Sequence[bytes]] = [*self.template.words]
+        width = len(self.template.places)
+        for number, place in enumerate(self.template.places):
+            columns[place] = self.own[number::width]
+        return columns
+
 
 # What a client sent: requests, or what makes them.
 Requests = list[list[bytes]] | Alike
@@ -131,7 +145,15 @@ def rows_of(requests: Requests) -> list[list[bytes]]:
     return requests.rows() if isinstance(requests, Alike) else requests
 
 
-_template: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
+_kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
+
+
+def template_around(words: Sequence[bytes], own: tuple[int, ...]) -> Template:
+    """Return the template of requests that share these words but for those at the places `own`, as long as these.
+
+    What differs is not kept: templates that share the same words are one.
+    """
+    return _kept(tuple([bytes(len(word)) if place in own else word for place, word in enumerate(words)]), own)
 
 
 def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> tuple[Template | None, list[int]]:
@@ -145,6 +167,4 @@ def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> t
     own = tuple([place for place in range(len(first)) if place not in shared])
     if 2 * len(own) >= len(first):
         return None, []
-    # What differs is not kept: templates that share the same words are one.
-    words = tuple([bytes(len(word)) if place in own else word for place, word in enumerate(first)])
-    return _template(words, own), shared
+    return template_around(first, own), shared

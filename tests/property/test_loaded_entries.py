@@ -11,8 +11,7 @@ from streamd.commands.stream import xadd
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
 from streamd.journal import loader as loading
-from streamd.journal.alike import alike_of
-from streamd.journal.loader import Loader
+from streamd.journal.loader import Loader, template_of_piece
 from streamd.journal.reading import Bare
 from streamd.journal.record import encode_command
 from streamd.journal.words import NoCommandError, all_bare_commands
@@ -147,15 +146,14 @@ WORDS = st.lists(st.tuples(st.binary(max_size=6), st.booleans()), min_size=1, ma
 def test_records_cut_by_columns_are_those_that_a_parser_finds(words, count, place, spoil):
     records = [[word[:-1] + b"%d" % (n % 10) if is_own else word for word, is_own in words] for n in range(count)]
     data = b"".join(map(encode_command, records))
-    alike = alike_of(records, len(data))
-    if alike is None:
+    template = template_of_piece(records, len(data))
+    if template is None:
         return
     place %= len(data)
     data = data[:place] + spoil + data[place + len(spoil) :]
-    columns = alike.cut(data)
-    if columns is not None:
-        number = len(data) // alike.size_bytes
-        rows = zip(*[[one] * number if isinstance(one, bytes) else one for one in columns], strict=True)
+    alike = template.cut_alike(data)
+    if alike is not None:
+        rows = zip(*[[one] * alike.count if isinstance(one, bytes) else one for one in alike.columns()], strict=True)
         assert [list(row) for row in rows] == parsed(data)
 
 
