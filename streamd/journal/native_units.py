@@ -11,6 +11,7 @@ from librt.strings import BytesWriter
 
 from streamd.data.records import Column
 from streamd.stream.entry_id import SEQ_MAX
+from streamd.stream.native_numbers import digits_of, write_number
 
 try:
     from mypy_extensions import i64, u8
@@ -24,27 +25,9 @@ _NUMBER_MAX: Final = 10**17
 _WORD_BYTES_MAX: Final = 4096
 
 
-def _write_number(writer: BytesWriter, number: i64) -> None:
-    if number < 10:
-        writer.append(u8(48 + number))
-        return
-    if number < 100:
-        writer.append(u8(48 + number // 10))
-        writer.append(u8(48 + number % 10))
-        return
-    unit: i64 = 100
-    while unit * 10 <= number:
-        unit *= 10
-    while unit:
-        digit = number // unit
-        writer.append(u8(48 + digit))
-        number -= digit * unit
-        unit //= 10
-
-
 def _write_length(writer: BytesWriter, length: i64) -> None:
     writer.append(u8(36))
-    _write_number(writer, length)
+    write_number(writer, length)
     writer.write(_CRLF)
 
 
@@ -53,7 +36,7 @@ def encode_words(words: Sequence[bytes]) -> bytes | None:
     listed = words if isinstance(words, list) else list(words)
     writer = BytesWriter()
     writer.append(u8(42))
-    _write_number(writer, len(listed))
+    write_number(writer, len(listed))
     writer.write(_CRLF)
     for word in listed:
         if len(word) > _WORD_BYTES_MAX:
@@ -70,7 +53,7 @@ def encode_units(columns: Sequence[Column]) -> list[bytes] | None:
     """
     writer = BytesWriter()
     writer.append(u8(42))
-    _write_number(writer, len(columns))
+    write_number(writer, len(columns))
     writer.write(_CRLF)
     heads: list[bytes] = []  # what stands in front of each place that differs: the end of the word before, and words
     words: list[tuple[bytes, ...]] = []
@@ -115,14 +98,11 @@ def encode_units(columns: Sequence[Column]) -> list[bytes] | None:
         while place < places:
             if place == id_place:
                 if seq >= bound:
-                    digits: i64 = 1
-                    bound = 10
-                    while bound <= seq:
-                        bound *= 10
-                        digits += 1
+                    digits = digits_of(seq)
+                    bound = 10**digits
                     id_head = b"%b$%d\r\n%b" % (heads[place], len(ms_text) + digits, ms_text)
                 writer.write(id_head)
-                _write_number(writer, seq)
+                write_number(writer, seq)
                 seq += 1
             else:
                 word = words[place][at]

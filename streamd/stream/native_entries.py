@@ -9,6 +9,7 @@ from typing import Final
 from librt.strings import BytesWriter
 
 from streamd.stream.native_columns import number_at
+from streamd.stream.native_numbers import digits_of, write_number
 
 try:
     from mypy_extensions import i64, u8
@@ -43,29 +44,6 @@ class _FieldTexts:
 
 _FIELD_TEXTS: Final = _FieldTexts()
 _CRLF: Final = b"\r\n"
-
-
-def _digits_of(number: i64) -> i64:
-    """Return how many decimal digits a number has, 0 or more and below 10**18."""
-    digits: i64 = 1
-    bound: i64 = 10
-    while number >= bound:
-        digits += 1
-        bound *= 10
-    return digits
-
-
-def _write_number(writer: BytesWriter, number: i64) -> None:
-    unit: i64 = 1
-    rest = number // 10
-    while rest:
-        unit *= 10
-        rest //= 10
-    while unit:
-        digit = number // unit
-        writer.append(u8(48 + digit))
-        number -= digit * unit
-        unit //= 10
 
 
 def write_entries(
@@ -109,9 +87,9 @@ def write_entries(
             last_digits -= thousand * 1000
         if seqs is not None:
             seq = number_at(seqs, seq_size, position)
-            seq_digits = _digits_of(seq)
+            seq_digits = digits_of(seq)
         elif stamps is None:
-            seq_digits = _digits_of(seq + position)
+            seq_digits = digits_of(seq + position)
         if seq_digits != known_digits or thousand != known_thousand:
             known_digits, known_thousand = seq_digits, thousand
             # What all IDs have alike is made once for them.
@@ -120,7 +98,7 @@ def write_entries(
             head = b"\r\n*2\r\n$%d\r\n%b" % (id_bytes, front)
         writer.write(head if position > low else head[2:])
         if stamps is None:
-            _write_number(writer, seq + position if seqs is None else seq)
+            write_number(writer, seq + position if seqs is None else seq)
         else:
             writer.append(u8(48 + last_digits // 100))
             writer.append(u8(48 + last_digits // 10 % 10))
@@ -129,7 +107,7 @@ def write_entries(
                 writer.write(tail)
             else:
                 writer.append(45)  # a dash
-                _write_number(writer, seq)
+                write_number(writer, seq)
         for place in range(width):
             writer.write(texts[place])
             size: i64 = 0
@@ -137,7 +115,7 @@ def write_entries(
                 size = i64(alike[place])
             else:
                 size = number_at(lengths, length_size, position * width + place)
-                _write_number(writer, size)
+                write_number(writer, size)
                 writer.write(_CRLF)
             writer.write(joined[at : at + size])
             at += size
