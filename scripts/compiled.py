@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
         return 0
     wanted = digest()
     if not (READY.is_file() and READY.read_text() == wanted):
-        reason = runpy.run_path("setup.py")["why_not"]()
+        reason = why_not()
         if reason:
             print(f"compiled: {reason}", file=sys.stderr)
             return 1
@@ -49,6 +49,12 @@ def main(words: list[str]) -> int:
     pytest = [str(PYTHON.absolute()), "-m", "pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted"]
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "STREAMD_TEST_FORM": "compiled"}
     return subprocess.run(pytest + (words[1:] or OVER_THE_WIRE), cwd=TREE, env=environment, check=False).returncode
+
+
+def why_not() -> str:
+    """Return why nothing can be compiled here, and what to do about it; empty if it can."""
+    reason: str = runpy.run_path("setup.py")["why_not"]()
+    return reason
 
 
 def digest() -> str:

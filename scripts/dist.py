@@ -1,4 +1,8 @@
-"""`make dist`: builds wheel and sdist, and tries each in a fresh environment on every Python that is here."""
+"""`make dist`: builds wheel and sdist, and tries each in a fresh environment on every Python that is here.
+
+Where a C compiler is, also a wheel of the compiled form, for the Python of .venv: in dist/compiled, so that `pip
+install dist/*.whl` names one.
+"""
 
 import os
 import re
@@ -13,6 +17,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import compiled
 import set_up
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +41,7 @@ def main() -> int:
             try_it(version, python, wheel, Path(place) / version)
         version, python = pythons[0]
         try_it(version, python, sdist, Path(place) / "sdist")
+        try_compiled(Path(place) / "compiled")
         check_types(Path(place) / version / "venv" / "bin" / "python", Path(place))
     missing = [f"{major}.{minor}" for major, minor in VERSIONS if f"{major}.{minor}" not in dict(pythons)]
     if missing:
@@ -105,6 +111,23 @@ def try_it(version: str, python: Path, package: Path, place: Path) -> None:
     for extras in ("", "[client,metrics]"):
         run("pip install", *pip, "-c", set_up.CONSTRAINTS.resolve(), f"{package}{extras}")
         serve_once(fresh / "bin" / "streamd", place / f"with{extras}", has_extras=bool(extras))
+
+
+def try_compiled(place: Path) -> None:
+    """Build a wheel of the compiled form, and have that serve; say so if it cannot be built.
+
+    Raises: SystemExit.
+    """
+    reason = compiled.why_not()
+    if reason:
+        print(f"dist: no compiled wheel: {reason}")
+        return
+    (DIST / "compiled").mkdir()
+    wheel = Path(shutil.copy(compiled.build(), DIST / "compiled"))
+    try_it(f"{sys.version_info[0]}.{sys.version_info[1]}", Path(sys.executable), wheel, place)
+    said = subprocess.run([place / "venv" / "bin" / "streamd", "--version"], capture_output=True, text=True, check=True)
+    if not said.stdout.strip().endswith("compiled"):
+        raise SystemExit(f"dist: what {wheel.name} installed is not compiled: {said.stdout}")
 
 
 def serve_once(streamd: Path, place: Path, has_extras: bool) -> None:
