@@ -23,6 +23,16 @@ from tests.spark.chaos.unruly import UnrulySource
 FAILURES_MAX = 60
 EQUAL_ROWS = 3  # each row of the batch load is there so many times
 
+# Each query that starts puts these into the one environment of a registered source, a map that no lock guards: two
+# queries that put the same new name at the same time spoil its size, and then no task of this driver can be read
+# (OptionalDataException). Names that are there already are only given their values.
+SHARED_NAMES = {
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "15",
+    "SPARK_BUFFER_SIZE": "65536",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",
+}
+
 
 def main() -> int:
     """Run until a line arrives on standard input, then until everything that is there has been written."""
@@ -41,6 +51,7 @@ class Job:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.spark = cluster_session(options.master, Path(options.directory))
+        self.spark.sparkContext.environment.update(SHARED_NAMES)
         self.spark.dataSource.register(UnrulySource)
         self.failures = 0
         self.checkpoints = Path(options.directory) / "checkpoints"
