@@ -12,19 +12,24 @@ Column = bytes | Sequence[bytes] | range
 
 
 class Run:
-    """Several records for one database, each a unit of its own, that concern one key and have the same shape.
+    """Several records for one database, each a unit of its own, that have the same shape: name, key, and so on.
 
     columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,
-    behind all of them (the trim that a batch ends with): then they are one unit, all together.
+    behind all of them (the trim that a batch ends with): then they are one unit, all together, and of one key.
     """
 
-    __slots__ = ("columns", "db_index", "end", "key")
+    __slots__ = ("columns", "db_index", "end")
 
-    def __init__(self, db_index: int, key: bytes, columns: Sequence[Column], end: Words | None = None) -> None:
+    def __init__(self, db_index: int, columns: Sequence[Column], end: Words | None = None) -> None:
         self.db_index = db_index
-        self.key = key
         self.columns = columns
         self.end = end
+
+    @property
+    def key(self) -> bytes | None:
+        """The key that all of them concern; None if they concern several."""
+        column = self.columns[1]
+        return column if isinstance(column, bytes) else None
 
     def records(self) -> list[tuple[int, list[bytes]]]:
         """Return them one by one."""

@@ -147,9 +147,13 @@ class Rewrite:
             self._write_anew(db, key)
 
     def _observe_run(self, run: Run) -> None:
-        if not self._is_listed:
-            self._waiting[run.db_index][run.key] = None
-        elif run.key not in self._waiting[run.db_index]:
+        key = run.key
+        if key is None:
+            for record in run.records():
+                self.observe([record])
+        elif not self._is_listed:
+            self._waiting[run.db_index][key] = None
+        elif key not in self._waiting[run.db_index]:
             self._append([run])
 
     def _observe_whole(self, index: int, words: Words) -> None:

@@ -22,6 +22,11 @@ MEANWHILE = [
     "XADD s IDMP p 3 * f v",
     " ; ".join(["XADD s * f v"] * 4), " ; ".join(f"XADD t IDMP q {n} * f v" for n in range(4, 14)),
     " ; ".join(["XADD new * f v"] * 5),
+    # To several streams in one pipeline: a run of several keys; with a trim that ends a unit; with fields of two kinds.
+    " ; ".join(f"XADD {key} * f {at}" for at, key in enumerate("stnsztns")),
+    " ; ".join(f"XADD {key} IDMP q {at} * f v" for at, key in enumerate("tsnzstnt")),
+    " ; ".join(f"XADD {key} MAXLEN = 2 * f {at}" for at, key in enumerate("stntsstn")),
+    " ; ".join(f"XADD {key} * f {at}{' g x' * (at % 3 == 2)}" for at, key in enumerate("stnstzt")),
     "XTRIM s MAXLEN 1", "PEXPIRE a 5000", "XREADGROUP GROUP g bob STREAMS s >", "XACK s g 1700000000007-0",
     "MULTI ; RENAME a b ; SET b later ; APPEND a x ; EXEC", "MULTI ; RENAME s u ; XADD u * f v ; RENAME u t ; EXEC",
     "MULTI ; FLUSHDB ; SET a back ; EXEC", "MULTI ; SWAPDB 0 1 ; SET a swapped ; EXEC",

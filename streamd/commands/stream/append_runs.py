@@ -10,8 +10,8 @@ from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
 from streamd.commands.stream.run_fields import RunFields
-from streamd.data.entry_record import entry_columns, entry_words
-from streamd.data.records import Run, Words
+from streamd.data.entry_record import EntryRows, entry_columns, entry_words
+from streamd.data.records import Column, Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX
 from streamd.stream.stream import Stream
@@ -186,7 +186,7 @@ def append_entries(
     if state.records is not None:
         run = range(ids[0], ids[0] + count)
         end = (b"XTRIM", key, *exact) if exact else None
-        state.records.append(Run(db.index, key, entry_columns(key, run, fields.recorded(), pids, iids), end))
+        state.records.append(Run(db.index, entry_columns(key, run, fields.recorded(), pids, iids), end))
     if key in db.followers.keys:
         db.touch(key)
 
@@ -213,6 +213,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     new_id = now_ms << 64
     new_reply = b"$%d\r\n%b\r\n" % (len(new_text := b"%d-0" % now_ms), new_text)
     replies: list[bytes] = []
+    rows = EntryRows()
     appended = 0
     for request in islice(requests, at, None):
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
@@ -252,15 +253,20 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         appended += 1
         exact = trim.apply(stream) if trim is not None else None
         if records is not None:
-            words = entry_words(key, b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX), fields, pid or b"", iid or b"")
+            id_text = new_text if entry_id == new_id else b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
             if exact:
-                end: Words = (b"XTRIM", key, *exact)
-                records.append(Run(db.index, key, [(word,) for word in words], end))
+                records += rows.records(db.index)
+                rows = EntryRows()
+                words = entry_words(key, id_text, fields, pid or b"", iid or b"")
+                columns: list[Column] = [words[0], key, *((word,) for word in words[2:])]
+                records.append(Run(db.index, columns, (b"XTRIM", key, *exact)))
             else:
-                records.append((db.index, words))
+                rows.add(key, id_text, fields, pid or b"", iid or b"")
         if key in followed:
             db.touch(key)
         replies.append(reply)
+    if records is not None:
+        records += rows.records(db.index)
     state.dirty += appended
     if replies:
         context.out.append(b"".join(replies))
