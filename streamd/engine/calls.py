@@ -65,25 +65,29 @@ class Calls:
         return taken
 
     def call_alike(
-        self, command: Command, client: Context, parts: Sequence[Requests], owner_of: Callable[[int], Client]
+        self,
+        command: Command,
+        client: Context,
+        parts: Sequence[Requests],
+        size: int,
+        owner_of: Callable[[int], Client],
     ) -> int:
-        """Have all requests of several clients executed as one without making those of templates; return how many
-        were, 0 for none. See `call_batch`.
+        """Have all requests of several clients, `size` together, executed as one without making those of templates;
+        return how many were, 0 for none. See `call_batch`.
         """
         assert command.alike is not None
         started_ns, before = self.stopwatch(), len(client.out)
-        taken = sum(map(len, parts))
         try:
             if not command.alike(client, parts):
                 return 0
         except Exception as error:
             words = [*chain(*chain(*map(rows_of, parts)))]
             reply = self.failure(command, client.db, words, error)
-            client.out[before:] = [encode(reply, client.protocol)] * taken
-        if (each_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
+            client.out[before:] = [encode(reply, client.protocol)] * size
+        if (each_ns := self._count_batch(command, client, size, started_ns)) >= self._state.slow_ns:
             for number, request in enumerate(chain(*map(rows_of, parts))):
                 self.note_slow(command, each_ns, owner_of(number), request)
-        return taken
+        return size
 
     def _count_batch(self, command: Command, client: Context, taken: int, started_ns: int) -> int:
         """Count a batch that ends now; return how long each of its requests took, in nanoseconds."""

@@ -219,7 +219,7 @@ class Gathering:
         size, taken = sum(map(len, parts)), 0
         # (By a look at two: mostly all come the same way, or nearly all.)
         if command.alike is not None and (type(parts[0]) is Alike or type(parts[-1]) is Alike):
-            taken = calls.call_alike(command, collector, parts, owner_of)
+            taken = calls.call_alike(command, collector, parts, size, owner_of)
         if not taken:
             requests: list[list[bytes]] = []
             for part in parts:

@@ -91,7 +91,7 @@ def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
     stream = stream_of_run(context, first[1])
     if options.entry_id is not None or stream is None:
         return False
-    count = sum(map(len, parts))
+    count = sum([part.count if isinstance(part, Alike) else len(part) for part in parts])
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + count > SEQ_MAX or entry_id > ID_MAX:
         return False
