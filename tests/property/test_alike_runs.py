@@ -277,6 +277,28 @@ def test_heads_that_differ_behind_their_first_words_are_told_apart(batches, othe
     assert 0 in batches
 
 
+@pytest.mark.parametrize(("head", "fields", "other"), [
+    ([], ["f", "%"], ["*", "g", "%"]), ([], ["f", "%"], ["*", "f", "%", "f", "%"]), ([], ["f", "%"], ["*", "f"]),
+    ([], ["f", "%"], ["*", "f", "%%"]), ([], ["f", "%", "g", "%"], ["*", "f", "%", "g", "v"]),
+    ([], ["f", "%", "g", "%"], ["*", "f", "%", "h", "%"]), ([], ["f", "%"], ["*", "f", "#"]),
+    (["MAXLEN", "~", "5"], ["f", "%"], ["MAXLEN", "=", "5", "*", "f", "%"]),
+    (["MAXLEN", "~", "5"], ["f", "%"], ["MAXLEN", "~", "9", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "", "%", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "q", "a#", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "p", "%", "MAXLEN", "4", "*", "f", "%"]),
+])  # fmt: skip
+@pytest.mark.parametrize("by_whom", [1, 2])
+def test_requests_that_no_template_fits_are_told_apart_in_a_batch_with_others(batches, head, fields, other, by_whom):
+    kinds = [["XADD", "s", *head, "*", *fields]] * CLIENTS
+    kinds[by_whom] = ["XADD", "s", *other]
+    # (Of five all words are cut out; those of the second and the third client stand behind each other.)
+    turns = [([], [(0, 0, 6, False, 0), (1, 0, 5, False, 0), (2, 0, 5, False, 0)])] * 3
+    seen = outcome(kinds, turns, True, "always", "")
+    tried = len(batches)
+    assert seen[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
+    assert tried >= 3
+
+
 def test_a_pipeline_cut_at_any_byte_is_the_same():
     kind = ["XADD", "s", "*", "f", "%", "g", "v"]
     size = len(encoded(numbered(kind, 1))) * TEMPLATE_MIN
