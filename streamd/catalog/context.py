@@ -8,7 +8,7 @@ from streamd.acl.decision import Decision
 from streamd.acl.user import User
 from streamd.base.process import ProcessFacts
 from streamd.data.types import STREAM
-from streamd.resp.template import Alike
+from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.scripts.scripts import Script, Scripts
 from streamd.session.blocking import BLOCKED, Waiter
@@ -338,10 +338,10 @@ Handler = Callable[[Context, list[bytes]], Reply]
 # given no more than was looked at, unless it `asks`; another batch that takes further keys asks `context.guard`, too.
 Batch = Callable[[Context, list[list[bytes]], int], int]
 
-# Executes requests at once without making them, all or none, and returns whether it did; see Batch, in whose place it
-# is tried first. They have two shared words at least behind the command's name, key included, so that whoever may have
-# the first one executed may have all.
-AlikeBatch = Callable[[Context, list[Alike]], bool]
+# Executes requests at once, all or none, without making those of templates, and returns whether it did; see Batch, in
+# whose place it is tried first. Those of a template have two shared words at least behind the command's name, key
+# included, so that whoever may have the first one executed may have all; of the others each was looked at.
+AlikeBatch = Callable[[Context, Sequence[Requests]], bool]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from streamd.catalog import Command, CommandTable, Context
 from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
-from streamd.resp.template import Alike, Requests
+from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
@@ -65,28 +65,29 @@ class Calls:
         return taken
 
     def call_alike(
-        self, command: Command, client: Context, parts: Sequence[Requests], owner_of: Callable[[int], Client]
+        self,
+        command: Command,
+        client: Context,
+        parts: Sequence[Requests],
+        size: int,
+        owner_of: Callable[[int], Client],
     ) -> int:
-        """Have all requests of several clients executed as one without making them, if each part is of a template;
+        """Have all requests of several clients, `size` together, executed as one without making those of templates;
         return how many were, 0 for none. See `call_batch`.
         """
         assert command.alike is not None
-        alike = [part for part in parts if isinstance(part, Alike)]
-        if len(alike) < len(parts):
-            return 0
         started_ns, before = self.stopwatch(), len(client.out)
-        taken = sum([part.count for part in alike])
         try:
-            if not command.alike(client, alike):
+            if not command.alike(client, parts):
                 return 0
         except Exception as error:
-            words = [*alike[0].template.words, *chain(*[part.own for part in alike])]
+            words = [*chain(*chain(*map(rows_of, parts)))]
             reply = self.failure(command, client.db, words, error)
-            client.out[before:] = [encode(reply, client.protocol)] * taken
-        if (each_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
-            for number, request in enumerate(chain(*[part.rows() for part in alike])):
+            client.out[before:] = [encode(reply, client.protocol)] * size
+        if (each_ns := self._count_batch(command, client, size, started_ns)) >= self._state.slow_ns:
+            for number, request in enumerate(chain(*map(rows_of, parts))):
                 self.note_slow(command, each_ns, owner_of(number), request)
-        return taken
+        return size
 
     def _count_batch(self, command: Command, client: Context, taken: int, started_ns: int) -> int:
         """Count a batch that ends now; return how long each of its requests took, in nanoseconds."""

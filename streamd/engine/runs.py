@@ -217,9 +217,9 @@ class Gathering:
             return owners[number]
 
         size, taken = sum(map(len, parts)), 0
-        # (By a look at two: mostly all come the same way.)
-        if type(parts[0]) is Alike and type(parts[-1]) is Alike and command.alike is not None:
-            taken = calls.call_alike(command, collector, parts, owner_of)
+        # (By a look at two: mostly all come the same way, or nearly all.)
+        if command.alike is not None and (type(parts[0]) is Alike or type(parts[-1]) is Alike):
+            taken = calls.call_alike(command, collector, parts, size, owner_of)
         if not taken:
             requests: list[list[bytes]] = []
             for part in parts:

@@ -1,7 +1,7 @@
 """The window of one producer as a dict, which is quick rather than small."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 class IndexedWindow:
@@ -16,13 +16,6 @@ class IndexedWindow:
     def __init__(self, items: Iterable[tuple[bytes, int]] = ()) -> None:
         self.entries: dict[bytes, int] = dict(items)
         self.order: deque[bytes] = deque(self.entries)
-
-    def known(self, iids: Sequence[bytes], until_ms: int) -> list[int | None] | None:
-        """Return the IDs of the entries that these iids made, all later than `until_ms`; None if that is not so."""
-        known = [*map(self.entries.get, iids)]
-        if not all(known) or min(known) >> 64 <= until_ms:  # type: ignore[operator, type-var]
-            return None
-        return known
 
     def drop_expired(self, until_ms: int, limit: int) -> int:
         """Drop iids of entries up to `until_ms`, from the oldest to the first that stays; return how many.

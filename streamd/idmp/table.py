@@ -9,7 +9,7 @@ from weakref import ref
 
 from streamd.base.referable import referable
 from streamd.idmp import packed
-from streamd.idmp.columns import find_or_add, order_added
+from streamd.idmp.columns import add, find, order_added
 from streamd.idmp.footprint import indexed_bytes, packed_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
@@ -207,25 +207,28 @@ class IdmpTable:
         self.iids_tracked += len(order)
         return True
 
+    def known_columns(self, pids: Sequence[bytes], iids: Sequence[bytes], now_ms: int) -> list[int] | None:
+        """Return the ID of the entry that each of some (pid, iid) made, as `lookup` does; None if it is not so that all
+        are remembered, in indexed windows, as where a batch is sent again.
+        """
+        return find(self._indexed, pids, iids, now_ms - self.duration_s * 1000)
+
     def lookup_or_record_columns(
         self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
     ) -> list[int | None]:
         """Do `lookup_or_record` for each of some requests, given by a column of producers and one of iids; return for
         each the ID of the entry that it made before, or None: it is new, and was recorded with the next one of `ids`.
 
-        ids: as many as there are requests; the first ones are used up. A run of one producer whose iids are all new, or
-        all known, is done by C code. A property test holds this against `lookup_or_record`.
+        ids: as many as there are requests; the first ones are used up. Where all iids are new, C code does it. A
+        property test holds this against `lookup_or_record`.
         """
         first_pid, count = pids[0], len(pids)
         if pids.count(first_pid) == count:
             if self.record_run(first_pid, iids, ids):
                 return [None] * count
-            indexed = self._indexed.get(first_pid)
-            if indexed is not None and (known := indexed.known(iids, now_ms - self.duration_s * 1000)) is not None:
-                return known
-        elif (answers := self._known_or_new(pids, iids, ids, now_ms)) is not None:
-            return answers
-        answers = []
+        elif self._record_new(pids, iids, ids):
+            return [None] * count
+        answers: list[int | None] = []
         indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
         first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
         new, dropped, next_id = 0, 0, ids[0]
@@ -256,23 +259,18 @@ class IdmpTable:
         self.iids_tracked -= dropped
         return answers
 
-    def _known_or_new(
-        self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
-    ) -> list[int | None] | None:
-        """Do `lookup_or_record_columns` for iids that are all new, or all known, of any producers whose windows are
-        indexed; None if that is not so: then nothing has happened.
+    def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
+        """Do `record` for iids that are not in memory, of any producers whose windows are indexed; return whether that
+        is so: else nothing has happened.
         """
         if self._lent is not None or len(set(pids[:_LOOKED_AT])) < _DISTINCT_MIN:
-            return None
+            return False
         windows = [window for window in map(self._indexed.get, pids) if window is not None]
-        if len(windows) < len(pids):
-            return None
-        found = find_or_add(windows, iids, ids)
-        if found is ids:
-            self.iids_added += len(ids)
-            self.iids_tracked += len(ids) - order_added(windows, iids, self.maxsize)
-            return [None] * len(ids)
-        return None if found is None or min(found) >> 64 <= now_ms - self.duration_s * 1000 else [*found]
+        if len(windows) < len(pids) or not add(windows, iids, ids):
+            return False
+        self.iids_added += len(ids)
+        self.iids_tracked += len(ids) - order_added(windows, iids, self.maxsize)
+        return True
 
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
         """Set what is given (XCFGSET); None if that changes nothing. Else all iids are forgotten, see `clear`."""

@@ -1,6 +1,7 @@
 """Pipelines that are read by templates and executed by columns do what their requests do one after the other."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,13 +12,13 @@ from streamd.catalog import Context
 from streamd.commands.stream import append_alike as append_alike_module
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import TEMPLATE_MIN, FastDecoder
-from streamd.resp.template import Alike
+from streamd.resp.template import Alike, Requests
 from streamd.stream.stream import Stream
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 
 CLIENTS = 3
-# `%` becomes a number that counts up with each request, of as many digits as others.
+# `%` becomes a number that counts up with each request, of as many digits as others, `#` one of as many as it needs.
 HEADS = [
     ["XADD", "s", "*"], ["XADD", "s", "*"], ["XADD", "s", "*"], ["xadd", "s", "*"], ["XADD", "t", "*"],
     ["XADD", "text", "*"], ["XADD", "new", "*"], ["XADD", "s:%", "*"], ["XADD", "s", "NOMKSTREAM", "*"],
@@ -26,12 +27,13 @@ HEADS = [
     ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "p", "%", "*"], ["XADD", "s", "IDMP", "%", "iid", "*"],
     ["XADD", "s", "IDMP", "p", "same", "*"], ["XADD", "s", "IDMP", "", "%", "*"], ["XADD", "s", "IDMP", "%", "%", "*"],
     ["XADD", "s", "IDMP", "q", "%", "MAXLEN", "~", "6", "*"], ["XADD", "s", "IDMPAUTO", "p", "*"],
+    ["XADD", "s", "IDMP", "p", "#", "*"], ["XADD", "s", "IDMP", "#", "%", "*"], ["XADD", "s", "IDMPAUTO", "#", "*"],
     ["XADD", "s", "IDMPAUTO", "%", "*"], ["XADD", "s", "1-1"], ["XADD", "s", "9000000000000-%"], ["SET", "k"], ["XADD"],
 ]  # fmt: skip
 FIELDS = [
     ["f", "%"], ["f", "%"], ["f", "v"], ["f", "%", "g", "%"], ["f", "%", "g", "same"], ["f", "same", "g", "%"],
     ["%", "v"], ["%", "%"], ["f"], ["g", "%"], ["f", "%", "g", "%%%"], ["f", "%", "f", "%", "f", "%"],
-    ["f", "", "g", "%"], [],
+    ["f", "", "g", "%"], ["f", "#"], ["f", "#", "g", "%"], ["#", "%"], [],
 ]  # fmt: skip
 KINDS = st.builds(lambda head, fields: [*head, *fields], st.sampled_from(HEADS), st.sampled_from(FIELDS))
 # Who waits sends nothing else: what stands behind it would be executed between two requests, or behind a pipeline.
@@ -86,7 +88,7 @@ def encoded(words: list[bytes]) -> bytes:
 
 
 def numbered(kind: list[str], number: int) -> list[bytes]:
-    return [word.replace("%", f"{number:03d}").encode() for word in kind]
+    return [word.replace("%", f"{number:03d}").replace("#", f"{number}").encode() for word in kind]
 
 
 def nodes(value: object) -> Any:
@@ -201,7 +203,7 @@ def batches(monkeypatch):
     command = Restartable().engine.commands[b"xadd"]
     function = append_alike_module.append_alike
 
-    def counted(context: Context, parts: list[Alike]) -> bool:
+    def counted(context: Context, parts: Sequence[Requests]) -> bool:
         done = function(context, parts)
         taken.append(sum(map(len, parts)) if done else 0)
         return done
@@ -238,6 +240,21 @@ def test_templates_that_differ_in_the_lengths_of_values_are_one_batch(batches):
     assert batches[-1] == 6 * CLIENTS
 
 
+@pytest.mark.parametrize("head", [
+    ["*"], ["IDMP", "p", "%", "*"], ["IDMP", "%", "%", "*"], ["IDMPAUTO", "%", "*"], ["MAXLEN", "5", "*"],
+])  # fmt: skip
+@pytest.mark.parametrize("fields", [["f", "%"], ["f", "v", "g", "%"], ["f", "%", "g", "same"]])
+@pytest.mark.parametrize("odd", range(CLIENTS))
+def test_requests_that_no_template_fits_are_in_one_batch_with_the_others(batches, head, fields, odd):
+    kind = ["XADD", "s", *head, *fields]
+    # (Of five all words are cut out, as of requests that are not equally long.)
+    turns = [([], [(client, 0, 5 if client == odd else 6, False, 0) for client in range(CLIENTS)])] * 2
+    expected = outcome([kind], turns, False, "always", "")
+    seen = outcome([kind], turns, True, "always", "")
+    assert seen[:-1] == expected[:-1]
+    assert batches[-2:] == [6 * CLIENTS - 1] * 2
+
+
 @pytest.mark.parametrize("other", [
     ["XADD", "s", "*", "g", "%"], ["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%"], ["XADD", "t", "*", "f", "%"],
     ["XADD", "s", "*", "f", "v", "g", "%"], ["XADD", "s", "*", "f", "w"],
@@ -260,6 +277,28 @@ def test_heads_that_differ_behind_their_first_words_are_told_apart(batches, othe
     assert 0 in batches
 
 
+@pytest.mark.parametrize(("head", "fields", "other"), [
+    ([], ["f", "%"], ["*", "g", "%"]), ([], ["f", "%"], ["*", "f", "%", "f", "%"]), ([], ["f", "%"], ["*", "f"]),
+    ([], ["f", "%"], ["*", "f", "%%"]), ([], ["f", "%", "g", "%"], ["*", "f", "%", "g", "v"]),
+    ([], ["f", "%", "g", "%"], ["*", "f", "%", "h", "%"]), ([], ["f", "%"], ["*", "f", "#"]),
+    (["MAXLEN", "~", "5"], ["f", "%"], ["MAXLEN", "=", "5", "*", "f", "%"]),
+    (["MAXLEN", "~", "5"], ["f", "%"], ["MAXLEN", "~", "9", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "", "%", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "q", "a#", "*", "f", "%"]),
+    (["IDMP", "p", "%"], ["f", "%"], ["IDMP", "p", "%", "MAXLEN", "4", "*", "f", "%"]),
+])  # fmt: skip
+@pytest.mark.parametrize("by_whom", [1, 2])
+def test_requests_that_no_template_fits_are_told_apart_in_a_batch_with_others(batches, head, fields, other, by_whom):
+    kinds = [["XADD", "s", *head, "*", *fields]] * CLIENTS
+    kinds[by_whom] = ["XADD", "s", *other]
+    # (Of five all words are cut out; those of the second and the third client stand behind each other.)
+    turns = [([], [(0, 0, 6, False, 0), (1, 0, 5, False, 0), (2, 0, 5, False, 0)])] * 3
+    seen = outcome(kinds, turns, True, "always", "")
+    tried = len(batches)
+    assert seen[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
+    assert tried >= 3
+
+
 def test_a_pipeline_cut_at_any_byte_is_the_same():
     kind = ["XADD", "s", "*", "f", "%", "g", "v"]
     size = len(encoded(numbered(kind, 1))) * TEMPLATE_MIN
@@ -274,7 +313,7 @@ def test_a_bug_in_a_batch_is_answered_to_all_who_were_in_it(monkeypatch):
     server.send("XADD", "s", "*", "f", "v")
     connections = Connections(server, True, "")
 
-    def broken(context: Context, parts: list[Alike]) -> bool:
+    def broken(context: Context, parts: Sequence[Requests]) -> bool:
         raise ZeroDivisionError
 
     data = b"".join([encoded([b"XADD", b"s", b"*", b"f", b"%d" % number]) for number in range(8)])

@@ -461,5 +461,6 @@ def test_known_iids_whose_ids_come_again_are_known_whatever_they_come_with():
     assert subject.lookup_or_record_columns(pids, iids, ids, START_MS) == [None] * 16
     # As behind XSETID, or where the clock stepped back.
     tracked = subject.iids_tracked
+    assert subject.known_columns(pids, iids, START_MS) == ids
     assert subject.lookup_or_record_columns(pids, iids, [*map(int, map(str, ids))], START_MS) == ids
     assert subject.iids_tracked == tracked

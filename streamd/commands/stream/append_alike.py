@@ -1,5 +1,6 @@
-"""Runs of XADDs that came as requests of templates, executed as one without making the requests."""
+"""Runs of XADDs that came as requests of templates, or some of them so, executed as one without making these."""
 
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Final
@@ -11,7 +12,7 @@ from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.replies import consecutive_replies
 from streamd.commands.stream.run_fields import RunFields
 from streamd.idmp.digest import idmpauto_iids
-from streamd.resp.template import Alike, Template
+from streamd.resp.template import Alike, Requests, Template, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX
 from streamd.stream.layout import Layout, Texts
 
@@ -72,14 +73,15 @@ def _reading_of(template: Template, options: AppendOptions) -> _Reading:
     return reading
 
 
-def append_alike(context: Context, parts: list[Alike]) -> bool:
+def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
     """Append the entries of requests that differ in values, producer IDs and idempotent IDs alone; see
     catalog.context.AlikeBatch.
 
     What append_run does, but that nothing is compared from request to request, and no request is made: their words go
-    from the decoder to the log as they are.
+    from the decoder to the log as they are. (Of a client whose words are not all as long as those before, requests were
+    made: these are taken apart, and the others' need not be put together.)
     """
-    state, first = context.state, parts[0].template.words
+    state, first = context.state, parts[0].template.words if isinstance(parts[0], Alike) else parts[0][0]
     if "t" in state.notify_flags:
         return False
     try:
@@ -89,13 +91,13 @@ def append_alike(context: Context, parts: list[Alike]) -> bool:
     stream = stream_of_run(context, first[1])
     if options.entry_id is not None or stream is None:
         return False
-    count = sum([part.count for part in parts])
+    count = sum([part.count if isinstance(part, Alike) else len(part) for part in parts])
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + count > SEQ_MAX or entry_id > ID_MAX:
         return False
     if options.trim is not None and not is_trimmed_once(stream, options.trim, entry_id, count):
         return False
-    taken = _gathered(parts, options)
+    taken = _gathered(parts, first, options)
     if taken is None:
         return False
     fields, pids, iids = taken
@@ -111,38 +113,103 @@ def append_alike(context: Context, parts: list[Alike]) -> bool:
     return True
 
 
-def _gathered(parts: list[Alike], options: AppendOptions) -> tuple[RunFields, Texts, Texts] | None:
-    """Return the fields of all requests, their producer IDs and idempotent IDs; None if their heads or names differ."""
-    layout: Layout | None = None
+class _Taken:
+    """Words of some requests: the layout of their entries, the values, one entry's behind the other's, and the producer
+    IDs and idempotent IDs, where their head has them.
+    """
+
+    __slots__ = ("iids", "layout", "pids", "values")
+
+    def __init__(self, layout: Layout, values: Texts, pids: Texts = (), iids: Texts = ()) -> None:
+        self.layout = layout
+        self.values = values
+        self.pids = pids
+        self.iids = iids
+
+
+def _gathered(
+    parts: Sequence[Requests], first: Sequence[bytes], options: AppendOptions
+) -> tuple[RunFields, Texts, Texts] | None:
+    """Return the fields of all requests, their producer IDs and idempotent IDs; None if their heads or names differ.
+
+    first: the words of one of them.
+    """
+    stretches: list[_Taken] = []
+    at = 0
+    while at < len(parts):
+        part, end = parts[at], at + 1
+        if isinstance(part, Alike):
+            template = part.template
+            some = [part]
+            while end < len(parts) and isinstance(other := parts[end], Alike) and other.template is template:
+                some.append(other)
+                end += 1
+            taken = _of_template(template, some, first, options)
+        else:
+            while end < len(parts) and not isinstance(parts[end], Alike):
+                end += 1
+            rows = part if end == at + 1 else [*chain.from_iterable(map(rows_of, parts[at:end]))]
+            taken = _taken_apart(rows, first, options)
+        if taken is None:
+            return None
+        stretches.append(taken)
+        at = end
+    one = stretches[0]
+    if len(stretches) == 1:
+        return RunFields(None, one.layout, one.values), one.pids, one.iids
+    layout = one.layout
     values: list[bytes] = []
     pids: list[bytes] = []
     iids: list[bytes] = []
-    at = 0
-    while at < len(parts):
-        template, end = parts[at].template, at + 1
-        while end < len(parts) and parts[end].template is template:
-            end += 1
-        reading = _reading_of(template, options)
-        if at and not _has_head(template.words, parts[0].template.words, options):
+    for one in stretches:
+        joined = layout.joined_with(one.layout)
+        if joined is None:
             return None
-        layout = layout.joined_with(reading.layout) if layout is not None and reading.layout else reading.layout
-        if layout is None:
-            return None
-        some = parts[at:end]
-        count = sum([part.count for part in some])
-        own: Texts = some[0].own if len(some) == 1 else [*chain.from_iterable(map(_own_words, some))]
-        width = len(template.places)
-        some_values = reading.values(own, width, count)
-        named: tuple[Texts, Texts] = reading.named(own, width, count) if options.pid_at else ((), ())
-        if len(some) == len(parts):
-            return RunFields(None, layout, some_values), *named
-        values += some_values
-        pids += named[0]
-        iids += named[1]
-        at = end
+        layout = joined
+        values += one.values
+        pids += one.pids
+        iids += one.iids
     return RunFields(None, layout, values), pids, iids
 
 
-def _has_head(words: list[bytes], first: list[bytes], options: AppendOptions) -> bool:
+def _of_template(
+    template: Template, parts: list[Alike], first: Sequence[bytes], options: AppendOptions
+) -> _Taken | None:
+    reading = _reading_of(template, options)
+    if reading.layout is None or (template.words is not first and not _has_head(template.words, first, options)):
+        return None
+    own: Texts = parts[0].own if len(parts) == 1 else [*chain.from_iterable(map(_own_words, parts))]
+    width, count = len(template.places), sum([part.count for part in parts])
+    values = reading.values(own, width, count)
+    return _Taken(reading.layout, values, *(reading.named(own, width, count) if options.pid_at else ()))
+
+
+def _taken_apart(rows: list[list[bytes]], first: Sequence[bytes], options: AppendOptions) -> _Taken | None:
+    """Return the words of requests that were made; None if their heads or names differ."""
+    count = len(rows)
+    if [*map(len, rows)].count(len(first)) != count:
+        return None
+    columns = [*zip(*rows)]  # noqa: B905 (checked, at a fifth of the cost)
+    if any(columns[place].count(first[place]) != count for place in options.places_shared()):
+        return None
+    names, values = columns[options.fields_at :: 2], columns[options.fields_at + 1 :: 2]
+    if any(column.count(column[0]) != count for column in names):
+        return None
+    lengths = [[*map(len, column)] for column in values]
+    are_known = all(column.count(column[0]) == count for column in lengths)
+    layout = Layout(
+        tuple([column[0] for column in names]), tuple([column[0] for column in lengths]) if are_known else None
+    )
+    texts: Texts = values[0]
+    if len(values) > 1:
+        texts = [b""] * (count * len(values))
+        for place, column in enumerate(values):
+            texts[place :: len(values)] = column
+    if not options.pid_at:
+        return _Taken(layout, texts)
+    return _Taken(layout, texts, columns[options.pid_at], columns[options.iid_at] if options.iid_at else ())
+
+
+def _has_head(words: Sequence[bytes], first: Sequence[bytes], options: AppendOptions) -> bool:
     """Return whether words have the same head as others, whose options these are, and as many fields."""
     return len(words) == len(first) and all(words[place] == first[place] for place in options.places_shared())

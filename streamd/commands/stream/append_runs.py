@@ -13,7 +13,7 @@ from streamd.commands.stream.run_fields import RunFields
 from streamd.data.entry_record import EntryRows, entry_columns, entry_words
 from streamd.data.records import Column, Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
-from streamd.stream.entry_id import ID_MAX, SEQ_MAX
+from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 
@@ -137,13 +137,17 @@ def append_idempotent(
     trim: Trim | None,
 ) -> None:
     """Do a batch of requests with iids."""
-    count = len(pids)
+    count, idmp, now_ms = len(pids), stream.idmp, context.state.time.ms
+    duplicates = idmp.known_columns(pids, iids, now_ms)
+    if duplicates is not None:
+        _count_duplicates(context, key, stream, count)
+        context.out.append(replies_of(duplicates))
+        return
     ids: Sequence[int] = range(first_id, first_id + count)
-    if count < stream.idmp.maxsize:
-        ids = [*ids]  # log and window share the numbers
-    known = stream.idmp.lookup_or_record_columns(pids, iids, ids, context.state.time.ms)
-    old = [*filter(None, known)]
-    new = count - len(old)
+    if count < idmp.maxsize or pids[0] != pids[-1]:
+        ids = consecutive_ids(first_id, count)  # log and windows share the numbers
+    known = idmp.lookup_or_record_columns(pids, iids, ids, now_ms)
+    new = known.count(None)
     if new == count:
         append_entries(context, stream, ids, key, fields, trim, pids, iids)
         context.out.append(consecutive_replies(first_id, count))
@@ -156,7 +160,7 @@ def append_idempotent(
         unused = iter(ids)
         answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
     else:
-        answers = old
+        answers = [*filter(None, known)]
     _count_duplicates(context, key, stream, count - new)
     context.out.append(replies_of(answers))
 
