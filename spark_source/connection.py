@@ -408,6 +408,10 @@ def explained(error: Exception, options: ConnectionOptions) -> Exception:
     told = tls.trouble(text, options) if tls.is_final(text) else None
     if told is not None:
         return StreamdError(told)
+    if "DB index is out of range" in text:
+        return StreamdError(
+            f"{options.endpoint} has no database {options.db}: correct db, or the number at the end of url"
+        )
     if isinstance(error, redis.RedisError):
         return StreamdError(f"{options.endpoint} answers: {text}")
     return error

@@ -34,8 +34,15 @@ class _Library(NamedTuple):
     unused: Callable[[], int]
 
 
-@cache
 def _library() -> _Library | None:
+    try:
+        return _loaded_library()
+    except OSError:
+        return None  # no descriptor is free to load it with: who asks later tries again
+
+
+@cache
+def _loaded_library() -> _Library | None:
     import ctypes  # not at the start: it takes longer than all else
 
     class Info(ctypes.Structure):

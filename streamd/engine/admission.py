@@ -52,7 +52,12 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
         known = guard.known.get(command.name)
         if (known is None or request[1] not in known.names) and not guard.allows(command, request):
             check_permitted(command, client, request)
-    if client.protocol == 2 and client.subscription_count() and command.name not in WHILE_SUBSCRIBED:
+    if (
+        client.protocol == 2
+        and not client.in_unit  # it was asked when the request was queued
+        and client.subscription_count()
+        and command.name not in WHILE_SUBSCRIBED
+    ):
         raise CommandError(
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"

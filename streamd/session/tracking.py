@@ -60,6 +60,8 @@ class Tracking:
         if tracker is None:
             tracker = client.tracker = Tracker()
             self.count += 1
+            if client.in_unit:
+                self.begin(client, tracker)  # EXEC began before, and has its reply at its end
         return tracker
 
     def add_prefix(self, client: Client, prefix: bytes) -> None:

@@ -105,6 +105,7 @@ def test_errors_are_one_line_that_says_what_to_do(spark: SparkSession, filled: r
     secret = error_of(read(password="hunter2", username="nobody"))
     assert "does not let in user nobody" in secret
     assert "hunter2" not in secret
+    assert error_of(read(db="4095")).endswith(" has no database 4095: correct db, or the number at the end of url")
 
 
 def test_writes_append_repeat_by_name_and_overwrite(

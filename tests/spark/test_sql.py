@@ -1,9 +1,10 @@
-"""SQL, Spark Connect, filters, and the triggers that Spark does not give a Python source."""
+"""SQL, Spark Connect, filters, and the triggers and threads that Spark does not give a Python source."""
 
 import importlib.util
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
@@ -11,7 +12,7 @@ import pytest
 import redis
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.sessions import ROOT, fill, read_stream
+from tests.spark.sessions import ROOT, copy, fill, read_stream
 from tests.spark.test_read_and_write import error_of
 
 pytestmark = pytest.mark.spark
@@ -146,3 +147,21 @@ def test_spark_gives_a_python_source_no_other_triggers(
             writer.trigger(**{trigger: "5 seconds"}).start().awaitTermination(30)
     finally:
         spark.conf.unset("spark.sql.streaming.realTimeMode.allowlistCheck")
+
+
+def test_a_query_starts_in_a_thread_that_has_a_session_as_docs_spark_says(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    fill(streamd, 30)
+    the_way = "spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)"
+    assert f"`{the_way}`" in (ROOT / "docs" / "spark.md").read_text()
+
+    def query() -> None:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        copy(spark, streamd_port, tmp_path / "with").awaitTermination(60)
+
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
+            thread.submit(copy, spark, streamd_port, tmp_path / "without").result()
+        thread.submit(query).result()
+    assert streamd.xlen("out") == 30

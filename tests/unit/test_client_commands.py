@@ -303,6 +303,8 @@ def test_what_comes_behind_quit_is_not_executed(engine):
         (["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING", "PING"], ["PONG"]),
         (["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"], ["OK", "PONG"]),
         (["CLIENT REPLY OFF", "CLIENT REPLY SKIP", "PING", "PING"], []),
+        (["CLIENT REPLY OFF", "RESET", "PING"], ["RESET", "PONG"]),
+        (["CLIENT REPLY SKIP", "RESET", "PING"], ["PONG"]),
     ],
 )
 def test_replies_are_sent_or_not_as_the_client_asked(engine, requests, replies):

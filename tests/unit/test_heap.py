@@ -1,5 +1,6 @@
 """The heap: when an idle server gives memory back, and that it does."""
 
+import errno
 import sys
 
 import pytest
@@ -53,6 +54,16 @@ def test_an_idle_server_lets_go_of_one_dict_with_each_look(unused, engine):
     assert sum(shrank) == 3
     assert max(shrank) == 1
     assert unused["given"] == 1
+
+
+def test_without_a_free_descriptor_nothing_is_given_back_until_there_is_one(monkeypatch):
+    def none_is_free():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(heap, "_loaded_library", none_is_free)
+    trim = IdleTrim(lambda: iter(()))
+    assert [trim.look(changes) for changes in (0, 0, CHANGES_MIN, CHANGES_MIN)] == [False, False, False, True]
+    assert heap.unused_bytes() == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux" or heap.unused_bytes() == 0, reason="wants glibc 2.33 or newer")

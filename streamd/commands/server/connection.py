@@ -134,7 +134,8 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     state.monitors.pop(client.id, None)
     state.restrict()
     client.monitoring = False
-    client.reply_mode = "on"
+    if client.reply_mode != "skipping":
+        client.reply_mode = "on"  # else this is the reply that is left out, and the next one is sent
     state.tracking.stop(client)
     client.no_touch = client.no_evict = False
     client.protocol = 2
