@@ -57,7 +57,8 @@ def _check(arguments: argparse.Namespace) -> int:
             line = ProgressLine("check: export")
             commands = check.export(files, journal, arguments.export, filename, report, line.show)
             line.end()
-            print(f"{commands} commands written to {arguments.export}: redis-server --appendonly yes --dir ...")
+            place = arguments.export
+            print(f"{commands} commands written to {place}: redis-server --appendonly yes --dir {place}")
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
     except DamagedError as error:

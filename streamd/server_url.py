@@ -5,11 +5,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 
 def checked(url: str) -> str:
-    """Return the URL, which names its database by a number if it names one: redis-py takes any other name for 0.
+    """Return the URL, which names its database by a number if it names one: redis-py takes any other name for 0. That
+    of a Unix socket has the whole path behind its three slashes: redis-py would leave out what stands behind two.
 
     Raises: ValueError.
     """
     parts = urlsplit(url)
+    if parts.scheme == "unix" and (parts.hostname or not parts.path):
+        raise ValueError("unix:// takes the whole path of the socket: unix:///run/streamd/streamd.sock")
     name = unquote(parts.path).strip("/")
     if parts.scheme in ("redis", "rediss") and "db" not in parse_qs(parts.query) and not re.fullmatch(r"[0-9]*", name):
         raise ValueError(f"database {name!r} is no number; give one behind the slash, 0 say, or none")

@@ -97,7 +97,8 @@ def _check(journal: str, what: str, examining: Progress) -> None:
     except DamagedError as error:
         raise PlaceError(f"{what} is damaged: {error}")
     except OSError as error:
-        raise PlaceError(f"{what} is no backup: {error.filename or journal}: {error.strerror}")
+        why = f"{error.filename or journal}: {error.strerror}"
+        raise PlaceError(f"{what} is no backup: {why}; give what streamd backup made")
     for file in report.files:
         if file.problem is not None:
             raise PlaceError(f"{what} is damaged: {file}")

@@ -41,7 +41,7 @@ def connect(url: str) -> "redis.Redis":
             decode_responses=False,
         )
     except redis.RedisError as error:
-        raise SourceError(_line(error))
+        raise SourceError(_what_to_do(_line(error)))
     except ValueError as error:
         raise UrlError(f"--url: {error}")
 
@@ -87,10 +87,25 @@ class RemoteJournal:
             text = str(error)
             if "unknown command" in text:
                 text = "it has no command BACKUP: no streamd, or an older one"
-            raise SourceError(f"the server refuses it: {text}")
+            raise SourceError(f"the server refuses it: {_what_to_do(text)}")
         except redis.RedisError as error:
             raise SourceError(_line(error))
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def _what_to_do(text: str) -> str:
+    """Return what redis-py or the server said, with what helps."""
+    if "already authenticated" in text or "Authentication required" in text:
+        return "a password is required; give it in STREAMD_URL, redis://user:password@host"
+    if "username-password" in text:
+        return "wrong user or password; give the right ones in STREAMD_URL, redis://user:password@host"
+    if "no permissions" in text:
+        return f"{text}; a user for backups needs +backup +hello +client|setinfo"
+    if "refused" in text:
+        return f"{text}; start the server, or give another with --url"
+    if "WRONG_VERSION_NUMBER" in text:
+        return "that port does not speak TLS; give its TLS port, or redis:// in place of rediss://"
+    return text

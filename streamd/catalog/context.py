@@ -78,11 +78,12 @@ class Known:
 class Permissions(Protocol):
     """What is known of the rules of one user; see streamd.catalog.guard.
 
-    quick, known: as there.
+    quick, known, names: as there.
     """
 
     quick: "QuickTable"
     known: dict[str, Known]
+    names: dict[bytes, set[bytes]]
 
     def allows(self, command: "Command", request: list[bytes]) -> bool:
         """Return whether the user may have a request executed, which has as many words as it must."""
@@ -96,10 +97,8 @@ class Permissions(Protocol):
     def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
         """Return before which request a run must end that begins at requests[at], which is allowed."""
 
-    def count_allowed(
-        self, command: "Command", requests: list[list[bytes]], at: int, keys: Sequence[bytes]
-    ) -> int:
-        """Return how many requests of a run are allowed that begins at requests[at] and has these keys, one each."""
+    def count_allowed(self, command: "Command", requests: list[list[bytes]], at: int, count: int) -> int:
+        """Return how many of `count` requests of a run are allowed that begin at requests[at], which is."""
 
 
 class AccessServices(Protocol):

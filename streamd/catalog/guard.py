@@ -73,9 +73,9 @@ class _Names:
 
     def cover(self, names: Sequence[bytes]) -> bool:
         """Return True only if all of several names are allowed; False also where each has to be looked at."""
-        # (Where more names come than are remembered, to look for them is in vain. To look how they begin needs nothing
-        # but the names: so compiled it is quicker, and for many of them in either form.)
-        if ASKS_EACH or self.begins or len(names) >= _MANY:
+        # (To look how they begin needs nothing but the names: so compiled it is quicker, and for many of them in either
+        # form. Where more names come than are remembered, to look for them is mostly in vain, which the first says.)
+        if ASKS_EACH or len(names) >= _MANY:
             return self.beginnings.are_of_all(names) or (not self.begins and self.known.issuperset(names))
         return self.known.issuperset(names) or self.beginnings.are_of_all(names)
 
@@ -85,10 +85,11 @@ class Guard:
     guard; see `Access` in the engine.)
 
     quick: the commands of which some use is allowed, for `Context.quick`. known: of those whose words must be looked
-    at, by name, how that is done; a command that is not in it may have any words.
+    at, by name, how that is done; a command that is not in it may have any words. names: of some of these, by their
+    names in lower and in upper case, which first words are known to be allowed, whatever stands behind them.
     """
 
-    __slots__ = ("_heads", "_plain", "_vocabulary", "all_quick", "known", "quick", "user")
+    __slots__ = ("_heads", "_plain", "_vocabulary", "all_quick", "known", "names", "quick", "user")
 
     def __init__(self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable) -> None:
         self.user = user
@@ -105,6 +106,11 @@ class Guard:
                 self._plain.add(command.name)
             elif selectors:
                 self.known[command.name] = self._prepare(command, selectors, groups)
+        self.names = {
+            word: self.known[command.name].names
+            for word, command in quick.items()
+            if command.keys[0] == 1 and command.name in self.known
+        }
         allowed = self.known.keys() | self._plain
         self.all_quick = {name: command for name, command in quick.items() if command.name in allowed}
         self.quick: QuickTable = {}
@@ -145,7 +151,7 @@ class Guard:
         if len(ways) > 1 or not isinstance(find, (itemgetter, CountedKeys)):
             return Known(check)
         if command.find_keys is None and (first, last, step) == (1, -1, 1):
-            return Known(_check_words(find, ways[0]), covers=_covers_words(find, ways[0]), is_wide=True)
+            return Known(_check_words(ways[0]), covers=_covers_words(find, ways[0]), is_wide=True)
         return Known(check, covers=_covers_many(find, ways[0]))
 
     def _remembering(self, check: Check) -> Check:
@@ -191,7 +197,8 @@ class Guard:
         if known is None:
             return end, since
         run = requests[at:end]
-        if known.is_wide and [*map(_FIRST, run)].count(run[0][0]) < len(run):
+        # (Compiled, each word is asked: the first of another command says so, too.)
+        if not ASKS_EACH and known.is_wide and [*map(_FIRST, run)].count(run[0][0]) < len(run):
             return 0, at  # what they have in common is not enough
         if command.batch is None and known.covers(run):
             return end, since
@@ -217,12 +224,9 @@ class Guard:
             return end
         return self._end_of_allowed(command, requests, at)
 
-    def count_allowed(self, command: Command, requests: list[list[bytes]], at: int, keys: Sequence[bytes]) -> int:
-        """Return how many requests of a run are allowed that begins at requests[at], which is, and has these keys."""
-        known = self.known.get(command.name)
-        if known is None or known.covers_keys(keys):
-            return len(keys)
-        return self._end_of_allowed(command, requests[at : at + len(keys)], 0)
+    def count_allowed(self, command: Command, requests: list[list[bytes]], at: int, count: int) -> int:
+        """Return how many of `count` requests are allowed that begin at requests[at], which is."""
+        return self._end_of_allowed(command, requests[at : at + count], 0)
 
     def _end_of_allowed(self, command: Command, requests: list[list[bytes]], at: int) -> int:
         end, name = len(requests), requests[at][0]
@@ -266,12 +270,15 @@ def _check_many(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) 
     return check
 
 
-def _check_words(find_keys: Callable[[list[bytes]], list[bytes]], names: _Names) -> Check:
+def _check_words(names: _Names) -> Check:
     """Return a check of a command all of whose words but the first are keys."""
-    many, begin_all = _check_many(find_keys, names), names.beginnings.are_of_all_words
+    are_known, begin_all = names.known.issuperset, names.beginnings.are_of_all_words
 
     def check(request: list[bytes]) -> bool:
-        return ((ASKS_EACH or bool(names.begins)) and begin_all([request])) or many(request)
+        if (ASKS_EACH or names.begins) and begin_all([request]):
+            return True
+        named = request[1:]
+        return are_known(named) or names.allow_all(named)
 
     return check
 

@@ -100,6 +100,7 @@ class ScriptHost:
         self._has_written = False
         self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
         self._quick_if_allowed = _READS - 1  # the same of a caller with rules, if these allow it
+        self._names: dict[bytes, set[bytes]] = {}  # of a caller with rules: see Guard.names
         self._is_killed = False
         self._kept: list[bytes] = []
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
@@ -155,6 +156,7 @@ class ScriptHost:
             self._quick_if_allowed = _READS - 1
         else:
             self._quick = _READS - 1
+            self._names = context.guard.names
         # (As in Redis the keys of the script are kept, whichever of them it reads.)
         self._kept = words[:keys] if context.tracker is not None else []
         self._counted = ""
@@ -178,8 +180,13 @@ class ScriptHost:
 
         def call(words: list[bytes]) -> Reply:
             command, handler, least, most, looks = find_known(words[0]) or find(words)
-            if looks > self._quick or not least <= len(words) <= most:
+            if not least <= len(words) <= most:
                 self._check(command, words, looks)
+            elif looks > self._quick:
+                # (As in `Engine.run`: what was allowed before is looked up here.)
+                names = self._names.get(words[0]) if looks <= self._quick_if_allowed else None
+                if names is None or words[1] not in names:
+                    self._check(command, words, looks)
             command.calls += 1
             stopwatch = watch.stopwatch
             started = stopwatch()

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from streamd.base.config import ALIASES, OPTIONS, SECRET_OPTIONS, ConfigError, Value
+from streamd.base.config import ALIASES, OPTIONS, ConfigError, Value
 from streamd.configuration.foreign import KEPT, danger, is_foreign, reason_to_pass
-from streamd.configuration.layers import nearest, wanted
+from streamd.configuration.layers import nearest, not_taken, wanted
 from streamd.configuration.reading import ConfigFileError, Setting, read_settings
 
 
@@ -60,13 +60,13 @@ def _take(setting: Setting, found: FromFile) -> None:
         words = [" ".join(words)] if words else []
     if len(words) != 1:
         what = "has no value" if not words else "has more than one value"
-        raise setting.fault(f"{name} {what}; {wanted(option)}, in quotes if it holds blanks")
+        quotes = ", in quotes if it holds blanks" if option.kind in ("text", "path") else ""
+        raise setting.fault(f"{name} {what}; {wanted(option)}{quotes}")
     text = words[0]
     if name in KEPT and text.lower() != KEPT[name][0]:
         found.passed_over[f"{name} {text}"] = KEPT[name][1]
         return
     try:
         found.values[name] = option.parse(text)
-    except ConfigError as error:
-        said = "(its value)" if name in SECRET_OPTIONS else text
-        raise setting.fault(f"{name} {said}: {error}; {wanted(option)}")
+    except ConfigError:
+        raise setting.fault(f"{name} {not_taken(option, text)}")

@@ -31,17 +31,40 @@ def without_flag(name: str) -> str:
 
 def wanted(option: Option) -> str:
     """Return what an option takes, as an order: "give yes or no"."""
-    if option.kind == "boolean":
-        return "give yes or no"
-    if option.kind == "choice":
-        return f"give {' or '.join(option.choices)}"
-    if option.kind in ("integer", "memory"):
-        unit = " (1kb, 1mb, 1gb)" if option.kind == "memory" else ""
-        most = f"to {option.maximum}" if option.maximum < 2**63 - 1 else "or more"
-        return f"give a number{unit}, {option.minimum} {most}"
-    if option.kind == "events":
-        return "give letters of Ag$lshzxeKEtmdn"
-    return "give a name without a path" if option.kind == "name" else "give text"
+    most = f"to {option.maximum}" if option.maximum < 2**63 - 1 else "or more"
+    match option.kind:
+        case "boolean":
+            return "give yes or no"
+        case "choice":
+            return f"give {_in_words(option.choices)}"
+        case "integer":
+            return f"give a number, {option.minimum} {most}"
+        case "memory":
+            return f"give a number of bytes (1kb, 1mb, 1gb), {option.minimum} {most}"
+        case "octal":
+            return f"give an octal number, 0 to {option.maximum:o}"
+        case "events":
+            return "give letters of Ag$lshzxeKEtmdn"
+        case "protocols":
+            return "give TLSv1.2, TLSv1.3, or both in quotes; older versions are not spoken"
+        case "name":
+            return "give a name without slashes, blanks or quotes"
+        case _:
+            return "give text"
+
+
+def _in_words(choices: tuple[str, ...]) -> str:
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def not_taken(option: Option, text: str) -> str:
+    """Return a value that an option does not take, and what it takes; the value of a secret is not shown.
+
+    (What Redis says to CONFIG SET would say the latter in other words once more.)
+    """
+    said = "(its value)" if option.name in SECRET_OPTIONS else text or '""'
+    return f"{said}: {wanted(option)}"
 
 
 class Layers:
@@ -88,6 +111,5 @@ def _set(config: Config, source: str, name: str, text: str) -> None:
     option = OPTIONS[name]
     try:
         config.values[name] = option.parse(text)
-    except ConfigError as error:
-        said = "(its value)" if name in SECRET_OPTIONS else text
-        raise ConfigError(f"{source}{said}: {error}; {wanted(option)}")
+    except ConfigError:
+        raise ConfigError(f"{source}{not_taken(option, text)}")

@@ -207,7 +207,9 @@ def test_a_damaged_copy_is_not_restored(tmp_path: Path, filled: EmbeddedServer, 
 
 def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, capsys):
     assert cli.main(["restore", str(tmp_path), str(tmp_path / "new")]) == 4
-    assert "is no backup" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "is no backup" in said
+    assert said.endswith("; give what streamd backup made\n")
 
 
 def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
@@ -217,8 +219,18 @@ def test_a_server_that_has_no_backups_refuses(tmp_path: Path, capsys):
     assert not (tmp_path / "copy").exists()
 
 
+_NO_PATH = "unix:// takes the whole path of the socket: unix:///"
+
+
 @pytest.mark.parametrize(
-    ("url", "said"), [("http://x", "Redis URL must specify one of"), ("redis://x/db", "database 'db' is no number")]
+    ("url", "said"),
+    [
+        ("http://x", "Redis URL must specify one of"),
+        ("redis://x/db", "database 'db' is no number"),
+        ("unix://", _NO_PATH),
+        ("unix://x.sock", _NO_PATH),
+        ("unix://run/x.sock", _NO_PATH),
+    ],
 )
 def test_a_url_that_names_no_server_is_a_wrong_word(tmp_path: Path, capsys, url: str, said: str):
     assert cli.main(["backup", "--url", url, str(tmp_path / "copy")]) == 2
@@ -236,3 +248,31 @@ def test_the_server_may_be_named_by_a_variable_and_a_password_is_not_shown(tmp_p
     shown = capsys.readouterr()
     assert "wrong1" not in shown.out + shown.err
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("login", "said"),
+    [
+        ("", "a password is required; give it in STREAMD_URL, redis://user:password@host"),
+        ("ann:wrong@", "wrong user or password; give the right ones in STREAMD_URL, redis://user:password@host"),
+        ("ann:right@", "the 'backup|begin' command; a user for backups needs +backup +hello +client|setinfo"),
+        ("bob:right@", ""),
+    ],
+)
+def test_who_may_not_have_a_backup_is_told_what_is_missing(tmp_path: Path, capsys, login: str, said: str):
+    with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data")) as server, server.client() as client:
+        rules = "on >right -@all +hello +client|setinfo"
+        client.execute_command("ACL", "SETUSER", "ann", *rules.split())
+        client.execute_command("ACL", "SETUSER", "bob", *rules.split(), "+backup")
+        client.execute_command("ACL", "SETUSER", "default", "off")
+        code = cli.main(["backup", "--url", f"redis://{login}127.0.0.1:{server.port}", str(tmp_path / "copy")])
+    shown = capsys.readouterr().err
+    assert shown == "" if not said else f"{said}; nothing was left in" in shown
+    assert (code, (tmp_path / "copy").exists()) == ((3, False) if said else (0, True))
+
+
+def test_where_no_server_is_the_line_says_what_to_do(tmp_path: Path, capsys):
+    with EmbeddedServer() as server:
+        url = server.url
+    assert cli.main(["backup", "--url", url, str(tmp_path / "copy")]) == 3
+    assert "refused; start the server, or give another with --url; nothing was left" in capsys.readouterr().err

@@ -291,3 +291,54 @@ def test_gets_of_a_user_with_rules_are_executed_together(engine):
             assert client.replies() == [None] * 200
             assert sum(seen) == 200
             assert len(seen) <= 3
+
+
+_CALLS = """
+local texts = {}
+for round = 1, 3 do
+    for at = 1, #ARGV do
+        local words = {}
+        for word in ARGV[at]:gmatch('%S+') do words[#words + 1] = word end
+        local reply = redis.pcall(unpack(words))
+        local text = type(reply) == 'table' and reply.err or 'fine'
+        if round > 1 and texts[at] ~= text then return 'another answer to ' .. ARGV[at] end
+        texts[at] = text
+    end
+end
+return texts
+"""
+_NO_KEY = "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"
+_NO_COMMAND = "ERR The user executing the script can't run this command or subcommand"
+
+
+def test_what_a_script_was_allowed_once_is_allowed_again_and_nothing_else(engine):
+    """In one script, in the next, and by the rules that hold when it begins."""
+    pytest.importorskip("lupa")
+    client, other = client_of(engine, "+@all -acl -incr ~a* %R~r*"), engine.connect()
+
+    def answers(of, *lines):
+        return [text.decode() for text in of.execute([b"EVAL", _CALLS, b"0", *lines])]
+
+    expected = {
+        "GET a": "fine",
+        "get r": "fine",
+        "Get b": _NO_KEY,
+        "SET a 1": "fine",
+        "set r 1": _NO_KEY,
+        "SET r 1 GET": _NO_KEY,
+        "MGET a r b": _NO_KEY,
+        "INCR a": _NO_COMMAND,
+        "XLEN r": "fine",
+        "PUBLISH a x": "ERR The user executing the script can't publish to the channel mentioned in the command",
+    }
+    lines, fine = [*expected], [*expected.values()]
+    for _ in range(2):
+        assert answers(client, *lines) == fine
+    assert answers(other, "GET b", "INCR b", "set r 1") == ["fine"] * 3  # who may do everything, with the same words
+    assert answers(client, "GET", "GET a b", "SET a", "XLEN") == [
+        "ERR Wrong number of args calling Redis command from script"
+    ] * 4
+    engine.do("ACL SETUSER ann resetkeys ~b* +incr")
+    assert answers(client, *lines[:4], "INCR b") == [_NO_KEY, _NO_KEY, "fine", _NO_KEY, "fine"]
+    client.do("AUTH default any")
+    assert answers(client, "GET a", "INCR a") == ["fine", "fine"]

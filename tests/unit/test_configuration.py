@@ -64,15 +64,17 @@ def test_a_file_is_read_as_redis_reads_it(tmp_path):
         ("\nprot 1\n", "FILE, line 2: there is no option 'prot'; did you mean 'port'?"),
         ("appendfync no", "FILE, line 1: there is no option 'appendfync'; did you mean 'appendfsync'?"),
         ("zzzzzzzz 1", "FILE, line 1: there is no option 'zzzzzzzz'; `streamd serve --help` and docs/operations.md"),
-        (
-            "port many",
-            "FILE, line 1: port many: argument couldn't be parsed into an integer; give a number, 0 to 65535",
-        ),
-        ("port", "FILE, line 1: port has no value; give a number, 0 to 65535, in quotes if it holds blanks"),
+        ("port many", "FILE, line 1: port many: give a number, 0 to 65535"),
+        ("port 65536", "FILE, line 1: port 65536: give a number, 0 to 65535"),
+        ("port", "FILE, line 1: port has no value; give a number, 0 to 65535"),
+        ("logfile a b", "FILE, line 1: logfile has more than one value; give text, in quotes if it holds blanks"),
         ("port 1 2", "FILE, line 1: port has more than one value; give a number, 0 to 65535"),
-        ("appendonly 1", "FILE, line 1: appendonly 1: argument must be 'yes' or 'no'; give yes or no"),
-        ("maxmemory 5x", "FILE, line 1: maxmemory 5x: argument must be a memory value; give a number (1kb, 1mb, 1gb)"),
-        ("maxmemory-policy allkeys-lru", "FILE, line 1: maxmemory-policy allkeys-lru: argument(s) must be one of"),
+        ("appendonly 1", "FILE, line 1: appendonly 1: give yes or no"),
+        ("maxmemory 5x", "FILE, line 1: maxmemory 5x: give a number of bytes (1kb, 1mb, 1gb), 0 or more"),
+        ("maxmemory-policy allkeys-lru", "FILE, line 1: maxmemory-policy allkeys-lru: give noeviction"),
+        ('unixsocketperm ""', 'FILE, line 1: unixsocketperm "": give an octal number, 0 to 777'),
+        ("tls-protocols TLSv1.1", "FILE, line 1: tls-protocols TLSv1.1: give TLSv1.2, TLSv1.3, or both in quotes"),
+        ("appendfilename a/b", "FILE, line 1: appendfilename a/b: give a name without slashes, blanks or quotes"),
         ('dir "/tmp', "FILE, line 1: unbalanced quotes; close the quote or escape it"),
         ("replicaof 10.0.0.1 6379", "FILE, line 1: replicaof cannot be passed over: there is no replication"),
         ("cluster-enabled yes", "FILE, line 1: cluster-enabled cannot be passed over: there is no cluster"),
@@ -165,13 +167,32 @@ def test_variables_that_are_no_options_are_passed_over(variable, text, note):
 @pytest.mark.parametrize(
     ("layers", "line"),
     [
-        (Layers({"port": "many"}, {}), "--port many: argument couldn't be parsed into an integer; give a number, 0 to"),
-        (Layers({}, {"STREAMD_APPENDFSYNC": "now"}), "STREAMD_APPENDFSYNC=now: argument(s) must be one of the"),
+        (Layers({"port": "many"}, {}), "--port many: give a number, 0 to 65535"),
+        (Layers({}, {"STREAMD_APPENDFSYNC": "now"}), "STREAMD_APPENDFSYNC=now: give always, everysec or no"),
+        (Layers({"notify-keyspace-events": "?"}, {}), "--notify-keyspace-events ?: give letters of Ag$lshzxeKEtmdn"),
     ],
 )
 def test_a_wrong_flag_or_variable_is_named(layers, line):
     with pytest.raises(ConfigError, match="^" + re.escape(line)):
         layers.apply(Config())
+
+
+@pytest.mark.parametrize(
+    "option", [one for one in OPTIONS.values() if one.kind not in ("text", "path")], ids=lambda one: one.name
+)
+@pytest.mark.parametrize("value", ["0/9", "-9999999999999999999"])
+def test_what_is_wrong_with_a_value_is_said_once(option, value):
+    """In one line, whatever the option is: its name, the value, and what it takes."""
+    if option.kind == "name" and value[0] == "-":
+        pytest.skip("it is a name")
+    with pytest.raises(ConfigError) as raised:
+        Layers({option.name: value}, {}).apply(Config())
+    line = str(raised.value)
+    assert line.startswith(f"--{option.name} {value}: give ")
+    assert "\n" not in line
+    order = re.findall(r"[^ ,]+", line.partition(": ")[2])
+    assert [order.count(choice) for choice in option.choices] == [1] * len(option.choices)
+    assert len(order) - len({*order}) <= 1  # "or", say
 
 
 # -- CONFIG REWRITE ---------------------------------------------------------------------------------------------------

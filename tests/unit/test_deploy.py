@@ -71,3 +71,11 @@ def test_the_documents_of_operations_name_every_file():
     text = (DEPLOY.parent / "docs" / "operations.md").read_text()
     files = [path.relative_to(DEPLOY) for path in DEPLOY.rglob("*") if path.is_file()]
     assert [str(path) for path in files if f"deploy/{path}" not in text and f"deploy/{path.parent}" not in text] == []
+
+
+def test_the_document_says_what_each_event_of_the_log_means():
+    text = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    source = "".join(path.read_text() for path in (DEPLOY.parent / "streamd").rglob("*.py"))
+    events = set(re.findall(r'log\.(?:info|warning|error|exception)\(\s*"([a-z-]+)"', source))
+    assert {"bug", "tls-unchanged"} <= events
+    assert {event for event in events if f"`{event}`" not in text} == set()

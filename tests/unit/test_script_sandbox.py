@@ -120,7 +120,7 @@ def test_a_script_that_holds_more_than_two_thirds_of_its_memory_calls_no_command
         held = nil
         collectgarbage()
         return {first, redis.call('x')}"""
-    assert run(source) == [b"user_script:3: not enough memory", [b"x"]]
+    assert run(source) == [b"not enough memory", [b"x"]]
 
 
 def test_a_reply_that_does_not_fit_is_an_error_and_the_script_goes_on():
@@ -307,3 +307,26 @@ def test_numbers_of_keys_that_cannot_be(engine):
     assert engine.execute(["EVAL", "return 1", 1]) == Error("ERR Number of keys can't be greater than number of args")
     assert engine.execute(["EVAL", "return 1", 2**63]) == Error("ERR value is not an integer or out of range")
     assert engine.execute(["EVAL", "return 1", "x"]) == Error("ERR value is not an integer or out of range")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("cjson.decode, 'x'", "Expected value but found invalid token at character 1"),
+        ("cmsgpack.unpack, {}", "bad argument #1 to '?' (string expected, got table)"),
+        ("struct.pack, 'i'", "bad argument #2 to '?' (number expected, got nil)"),
+        ("bit.band, 1, {}", "bad argument #2 to '?' (number expected, got table)"),
+        ("string.rep, 'x', {}", "bad argument #2 to '?' (number expected, got table)"),
+        ("cjson.encode_sparse_array, 1, 2, 3, 4", "bad argument #4 to '?' (found too many arguments)"),
+        ("cjson.encode_invalid_numbers, 'maybe'", "bad argument #1 to '?' (invalid option 'maybe')"),
+    ],
+)
+def test_an_error_of_the_library_names_the_line_and_the_name_that_called_it_if_there_is_one(call, text):
+    """pcall is none: it calls without either."""
+    function, _, words = call.partition(", ")
+    assert run(f"return select(2, pcall({call}))") == text.encode()
+    assert run(f"return select(2, xpcall(function() return ({function}({words})) end, tostring))").startswith(
+        b"user_script:1: " + text.split("'?'")[0].encode()
+    )
+    named = f"local f = {function}\nreturn select(2, pcall(function()\n  local value = f({words})\nend))"
+    assert run(named) == b"user_script:3: " + text.replace("'?'", "'f'").encode()

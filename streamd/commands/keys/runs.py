@@ -44,11 +44,9 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     columns = _columns(requests, at)
     keys, texts = columns[1], columns[2]
     count = len(keys)
-    if guard is not None:
-        allowed = guard.count_allowed(context.services.commands[b"set"], requests, at, keys)
-        if allowed < count:
-            count = allowed
-            keys, texts = keys[:count], texts[:count]
+    if guard is not None and (known := guard.known.get("set")) is not None and not known.covers_keys(keys):
+        count = guard.count_allowed(context.services.commands[b"set"], requests, at, count)
+        keys, texts = keys[:count], texts[:count]
     before = [*map(db.values.get, keys)]
     if {*map(type, before)} - _STRING_OR_NONE:
         count = next(place for place, value in enumerate(before) if type(value) not in _STRING_OR_NONE)
@@ -112,10 +110,9 @@ def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         if len(request) != 2 or request[0] != name:
             break
         keys.append(request[1])
-    if context.guard is not None:
-        allowed = context.guard.count_allowed(context.services.commands[b"get"], requests, at, keys)
-        if allowed < len(keys):
-            keys = keys[:allowed]
+    guard = context.guard
+    if guard is not None and (known := guard.known.get("get")) is not None and not known.covers_keys(keys):
+        keys = keys[: guard.count_allowed(context.services.commands[b"get"], requests, at, len(keys))]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
     replies: list[bytes] = []

@@ -10,7 +10,7 @@ local sandbox, null, quote = ...
 local type, tonumber, tostring, select, next, pairs, rawget = type, tonumber, tostring, select, next, pairs, rawget
 local find, sub, byte, match, gsub, format, char = string.find, string.sub, string.byte, string.match, string.gsub,
   string.format, string.char
-local concat, floor, huge, loadstring = table.concat, math.floor, math.huge, loadstring
+local concat, ceil, floor, huge, loadstring = table.concat, math.ceil, math.floor, math.huge, loadstring
 local fail, bad = sandbox.fail, sandbox.bad
 
 -- Settings are kept from script to script, as in Redis.
@@ -536,50 +536,77 @@ end
 
 -- -- settings --------------------------------------------------------------------------------------------------------
 
-local function integer_option(name, number, low, high)
-  number = tonumber(number)
-  if not number then bad(1, name, 'number expected, got ' .. type(number)) end
-  if number < low or number > high then bad(1, name, 'expected integer between ' .. low .. ' and ' .. high) end
-  return floor(number)
+local MOST = 2147483647
+
+local function check_count(name, most, n)
+  if n > most then bad(most + 1, name, 'found too many arguments') end
 end
 
-local MOST = 2147483647
+-- Return the whole number at a place of the words, `setting` where that is nil.
+local function integer_option(name, place, value, setting, low, high)
+  if value == nil then return setting end
+  local number = type(value) ~= 'table' and tonumber(value)
+  if not number then bad(place, name, 'number expected, got ' .. type(value)) end
+  number = number < 0 and ceil(number) or floor(number)
+  if number < low or number > high then bad(1, name, 'expected integer between ' .. low .. ' and ' .. high) end
+  return number
+end
+
+-- Return the choice at the first place: a boolean, or a word that is one, or 'null' where that may be chosen.
+local function choice_option(name, value, setting, has_null)
+  if value == nil then return setting end
+  if type(value) == 'boolean' then return value end
+  if type(value) ~= 'string' and type(value) ~= 'number' then bad(1, name, 'string expected, got ' .. type(value)) end
+  if value == 'on' or value == 'off' then return value == 'on' end
+  if value ~= 'null' or not has_null then bad(1, name, "invalid option '" .. value .. "'") end
+  return value
+end
+
 local cjson = { null = null, encode = encode, decode = decode, _NAME = 'cjson', _VERSION = '2.1.0' }
+local keeps_buffer = true
 
 function cjson.encode_sparse_array(...)
   local convert, ratio, safe = ...
-  if convert ~= nil then sparse_convert = convert == true or convert == 'on' end
-  if ratio ~= nil then sparse_ratio = integer_option('encode_sparse_array', ratio, 0, MOST) end
-  if safe ~= nil then sparse_safe = integer_option('encode_sparse_array', safe, 0, MOST) end
+  check_count('encode_sparse_array', 3, select('#', ...))
+  sparse_convert = choice_option('encode_sparse_array', convert, sparse_convert)
+  sparse_ratio = integer_option('encode_sparse_array', 2, ratio, sparse_ratio, 0, MOST)
+  sparse_safe = integer_option('encode_sparse_array', 3, safe, sparse_safe, 0, MOST)
   return sparse_convert, sparse_ratio, sparse_safe
 end
 
-function cjson.encode_max_depth(depth)
-  if depth ~= nil then encode_depth_max = integer_option('encode_max_depth', depth, 1, MOST) end
+function cjson.encode_max_depth(...)
+  check_count('encode_max_depth', 1, select('#', ...))
+  encode_depth_max = integer_option('encode_max_depth', 1, (...), encode_depth_max, 1, MOST)
   return encode_depth_max
 end
 
-function cjson.decode_max_depth(depth)
-  if depth ~= nil then decode_depth_max = integer_option('decode_max_depth', depth, 1, MOST) end
+function cjson.decode_max_depth(...)
+  check_count('decode_max_depth', 1, select('#', ...))
+  decode_depth_max = integer_option('decode_max_depth', 1, (...), decode_depth_max, 1, MOST)
   return decode_depth_max
 end
 
-function cjson.encode_number_precision(digits)
-  if digits ~= nil then precision = integer_option('encode_number_precision', digits, 1, 14) end
+function cjson.encode_number_precision(...)
+  check_count('encode_number_precision', 1, select('#', ...))
+  precision = integer_option('encode_number_precision', 1, (...), precision, 1, 14)
   return precision
 end
 
-function cjson.encode_keep_buffer(keep)
-  return keep == nil or keep == true or keep == 'on'
+function cjson.encode_keep_buffer(...)
+  check_count('encode_keep_buffer', 1, select('#', ...))
+  keeps_buffer = choice_option('encode_keep_buffer', (...), keeps_buffer)
+  return keeps_buffer
 end
 
-function cjson.encode_invalid_numbers(choice)
-  if choice ~= nil then encode_invalid = choice == 'null' and 'null' or choice == true or choice == 'on' end
+function cjson.encode_invalid_numbers(...)
+  check_count('encode_invalid_numbers', 1, select('#', ...))
+  encode_invalid = choice_option('encode_invalid_numbers', (...), encode_invalid, true)
   return encode_invalid
 end
 
-function cjson.decode_invalid_numbers(choice)
-  if choice ~= nil then decode_invalid = choice == true or choice == 'on' end
+function cjson.decode_invalid_numbers(...)
+  check_count('decode_invalid_numbers', 1, select('#', ...))
+  decode_invalid = choice_option('decode_invalid_numbers', (...), decode_invalid)
   return decode_invalid
 end
 

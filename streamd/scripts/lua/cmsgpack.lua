@@ -288,19 +288,28 @@ function cmsgpack.unpack(...)
   return values(1, 190)
 end
 
+-- Return the number at a place, `default` where there is none.
+local function number_at(place, name, default, ...)
+  local value = (select(place, ...))
+  if value == nil and default then return default end
+  local number = type(value) ~= 'table' and tonumber(value)
+  if not number then
+    bad(place, name, 'number expected, got ' .. (select('#', ...) >= place and type(value) or 'no value'))
+  end
+  return number
+end
+
 function cmsgpack.unpack_one(...)
+  local offset = number_at(2, 'unpack_one', 0, ...)
   begin('unpack_one', ...)
-  local _, offset = ...
-  return limited(1, tonumber(offset) or 0)
+  return limited(1, offset)
 end
 
 function cmsgpack.unpack_limit(...)
+  local limit = number_at(2, 'unpack_limit', nil, ...)
+  local offset = number_at(3, 'unpack_limit', 0, ...)
   begin('unpack_limit', ...)
-  local _, limit, offset = ...
-  if not tonumber(limit) then
-    bad(2, 'unpack_limit', 'number expected, got ' .. (select('#', ...) > 1 and type(limit) or 'no value'))
-  end
-  return limited(tonumber(limit), tonumber(offset) or 0)
+  return limited(limit, offset)
 end
 
 sandbox.behind.cmsgpack = sandbox.front(cmsgpack)

@@ -240,9 +240,7 @@ function redis.acl_check_cmd(...)
   if n == 0 then fail_as_table('Please specify at least one argument for this redis lib call') end
   local words = { ... }
   for i = 1, n do
-    if not is_word[type(words[i])] then
-      fail_as_table('redis.acl_check_cmd() command arguments must be strings or integers')
-    end
+    if not is_word[type(words[i])] then fail_as_table('Lua redis lib command arguments must be strings or integers') end
     words[i] = word(words[i])
   end
   for first = 1, n - CHUNK, CHUNK do pull(unpack(words, first, first + CHUNK - 1)) end

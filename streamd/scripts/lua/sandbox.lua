@@ -28,26 +28,42 @@ local killed = false
 
 -- -- errors ----------------------------------------------------------------------------------------------------------
 
--- Return 'user_script:7: ' for the script's line that runs, '' if that cannot be said.
+-- Return 'user_script:7: ' for the script's line that runs, '' if that cannot be said, as where pcall called a function
+-- of the library; and the name by which the script called that function, and whether as a method.
 local function where()
-  local level = 2
+  local level, called, behind_c = 2, nil, false
   while true do
-    local info = getinfo(level, 'Sl')
-    if not info then return '' end
-    if info.source ~= SOURCE and info.what ~= 'C' and info.what ~= 'tail' then
-      return info.currentline > 0 and info.short_src .. ':' .. info.currentline .. ': ' or ''
+    local info = getinfo(level, 'Slf')
+    if not info or info.func == rawpcall or info.func == rawxpcall then break end
+    if info.what == 'C' then
+      behind_c = true
+    elseif info.source == SOURCE then
+      called, behind_c = level, false
+    elseif info.what ~= 'tail' then
+      if behind_c then break end
+      local by = called and getinfo(called, 'n') or {}
+      return info.currentline > 0 and info.short_src .. ':' .. info.currentline .. ': ' or '', by.name, by.namewhat
     end
     level = level + 1
   end
+  return '', '?'
 end
 
 -- Raise an error as the functions of Lua's library do: with the place of the call.
 local function fail(message)
-  error(where() .. message, 0)
+  local place = where()
+  error(place .. message, 0)
 end
 
+-- name: what a script is told that called the function in a way that leaves none.
 local function bad(number, name, what)
-  return fail("bad argument #" .. number .. " to '" .. name .. "' (" .. what .. ')')
+  local place, called, as = where()
+  name = called or name
+  if as == 'method' then
+    number = number - 1
+    if number == 0 then error(place .. "calling '" .. name .. "' on bad self (" .. what .. ')', 0) end
+  end
+  error(place .. 'bad argument #' .. number .. " to '" .. name .. "' (" .. what .. ')', 0)
 end
 
 local function kind(n, value)
@@ -255,7 +271,7 @@ end
 local function pass(ok, ...)
   if ok then return ... end
   local message = ...
-  if type(message) == 'string' then message = where() .. message end
+  if type(message) == 'string' then fail(message) end
   error(message, 0)
 end
 
@@ -385,7 +401,7 @@ local function hide_metatable(value)
   real[value] = {}
 end
 
-local sandbox = { hide_metatable = hide_metatable, fail = fail, bad = bad, where = where, front = front, behind = behind, G = G, SOURCE = SOURCE }
+local sandbox = { hide_metatable = hide_metatable, fail = fail, bad = bad, front = front, behind = behind, G = G, SOURCE = SOURCE }
 
 function sandbox.begin()
   killed = false

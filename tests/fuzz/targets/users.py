@@ -73,6 +73,7 @@ def check_user(user: User, table: CommandTable, vocabulary: Vocabulary) -> None:
                 known = guard.known[command.name]
                 assert request[1] not in known.names, (user.text(), request)
                 assert not known.check(request), (user.text(), request)
+                assert request[1] not in guard.names.get(request[0], ()), (user.text(), request)
         for lines in PIPELINES:
             requests = [line.split(b" ") for line in lines]
             requests = [[word for word in request if word] for request in requests]
@@ -81,6 +82,12 @@ def check_user(user: User, table: CommandTable, vocabulary: Vocabulary) -> None:
             if allowed[0] and requests[0][0] in guard.all_quick:  # otherwise there are no runs
                 end = guard.end_of_run(command, requests, 0)
                 assert end == [*allowed, False].index(False), (user.text(), requests)
+                if command.name in ("get", "set"):  # of these a batch asks for the column of the keys
+                    known_keys = guard.known.get(command.name)
+                    keys = [one[1] for one in requests]
+                    covers = known_keys is None or known_keys.covers_keys(keys)
+                    assert not covers or all(allowed), (user.text(), requests)
+                    assert guard.count_allowed(command, requests, 0, len(requests)) == end, (user.text(), requests)
                 for at in range(3):
                     end, _ = guard.look_ahead(command, requests, at, at - 2)
                     assert all(allowed[at:end]), (user.text(), requests)
