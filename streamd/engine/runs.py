@@ -154,6 +154,12 @@ class Gathering:
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
         while at < total:
+            if type(part := parts[at]) is Alike and firsts[at][1] in clients[at].db.waiting:
+                rest = self._serve_with_first(clients[at], part)
+                if not rest:
+                    at += 1
+                    continue
+                parts[at] = rest
             end, taken = at + 1, 0
             if at >= batch_at:
                 end = self._end_of_like(clients, firsts, at)
@@ -169,6 +175,19 @@ class Gathering:
                 # What is left of a part is that client's own pipeline.
                 self._run(clients[at], rows_of(parts[at])[taken:])
                 at += 1
+
+    def _serve_with_first(self, client: Context, part: Alike) -> Alike | None:
+        """Execute the first request of a template alone, as its key has somebody who waits, and return the others: no
+        list of a request is made for these. If it does not end all waits, all are executed one by one: None.
+        """
+        key = part.template.words[1]
+        self._run(client, [part.first()])
+        rest = part.behind_first()
+        if rest and key not in client.db.waiting:
+            return rest
+        if rest:
+            self._run(client, rest.rows())
+        return None
 
     def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
         """Return before which part a batch must end that begins with the part number `at`."""

@@ -123,6 +123,10 @@ class Alike:
             request[place] = word
         return request
 
+    def behind_first(self) -> "Alike":
+        """Return all requests but the first."""
+        return Alike(self.template, self.count - 1, self.own[len(self.template.places) :])
+
     def rows(self) -> list[list[bytes]]:
         """Return the requests, each a new list."""
         return self.template.rows(self.count, self.own)
