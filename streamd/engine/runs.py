@@ -12,8 +12,8 @@ from streamd.resp.template import Alike, Requests, rows_of
 from streamd.session.client import Client
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
-# replies is what six cost.
-RUN_MIN: Final = 6
+# replies is what eight cost.
+RUN_MIN: Final = 8
 
 # A longer pipeline gains nothing either, and when so many requests have come together they are executed.
 PIPELINE_MAX: Final = 128
@@ -64,15 +64,16 @@ class Gathering:
         self._end_units = end_units
         self._clients: list[Context] = []
         self._parts: list[Requests] = []  # what each of the clients sent
+        self._sizes: list[int] = []  # of each part
         self._firsts: list[list[bytes]] = []  # the first request of each, or the words that all of them share
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
         self._turns_alone = 0
         self._scattered = 0
-        self._let_pass = 0
+        self.let_pass = 0
         self._collector = collector
-        self._turns_sync = False
+        self.turns_sync = False
         self._looks = self._seen = 0
         for name in ("appendonly", "appendfsync"):
             self._state.config.on_change(name, self._policy_changed)
@@ -80,11 +81,11 @@ class Gathering:
 
     def _policy_changed(self) -> None:
         config = self._state.config
-        self._turns_sync = bool(config["appendonly"]) and config["appendfsync"] == "always"
+        self.turns_sync = bool(config["appendonly"]) and config["appendfsync"] == "always"
 
     def note_turn(self, clients: list[Client]) -> None:
         """Note that a turn ends, and for which clients it has replies."""
-        if len(clients) == 1 and (not self._turns_sync or clients[0] is self._alone):
+        if len(clients) == 1 and (not self.turns_sync or clients[0] is self._alone):
             alone = self._turns_alone = self._turns_alone + 1
             self.is_shared = alone <= ALONE_TURNS_MIN or alone % ALONE_LOOK_EVERY == 0
         elif clients:
@@ -95,7 +96,7 @@ class Gathering:
     def looks_again(self) -> bool:
         """Return whether the turn goes on until the sockets were looked at once more; to be asked before its end."""
         seen = len(self._parts) + len(self._state.to_flush)
-        if self._turns_sync and self.is_shared and self._looks < LOOKS_MAX and seen != self._seen:
+        if self.turns_sync and self.is_shared and self._looks < LOOKS_MAX and seen != self._seen:
             self._looks += 1
             self._seen = seen
             return True
@@ -104,17 +105,21 @@ class Gathering:
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
-        if self._let_pass:
-            self._let_pass -= 1
+        if self.let_pass:
+            self.let_pass -= 1
             return False
         first = requests[0]
         command = client.quick.get(first[0])
-        if command is None or command.batch is None or len(requests) > PIPELINE_MAX or len(first) < 3:
+        if command is None or command.batch is None or len(first) < (2 if command.mixes else 3):
+            return False
+        size = len(requests)
+        if size > PIPELINE_MAX:
             return False
         self._clients.append(client)
         self._parts.append(requests)
+        self._sizes.append(size)
         self._firsts.append(first)
-        self.size += len(requests)
+        self.size += size
         if self.size >= GATHERED_MAX:
             self.run()
         return True
@@ -131,6 +136,7 @@ class Gathering:
             return requests.rows()
         self._clients.append(client)
         self._parts.append(requests)
+        self._sizes.append(requests.count)
         self._firsts.append(words)
         self.size += requests.count
         if self.size >= GATHERED_MAX:
@@ -139,7 +145,7 @@ class Gathering:
 
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, parts, firsts = self._clients, self._parts, self._firsts
+        clients, parts, sizes, firsts = self._clients, self._parts, self._sizes, self._firsts
         if not parts:
             return
         if self.size >= RUN_MIN:
@@ -147,9 +153,9 @@ class Gathering:
         elif self._scattered < SCATTERED_MIN:
             self._scattered += 1
         else:
-            self._let_pass = 1 << self._scattered
+            self.let_pass = 1 << self._scattered
             self._scattered = min(self._scattered + 1, SCATTERED_MAX)
-        self._clients, self._parts, self._firsts, self.size = [], [], [], 0
+        self._clients, self._parts, self._sizes, self._firsts, self.size = [], [], [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
@@ -159,17 +165,20 @@ class Gathering:
                 if not rest:
                     at += 1
                     continue
-                parts[at] = rest
+                parts[at], sizes[at] = rest, rest.count
             end, taken = at + 1, 0
             if at >= batch_at:
                 end = self._end_of_like(clients, firsts, at)
-                if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(map(len, parts[at:end]))) >= RUN_MIN:
-                    taken = self._run_batch(clients[at:end], parts[at:end], firsts[at])
-                    if taken < size:  # else it would look at the same requests again and again
-                        batch_at = at + 1 + patience
-                        patience *= 2
-            while at < end and taken >= len(parts[at]):
-                taken -= len(parts[at])
+                if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(sizes[at:end])) >= RUN_MIN:
+                    taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
+                    if taken == size:
+                        at = end
+                        continue
+                    # (Else it would look at the same requests again and again.)
+                    batch_at = at + 1 + patience
+                    patience *= 2
+            while at < end and taken >= sizes[at]:
+                taken -= sizes[at]
                 at += 1
             if at < end:
                 # What is left of a part is that client's own pipeline.
@@ -203,7 +212,7 @@ class Gathering:
             end += 1
         return end
 
-    def _run_batch(self, clients: list[Context], parts: list[Requests], first: list[bytes]) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[Requests], sizes: list[int], first: list[bytes]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, collector, calls = self._state, self._collector, self._calls
         db = collector.db = clients[0].db
@@ -232,32 +241,30 @@ class Gathering:
         def owner_of(number: int) -> Client:
             # (Mostly nobody asks; where the slow log takes all, each request's owner is asked for.)
             if not owners:
-                owners.extend([client for client, part in zip(clients, parts, strict=True) for _ in range(len(part))])
+                owners.extend([client for client, size in zip(clients, sizes, strict=True) for _ in range(size)])
             return owners[number]
 
-        size, taken = sum(map(len, parts)), 0
+        total, taken = sum(sizes), 0
         # (By a look at two: mostly all come the same way, or nearly all.)
         if command.alike is not None and (type(parts[0]) is Alike or type(parts[-1]) is Alike):
-            taken = calls.call_alike(command, collector, parts, size, owner_of)
+            taken = calls.call_alike(command, collector, parts, total, owner_of)
         if not taken:
             requests: list[list[bytes]] = []
             for part in parts:
                 requests += part if type(part) is list else rows_of(part)
-            taken = calls.call_batch(command, collector, requests, 0, size, owner_of)
+            taken = calls.call_batch(command, collector, requests, 0, total, owner_of)
         if not taken:
             collector.out.clear()  # the next ones' replies are dealt out piece by piece
             return 0
-        if size == len(parts):  # of each client one
-            counts = [1] * taken
-        else:
+        counts = sizes
+        if taken < total:
             counts = []
             left = taken
-            for part in parts:
-                counts.append(min(left, len(part)))
+            for size in sizes:
+                counts.append(min(left, size))
                 left -= counts[-1]
                 if not left:
                     break
-        if len(counts) < len(clients):
             clients = clients[: len(counts)]
         out = collector.out
         if not command.mixes:  # only these leave one piece for each

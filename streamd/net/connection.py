@@ -114,11 +114,12 @@ class Connection:
             return
         if client.authenticated and isinstance(decoder, FastDecoder):
             # The hot path: everything that is not an error or a new client.
-            requests = decoder.receive(data)
             engine = self._server.engine
             gathering = engine.gathering
+            is_shared = gathering.is_shared
+            requests = decoder.receive(data, is_shared and not gathering.let_pass)
             rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-            if rows and not (gathering.is_shared and decoder.error is None and gathering.take(client, rows)):
+            if rows and not (is_shared and decoder.error is None and gathering.take(client, rows)):
                 engine.run(client, rows)
             if decoder.error is not None:
                 self._take()

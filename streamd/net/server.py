@@ -355,7 +355,7 @@ class Server:
                 self._end_shared_turn()
 
     def _end_shared_turn(self) -> None:
-        if self.engine.gathering.looks_again():
+        if self.engine.gathering.turns_sync and self.engine.gathering.looks_again():
             self._loop.call_soon(self._end_shared_turn)
             return
         self._turn_ending = False

@@ -12,8 +12,10 @@ from streamd.resp.template import Requests, Template, template_of
 
 # In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
 HIREDIS_BYTES_MIN = 200
-# Of fewer requests all words are cut out sooner than those that differ.
-TEMPLATE_MIN: Final = 6
+# Of a single request all words are cut out sooner than those that differ; of fewer than `ROWS_MIN`, where each request
+# is made anyway.
+TEMPLATE_MIN: Final = 2
+ROWS_MIN: Final = 6
 try:
     import hiredis
 except ImportError:  # PyPy, or a platform without a wheel: the strict decoder serves alone
@@ -145,10 +147,11 @@ class FastDecoder(Decoder):
         self._limits = limits
         self._plain_bytes_max = self._plain_bytes_max_of(limits)
 
-    def receive(self, data: bytes) -> Requests:
+    def receive(self, data: bytes, is_shared: bool = True) -> Requests:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        Those of a template come as Alike, of which each makes new ones.
+        Those of a template come as Alike, of which each makes new ones. is_shared: what others send may be executed
+        together with them, so that few are worth it, too.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
@@ -167,16 +170,18 @@ class FastDecoder(Decoder):
                 if int.from_bytes(data, "little") & mask == headers:
                     return [list(shape.cut_words(data))]
             else:
-                is_long = len(data) >= TEMPLATE_MIN * shape.size_bytes
                 template = self._template
-                if template is not None and is_long:
+                if template is not None and (
+                    (is_shared and not template.is_asked_for_rows) or len(data) >= ROWS_MIN * shape.size_bytes
+                ):
                     alike = template.cut(data)
                     if alike is not None:
                         self._chunk_bytes = -1
                         return alike
+                    template = None
                 like = shape.cut(data)
                 if like is not None:
-                    if like and is_long and self._shared != []:
+                    if template is None and len(like) >= TEMPLATE_MIN and self._shared != []:
                         self._learn_template(like)
                     self._chunk_bytes = -1  # another shape has to come twice in a row to take its place
                     return like

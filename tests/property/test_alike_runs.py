@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamd.catalog import Context
 from streamd.commands.stream import append_alike as append_alike_module
 from streamd.resp.decoder import Decoder
-from streamd.resp.fast_decoder import TEMPLATE_MIN, FastDecoder
+from streamd.resp.fast_decoder import ROWS_MIN, TEMPLATE_MIN, FastDecoder
 from streamd.resp.template import Alike, Requests
 from streamd.stream.stream import Stream
 from tests.crash.restartable import Restartable
@@ -56,7 +56,7 @@ ASIDES = st.sampled_from([
 PIPELINES = st.tuples(
     st.integers(0, CLIENTS - 1),
     st.sampled_from([0, 0, 0, 1, 2]),
-    st.sampled_from([6, 6, 7, 12, 1, 5]),
+    st.sampled_from([6, 6, 7, 12, 1, 2, 3, 4]),
     st.booleans(),
     st.integers(0, 999),
 )
@@ -73,7 +73,7 @@ TURNS = st.lists(
             # One from each, as load is.
             st.builds(
                 lambda count, again: [(client, 0, count, again, 0) for client in range(CLIENTS)],
-                st.sampled_from([6, 7, 12]),
+                st.sampled_from([2, 3, 4, 6, 7, 12]),
                 st.booleans(),
             ),
         ),
@@ -131,12 +131,13 @@ class Connections:
             for request in decoder.take():
                 engine.run(client, [request])
             return
-        requests = decoder.receive(data)
+        gathering = engine.gathering
+        requests = decoder.receive(data, gathering.is_shared and not gathering.let_pass)
         if not requests:
             return
         self.chunks[type(requests).__name__] += 1
-        rows = engine.gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-        if rows and not (engine.gathering.is_shared and engine.gathering.take(client, rows)):
+        rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
+        if rows and not (gathering.is_shared and gathering.take(client, rows)):
             engine.run(client, rows)
 
 
@@ -255,6 +256,34 @@ def test_requests_that_no_template_fits_are_in_one_batch_with_the_others(batches
     assert batches[-2:] == [6 * CLIENTS - 1] * 2
 
 
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_small_pipelines_of_several_clients_are_one_batch(batches, count):
+    kind = ["XADD", "s", "*", "f", "%"]
+    turns = [([], [(client, 0, count, False, 0) for client in range(CLIENTS)])] * 2
+    expected = outcome([kind], turns, False, "always", "")
+    assert outcome([kind], turns, True, "always", "")[:-1] == expected[:-1]
+    assert batches[-2:] == [count * CLIENTS] * 2
+
+
+@pytest.mark.parametrize(("command", "is_shared", "count", "rows"), [
+    (b"XADD", True, 2, False), (b"XADD", False, 2, True), (b"XADD", False, ROWS_MIN - 1, True),
+    (b"XADD", False, ROWS_MIN, False), (b"SET", True, 2, True), (b"SET", True, ROWS_MIN - 1, True),
+])  # fmt: skip
+def test_few_requests_are_made_where_each_is_looked_at_anyway(command, is_shared, count, rows):
+    decoder = FastDecoder()
+    words = [command, b"s", b"NX", b"f", b"v"]
+    alike = []
+    for number in range(9):
+        words[-1] = b"%d" % number
+        received = decoder.receive(encoded(words) * (8 if number < 6 else count), is_shared)
+        if isinstance(received, Alike):
+            received.template.is_asked_for_rows = command == b"SET"  # as who executes it says
+            received = received.rows()
+            alike.append(number)
+        assert received == [words] * (8 if number < 6 else count)
+    assert [number for number in alike if number >= 6] == ([] if rows else [6, 7, 8])
+
+
 @pytest.mark.parametrize("other", [
     ["XADD", "s", "*", "g", "%"], ["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%"], ["XADD", "t", "*", "f", "%"],
     ["XADD", "s", "*", "f", "v", "g", "%"], ["XADD", "s", "*", "f", "w"],
@@ -299,10 +328,11 @@ def test_requests_that_no_template_fits_are_told_apart_in_a_batch_with_others(ba
     assert tried >= 3
 
 
-def test_a_pipeline_cut_at_any_byte_is_the_same():
+@pytest.mark.parametrize("count", [TEMPLATE_MIN, ROWS_MIN])
+def test_a_pipeline_cut_at_any_byte_is_the_same(count):
     kind = ["XADD", "s", "*", "f", "%", "g", "v"]
-    size = len(encoded(numbered(kind, 1))) * TEMPLATE_MIN
-    turns = [([], [(0, 0, TEMPLATE_MIN, False, cut), (1, 0, TEMPLATE_MIN, False, 0)]) for cut in range(1, size, 3)]
+    size = len(encoded(numbered(kind, 1))) * count
+    turns = [([], [(0, 0, count, False, cut), (1, 0, count, False, 0)]) for cut in range(1, size, count // 2)]
     seen = outcome([kind], turns, True, None, "")
     assert seen[:-1] == outcome([kind], turns, False, None, "")[:-1]
     assert seen[-1]["Alike"] > 10

@@ -33,7 +33,8 @@ APPENDS = st.one_of(
         st.sampled_from(TRIMS),
         st.sampled_from(["1", "2", "3"]),
     ),
-    st.sampled_from([["XADD", "s", "1-1", "f", "v"], ["XADD"]]),
+    st.sampled_from([["XADD", "s", "1-1", "f", "v"], ["XADD"], ["GET"], ["GET", "a", "b"]]),
+    st.builds(lambda key: ["GET", key], st.sampled_from(["a", "b", "c", "z", "string"])),
     st.builds(
         lambda key, value, expiry: ["SET", key, value, *expiry],
         st.sampled_from(["a", "b", "c", "z", "string"]),
@@ -177,6 +178,27 @@ def test_requests_of_several_clients_are_executed_as_one(batches):
     assert [b"".join(server.replies[client]) for client in clients] == [
         b"$15\r\n1700000000000-%d\r\n" % number for number in range(1, 1 + RUN_MIN)
     ]
+
+
+def test_strings_that_several_clients_ask_for_are_read_as_one(monkeypatch):
+    server = Restartable()
+    offered: list[int] = []
+    command = server.engine.commands[b"get"]
+    batch = command.batch
+
+    def counted(context, requests, at):
+        offered.append(len(requests) - at)
+        return batch(context, requests, at)
+
+    monkeypatch.setattr(command, "batch", counted)
+    server.send("SET", "k", "v")
+    clients = [server.connect() for _ in range(RUN_MIN)]
+    for client, key in zip(clients, "kn" * RUN_MIN, strict=False):
+        gather(server.engine, client, encoded([["GET", key]]))
+    server.end_turn()
+    assert offered == [RUN_MIN]
+    replies = [b"".join(server.replies[client]) for client in clients]
+    assert replies == [b"$1\r\nv\r\n", b"$-1\r\n"] * (RUN_MIN // 2)
 
 
 @pytest.mark.parametrize("rest", [[], [["XLEN", "s"]]])

@@ -1,5 +1,6 @@
 """The engine: turns, and what is counted of them."""
 
+from streamd.engine.runs import RUN_MIN
 from tests.session import Error, Session
 
 
@@ -33,11 +34,11 @@ def test_a_bug_in_a_batch_is_answered_to_all_whom_it_concerns_and_nothing_is_don
 def test_a_bug_in_a_batch_of_several_clients_is_answered_to_each(engine: Session, monkeypatch):
     engine.do("XADD s 1-1 f v")
     monkeypatch.setattr(engine.engine.commands[b"xadd"], "batch", lambda context, requests, at: 1 // 0)
-    clients = [engine.connect() for _ in range(3)]
+    clients = [engine.connect() for _ in range(RUN_MIN // 2)]
     for client in clients:
         assert engine.engine.gathering.take(client.client, [[b"XADD", b"s", b"*", b"f", b"v"]] * 2)
     engine.engine.end_turn()
-    assert [client.replies() for client in clients] == [[Error("ERR internal error")] * 2] * 3
+    assert [client.replies() for client in clients] == [[Error("ERR internal error")] * 2] * len(clients)
     assert engine.do("PING") == "PONG"
     engine.state.stats.internal_errors = 0
 
