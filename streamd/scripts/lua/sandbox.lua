@@ -206,6 +206,12 @@ function env.xpcall(...)
   end))
 end
 
+local function want_chunk_name(name, called)
+  if name ~= nil and type(name) ~= 'string' and type(name) ~= 'number' then
+    bad(2, called, 'string expected, got ' .. type(name))
+  end
+end
+
 -- Bytecode can do anything to the process, so only text is loaded.
 local function load_text(text, name)
   if text:byte(1) == 27 then return nil, 'attempt to load bytecode' end
@@ -220,11 +226,13 @@ function env.loadstring(...)
   if type(text) ~= 'string' then
     bad(1, 'loadstring', 'string expected, got ' .. kind(select('#', ...), text))
   end
+  want_chunk_name(name, 'loadstring')
   return load_text(text, name or text)
 end
 
 function env.load(...)
   local reader, name = ...
+  want_chunk_name(name, 'load')
   if type(reader) ~= 'function' then
     bad(1, 'load', 'function expected, got ' .. kind(select('#', ...), reader))
   end
@@ -247,8 +255,15 @@ end
 
 local resumes = 0
 
+-- What the library has is written in C, or behaves like it.
+local function is_of_script(f)
+  if type(f) ~= 'function' then return false end
+  local info = getinfo(f, 'S')
+  return info.what ~= 'C' and info.source ~= SOURCE
+end
+
 local function create(name, f)
-  if type(f) ~= 'function' then bad(1, name, 'Lua function expected') end
+  if not is_of_script(f) then bad(1, name, 'Lua function expected') end
   local co = co_create(f)
   sethook(co, hook, '', STEP)
   return co
@@ -346,8 +361,11 @@ function tbl.insert(...)
 end
 
 function tbl.sort(...)
-  local t = ...
+  local t, precedes = ...
   want_table(select('#', ...), t, 'sort')
+  if precedes ~= nil and type(precedes) ~= 'function' then
+    bad(2, 'sort', 'function expected, got ' .. type(precedes))
+  end
   if not real[t] then sort(...) end
 end
 
