@@ -294,6 +294,16 @@ def test_templates_with_other_heads_or_names_in_one_turn_are_told_apart(batches,
     assert outcome(kinds, turns, True, "always", "")[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
 
 
+@pytest.mark.parametrize("shorter", [["5", "*", "f", "%"], ["~", "5", "*", "f", "%"]])
+@pytest.mark.parametrize("longer", [
+    ["=", "5", "IDMP", "p", "%", "*", "f", "%"], ["~", "9", "IDMPAUTO", "p", "*", "f", "%"],
+])  # fmt: skip
+def test_a_template_shorter_than_the_head_of_the_first_is_told_apart(batches, longer, shorter):
+    kinds = [["XADD", "s", "MAXLEN", *longer], ["XADD", "s", "MAXLEN", *shorter]]
+    turns = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])]
+    assert outcome(kinds, turns, True, "always", "")[:-1] == outcome(kinds, turns, False, "always", "")[:-1]
+
+
 @pytest.mark.parametrize("other", [
     ["XADD", "s", "MAXLEN", "~", "9", "*", "f", "%"], ["XADD", "s", "MAXLEN", "=", "5", "*", "f", "%"],
     ["XADD", "s", "MAXLEN", "~", "5", "*", "f", "%", "g", "v"], ["XADD", "s", "MAXLEN", "2", "*", "f", "%"],

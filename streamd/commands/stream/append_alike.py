@@ -175,8 +175,10 @@ def _gathered(
 def _of_template(
     template: Template, parts: list[Alike], first: Sequence[bytes], options: AppendOptions
 ) -> _Taken | None:
+    if template.words is not first and not _has_head(template.words, first, options):
+        return None  # before they are read: a shorter head may have no words where these options say
     reading = _reading_of(template, options)
-    if reading.layout is None or (template.words is not first and not _has_head(template.words, first, options)):
+    if reading.layout is None:
         return None
     own: Texts = parts[0].own if len(parts) == 1 else [*chain.from_iterable(map(_own_words, parts))]
     width, count = len(template.places), sum([part.count for part in parts])
