@@ -249,6 +249,7 @@ class TopicMachine(RuleBasedStateMachine):
         if has_work:
             self.members[ordered][which].next(3)
         self.members[ordered][which] = self.new_member(ordered)
+        self.sync_retention()  # a member that joins looks for what is too old
 
     @rule()
     def restart(self):
