@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 test-programs demo-sessions check-deploy compiled test-compiled fuzz pictures examples docs docs-serve
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -19,13 +19,15 @@ help:
 	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
-	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets"
+	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets;"
+	@echo "             make fuzz-compiled does so on the compiled form, without coverage"
 	@echo "make differential   100,000 random requests to streamd and to redis-server; ARGS=\"--steps 1000000 --seed 7\""
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
+	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
 	@echo "make spark-long   the tests that start a Spark of their own: a cluster that is killed, the demo, Spark Connect"
 	@echo "make compiled    streamd with its hot rooms compiled, in .venv-compiled; takes a C compiler and two minutes;"
 	@echo "             ARGS=--report writes build/report.html instead: which lines mypyc could not make native"
@@ -33,7 +35,7 @@ help:
 	@echo "make test-spark40   the core tests of the data source on Spark 4.0, in an environment of its own"
 	@echo "make notebook   runs examples/orders.ipynb and topics.ipynb from top to bottom"
 	@echo "make examples   runs examples/*.py, one after the other; the tests run each, too"
-	@echo "make bench-long   all workloads, memory, growth, Spark; takes long"
+	@echo "make bench-long   all workloads, memory, what stays of it, growth, Spark; takes long"
 	@echo "make dist   wheel and sdist in dist/, each tried in a fresh environment on every Python that is here;"
 	@echo "             with a C compiler a wheel of the compiled form, too"
 	@echo "make check-deploy   systemd-analyze, promtool and buildah, where they are, look at deploy/"
@@ -41,7 +43,7 @@ help:
 	@echo "make docs    the documents as a site in build/site; a broken link or anchor fails it"
 	@echo "make docs-serve   shows them on http://127.0.0.1:8000, and again when they change"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
-	@echo "make bench-spark   rows per second of the Spark source, beside redis-py's plain loop and Spark's Parquet files"
+	@echo "make bench-spark   rows per second of the Spark source, beside redis-py and Spark's own; writes docs/spark.md's table"
 	@echo "make bench-trees OTHER=DIR   this checkout's CPU per request beside that of another checkout"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"
@@ -72,6 +74,9 @@ crash: set-up
 fuzz: set-up
 	@$(RUN) -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
+fuzz-compiled: set-up
+	@$(RUN) scripts/compiled.py fuzz --seconds $(SECONDS) $(ARGS)
+
 differential: set-up
 	@$(RUN) -m tests.differential $(ARGS)
 
@@ -88,6 +93,9 @@ chaos: chaos-newest chaos-spark40
 
 chaos-newest: set-up
 	@$(RUN) -m tests.spark.chaos $(ARGS)
+
+chaos-cluster: set-up
+	@$(RUN) -m tests.spark.failovers $(ARGS)
 
 chaos-spark40: set-up
 	@$(RUN) scripts/spark40.py -m tests.spark.chaos $(ARGS)
@@ -116,6 +124,7 @@ bench-long: set-up
 
 bench-spark: set-up
 	@$(RUN) -m bench.spark_beside $(ARGS)
+	@$(RUN) -m scripts.tables_speed
 
 bench-trees: set-up
 	@$(RUN) -m bench.trees $(OTHER) $(ARGS)

@@ -14,6 +14,7 @@ from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import (
     run_curves,
     run_large,
+    run_leaks,
     run_memory,
     run_small_memory,
     run_special,
@@ -80,7 +81,7 @@ def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[
     yield _run_pairs(kinds, arguments)
     yield run_topics(only, TOPIC_ENTRIES[arguments.suite])
     if is_long:
-        for measure in (run_starts, run_memory, run_small_memory, run_large, run_curves):
+        for measure in (run_starts, run_memory, run_small_memory, run_leaks, run_large, run_curves):
             yield measure(kinds, only)
         yield run_special(only)
         yield run_spark(only)

@@ -40,8 +40,12 @@ class Replies:
             count = int(rest) * (2 if kind == b"%" else 1)
             return None if count < 0 else [self.reply() for _ in range(count)]
         if kind == b"-":
-            raise SystemExit(f"bench: the server answered {rest.decode()}")
+            return self.error(rest)
         return int(rest) if kind == b":" else rest
+
+    def error(self, line: bytes) -> object:
+        """Return what stands for an error. Raises: SystemExit, where nobody expects one."""
+        raise SystemExit(f"bench: the server answered {line.decode()}")
 
     def _fill(self) -> None:
         data = self._sock.recv(1 << 18)

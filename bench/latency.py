@@ -54,7 +54,7 @@ def measure(target: Target, row: Row) -> Waited:
     pieces = list(row.send())
     here, there = multiprocessing.Pipe()
     # (A process of its own: a thread would wait for the one that reads the reply.)
-    pinger = multiprocessing.get_context("fork").Process(target=_ping, args=(target, there))
+    pinger = multiprocessing.get_context("fork").Process(target=ping, args=(target, there))
     pinger.start()
     here.recv()
     started = time.perf_counter()
@@ -77,7 +77,7 @@ def measure(target: Target, row: Row) -> Waited:
     return Waited(longest_ms, computed_ms, p99_ms, took_ms, note)
 
 
-def _ping(target: Target, stop: Connection) -> None:
+def ping(target: Target, stop: Connection) -> None:
     """Send PINGs until told to stop; a server that is started again meanwhile is connected to again."""
     sock, process = _connect(target)
     computed_ns = _computed_ns(process)

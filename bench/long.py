@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 from bench.growth import CURVES, Curve
 from bench.large import LARGE
+from bench.leak_shapes import MB, SHAPES
+from bench.leaks import Memory, allowed_bytes
+from bench.leaks import measure as measure_leak
 from bench.measure import alternate
 from bench.progress import said
 from bench.servers import Target
@@ -70,6 +73,28 @@ def run_small_memory(kinds: list[str], only: str) -> list[Row]:
                 with said(f"memory: {name} on {kind}"), Target(kind) as target:
                     each[kind] = measure(target)
         rows.append(_figures(f"memory: {name}", each, "B", f"{most:.0f} B"))
+    return rows
+
+
+def run_leaks(kinds: list[str], only: str) -> list[Row]:
+    """By how much each server's memory has grown behind what should leave nothing."""
+    rows: list[Row] = []
+    for shape in SHAPES:
+        name = f"memory left: {shape.title()}"
+        if only.lower() not in name.lower():
+            continue
+        each: dict[str, Memory] = {}
+        for kind in kinds:
+            with said(f"{name} on {kind}"):
+                found = measure_leak(kind, shape)
+            if found is not None:
+                each[kind] = found
+        wanted = f"{allowed_bytes(each.get('redis-server')) / MB:.0f} MB"
+        figures = {kind: one.growth / MB for kind, one in each.items()}
+        # (No ratio, which would be one of next to nothing to nothing.)
+        rows.append({"name": name, "unit": "MB", "wanted_text": wanted, "figures": figures})
+        shown = "  ".join(f"{kind} {figure_text(value, 'MB')}" for kind, value in figures.items())
+        print(f"{name:64}{'':8}{wanted:>8}  {shown}", flush=True)
     return rows
 
 

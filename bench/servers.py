@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from bench.ports import free_port
+
 START_S = 120.0
 # The Python of the environment that `make compiled` makes.
 COMPILED = Path(__file__).resolve().parent.parent / ".venv-compiled" / "bin" / "python"
@@ -21,10 +23,12 @@ class Target:
     """One server process.
 
     kind: "streamd", "compiled" (what `make compiled` built) or "redis-server". options: extra flags, the same names for
-    all. tree: a checkout whose streamd is started instead of this one's.
+    all. tree: a checkout whose streamd is started instead of this one's. binary: of a redis-server that is not on PATH.
     """
 
-    def __init__(self, kind: str, options: Sequence[str] = (), tree: Path | None = None) -> None:
+    def __init__(
+        self, kind: str, options: Sequence[str] = (), tree: Path | None = None, binary: Path | None = None
+    ) -> None:
         self.kind = kind
         self._tree = tree
         self.port = free_port()
@@ -36,7 +40,7 @@ class Target:
             python = [sys.executable] if kind == "streamd" else [str(COMPILED), "-P"]
             command = [*python, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
         else:
-            command = [str(redis_binary("redis-server")), *common, "--save", "", *options]
+            command = [str(binary or redis_binary("redis-server")), *common, "--save", "", *options]
         self._command = command
         self._start()
 
@@ -69,7 +73,7 @@ class Target:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1) as sock:
                     sock.sendall(b"PING\r\n")
-                    if sock.recv(64).startswith(b"+PONG"):
+                    if sock.recv(64).startswith((b"+PONG", b"-NOAUTH")):
                         return
             except OSError:
                 pass
@@ -125,13 +129,6 @@ class Target:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def forms() -> list[str]:

@@ -6,7 +6,9 @@ machine does meets all of them; figures are medians, ratios those of the same ro
 """
 
 import argparse
+import json
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -19,6 +21,7 @@ from bench.spark import MAPPED, Bench, Cost, alternated, fill, middle, session
 from bench.spark_job import SyntheticSource
 from spark_source.options import BATCH_PARTITION_ENTRIES
 
+RESULTS = Path(__file__).parent / "results" / "spark_beside.json"
 ROWS = 600_000
 ROUNDS = 5
 PAGE = 5_000
@@ -102,6 +105,22 @@ def _client(bench: Bench) -> redis.Redis:
     return redis.Redis(port=bench.target.port, decode_responses=True, protocol=2)
 
 
+def figures(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tuple[str, str], ...]) -> dict:
+    """Return what `show` prints, as it is kept in bench/results."""
+    ways = []
+    for name, runs in costs.items():
+        cost = middle(runs)
+        parts = (cost.server_s, cost.jvm_s, cost.python_s)
+        # The CPU of a loop in this process is not among Spark's.
+        cpu_us = None if name.startswith("redis-py") else [part / rows * 1e6 for part in parts]
+        ways.append({"name": name, "rows_per_s": rows / cost.wall_s, "cpu_us": cpu_us})
+    pairs = []
+    for one, other in beside:
+        ratios = [b.wall_s / a.wall_s for a, b in zip(costs[one], costs[other], strict=True)]
+        pairs.append({"one": one, "other": other, "ratio": median(ratios), "least": min(ratios), "most": max(ratios)})
+    return {"title": title, "rows": rows, "ways": ways, "pairs": pairs}
+
+
 def show(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tuple[str, str], ...]) -> None:
     """Print the rates of all ways, and the ratios of some."""
     print(f"\n{title}, {rows:,} rows of three fields")
@@ -115,22 +134,33 @@ def show(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tupl
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print, and keep the figures for the table in docs/spark.md."""
+    from bench.spark_json import json_jobs
+
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=ROWS, help=f"a multiple of {BATCH_PARTITION_ENTRIES:,}")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     arguments = parser.parse_args()
     rows = max(BATCH_PARTITION_ENTRIES, arguments.rows // BATCH_PARTITION_ENTRIES * BATCH_PARTITION_ENTRIES)
+    kept: list[dict] = []
+
+    def measure(title: str, jobs: Jobs, beside: tuple[tuple[str, str], ...]) -> None:
+        costs = alternated(bench, jobs, arguments.rounds)
+        show(title, costs, rows, beside)
+        kept.append(figures(title, costs, rows, beside))
+
     spark = session()
     try:
         with tempfile.TemporaryDirectory() as directory, Target("streamd") as target:
             bench, place = Bench(target, spark), Path(directory)
-            costs = alternated(bench, reading(bench, rows, place), arguments.rounds)
-            show("Reading", costs, rows, ((MAPPED_READ, READY), (RAW_READ, READY)))
+            measure("Reading", reading(bench, rows, place), ((MAPPED_READ, READY), (RAW_READ, READY)))
             with target.connect() as sock:
                 ask(sock, "DEL", "in")
-            costs = alternated(bench, writing(bench, rows, place), arguments.rounds)
-            show("Writing", costs, rows, ((CONTENT, NONE),))
+            measure("Writing", writing(bench, rows, place), ((CONTENT, NONE),))
+            for title, jobs, pair in json_jobs(bench, rows):
+                measure(title, jobs, (pair,))
+        made = {"day": time.strftime("%d %B %Y"), "rounds": arguments.rounds, "parts": kept}
+        RESULTS.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     finally:
         spark.stop()
 

@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_source.arrow import MappedConverter
 from spark_source.collector import undisturbed
 from spark_source.connection import Server
+from spark_source.durable import Durability
 from spark_source.encode import RowEncoder
 from spark_source.identity import BatchName
 from spark_source.offsets import Range
@@ -59,7 +60,7 @@ def write(port: int, rows: int, **given: str) -> None:
     """Write so many rows to stream `task`."""
     options = parse_options({"port": str(port), "stream": "task", **given})
     name = BatchName(f"bench-{os.getpid()}", "0", None, False)
-    task = Task(name, 0, 0, "run", "none" if given.get("exactlyOnce") == "none" else "idmp", "", frozenset())
+    task = Task(name, 0, 0, "run", "none" if given.get("exactlyOnce") == "none" else "idmp", Durability(), frozenset())
     encoder = RowEncoder(SCHEMA, options.write.key_columns, "task")
     TaskWriter(Server(options.connection), options.write, encoder, task).write(batches(rows))
 

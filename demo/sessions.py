@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import json
-import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any
 import redis
 from rich.console import Console
 
+from bench.ports import free_port
 from demo.ending import DemoFailed, tell
 from demo.processes import Child
 from streamd.base.progress import ProgressLine
@@ -113,7 +113,7 @@ class SessionsDemo:
         self.stored = self.delivered = 0
         self.children: list[Child] = []
         self.progress = ProgressLine("demo")
-        self.server_port, self.broker_port = _free_ports()
+        self.server_port, self.broker_port = free_port(), free_port()
         self.kills = {"broker": 0, "server": 0}
         self.deadline = time.monotonic() + RUN_SECONDS_MAX
 
@@ -237,13 +237,6 @@ class SessionsDemo:
         self.progress.end()
         for child in reversed(self.children):
             child.stop()
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
 
 
 def main() -> int:

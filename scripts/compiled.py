@@ -1,6 +1,7 @@
 """`make compiled`: builds streamd with its hot rooms compiled, and installs that into .venv-compiled.
 
 python scripts/compiled.py [test [pytest's words]]: with `test` it then runs the tests that go over the wire on it.
+python scripts/compiled.py fuzz [words of tests.fuzz]: looks on it for inputs that break a promise.
 python scripts/compiled.py --report: writes build/report.html instead, the source with what mypyc does in a general way.
 """
 
@@ -23,7 +24,7 @@ TREE = VENV / "tree"
 BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", "Makefile", "pyproject.toml")
 # On two workers, see tests/workers.py.
 OVER_THE_WIRE = [
-    "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash",
+    "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash", "tests/faults",
     "tests/unit/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
 ]  # fmt: skip
 
@@ -43,12 +44,17 @@ def main(words: list[str]) -> int:
         READY.unlink(missing_ok=True)
         install(build())
         READY.write_text(wanted)
-    if words[:1] != ["test"]:
+    if words[:1] not in (["test"], ["fuzz"]):
         print(f"compiled: {VENV}/bin/streamd")
         return 0
-    pytest = [str(PYTHON.absolute()), "-m", "pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted"]
+    python = [str(PYTHON.absolute()), "-m"]
+    if words[0] == "test":
+        pytest = ["pytest", "--rootdir", ".", "-c", "pyproject.toml", "-m", "not interpreted"]
+        program = [*python, *pytest, *(words[1:] or OVER_THE_WIRE)]
+    else:
+        program = [*python, "tests.fuzz", *words[1:]]
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "STREAMD_TEST_FORM": "compiled"}
-    return subprocess.run(pytest + (words[1:] or OVER_THE_WIRE), cwd=TREE, env=environment, check=False).returncode
+    return subprocess.run(program, cwd=TREE, env=environment, check=False).returncode
 
 
 def why_not() -> str:

@@ -1,4 +1,4 @@
-"""Writes the speed tables of docs/speed.md and the README, from the figures in bench/results/long.json."""
+"""Writes the speed tables of docs/speed.md, docs/spark.md and the README, from the figures in bench/results."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "bench" / "results" / "long.json"
+SPARK_FIGURES = ROOT / "bench" / "results" / "spark_beside.json"
 BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -->"
 
 # The name of a row of `make bench-long`, and what it is called here if that says more. What production does first, the
@@ -60,6 +61,30 @@ README_ROWS: Final = (
     "broker: messages of 1,000 subscribers, stored and removed",
     "XADD, 50 clients, pipeline 16",
 )
+# The same of topics, measured in the pure form; and in what their figures are said.
+TOPIC_ROWS: Final = {
+    "as quick as fetching all from redis-server: devices/d7/k3": (
+        "one topic of 10,000, beside fetching all from redis-server and filtering with redis-py",
+        "{:.0f} times as quick",
+    ),
+    "as quick as fetching all from redis-server: devices/+/temperature": (
+        "`devices/+/temperature`, one kind of 100",
+        "{:.0f} times",
+    ),
+    "XFILTER # as quick as XRANGE": ("`XFILTER` with `#`, beside XRANGE and the client's filter", "{:.2f}"),
+    "segments looked through for one topic of 10,000": ("segments looked through for one topic", "{:.1f} %"),
+    "index of the topics, of the entries' memory": ("memory of the index, of the entries'", "{:.1f} %"),
+    "publish, 1,000 wait for other topics: CPU over nobody waiting": (
+        "publish while 1,000 wait for other topics, CPU, over while nobody waits for that stream",
+        "{:.2f}",
+    ),
+    "one XADD wakes 1,000 in XFILTER BLOCK: CPU over XREAD BLOCK": (
+        "one XADD wakes 1,000 in XFILTER BLOCK, beside XREAD BLOCK, CPU",
+        "{:.2f}",
+    ),
+    "publish_many as quick as pipelined XADD": ("`publish_many`, beside XADDs in redis-py's pipelines", "{:.2f}"),
+    "four members over one": ("four members of a shared replay over one", "{:.2f}"),
+}
 
 
 def tables() -> dict[tuple[Path, str], str]:
@@ -69,6 +94,8 @@ def tables() -> dict[tuple[Path, str], str]:
     return {
         (speed, "speed"): _long(rows, ROWS),
         (speed, "form"): _forms(rows, ROWS),
+        (speed, "topics"): _topics(rows, TOPIC_ROWS),
+        (ROOT / "docs" / "spark.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
         (ROOT / "README.md", "speed"): _short(rows, README_ROWS),
     }
 
@@ -97,6 +124,31 @@ def _forms(rows: dict[str, Any], names: Iterable[str]) -> str:
         parts.append(compiled_us / pure_us)
         lines.append(f"| {ROWS[name] or name} | {pure_us:.3g} us | {compiled_us:.3g} us | {parts[-1]:.2f} |")
     lines.append(f"| the median | | | {median(parts):.2f} |")
+    return "\n".join(lines)
+
+
+def _spark(found: dict[str, Any]) -> str:
+    sizes = ", ".join(dict.fromkeys(f"{part['rows']:,} rows" for part in found["parts"]))
+    lines = [f"{found['day']}, {sizes}, the medians of {found['rounds']} rounds.", ""]
+    lines += ["| what | rows per second | CPU of a row in µs: server, JVM, workers |", "|---|---|---|"]
+    for part in found["parts"]:
+        for way in part["ways"]:
+            # Of a worker that ended meanwhile nobody knows the CPU any more.
+            known = [f"{us:.1f}" if us >= 0 else "unknown" for us in way["cpu_us"] or ()]
+            cpu = ", ".join(known) or "one process"
+            lines.append(f"| {part['title'].lower()}: {way['name']} | {way['rows_per_s']:,.0f} | {cpu} |")
+    lines += ["", "| in pairs of a round | ratio of the rates |", "|---|---|"]
+    for pair in (pair for part in found["parts"] for pair in part["pairs"]):
+        ratio = f"{pair['ratio']:.2f} ({pair['least']:.2f} to {pair['most']:.2f})"
+        lines.append(f"| {pair['one']}, of {pair['other']} | {ratio} |")
+    return "\n".join(lines)
+
+
+def _topics(rows: dict[str, Any], names: dict[str, tuple[str, str]]) -> str:
+    lines = ["| | a million entries | wanted |", "|---|---|---|"]
+    for name, (called, form) in names.items():
+        row = rows[name]
+        lines.append(f"| {called} | {form.format(row['figures']['streamd'])} | {row['wanted_text']} |")
     return "\n".join(lines)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from spark_source import tls
 from spark_source.clients import cluster_client, single_client
-from spark_source.connection_options import ConnectionOptions
-from spark_source.errors import StreamdError, Unreachable
+from spark_source.connection_options import ConnectionOptions, Node
+from spark_source.errors import NotDurable, StreamdError
+from spark_source.failures import explained, first_line, given_up, is_broken, is_passing
 from spark_source.sentinels import master_address
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class _Pool:
         self.master: tuple[str, int] | None = None
         self.asked_at = 0.0
         self.worked = False
+        self.learned: tuple[Node, ...] = ()
 
     def leave_old_master(self) -> None:
         """Drop the connections when Sentinels name another master by now; asked every few seconds.
@@ -106,7 +108,8 @@ class _Pool:
             self.asked_at = time.monotonic()
             return
         broken: Exception | None = None
-        for host, port in options.nodes:
+        # Nodes that the cluster named stand in for those of the options: they may all be gone.
+        for host, port in dict.fromkeys((*options.nodes, *self.learned)):
             single = single_client(options, host, port, options.db)
             try:
                 if options.cluster is False or not _is_cluster(single, options):
@@ -114,8 +117,9 @@ class _Pool:
                         single.ping()  # no answer: the next node's turn
                     self.single = single
                     return
+                self.cluster = _map_of(single, options, host, port)
                 single.close()
-                self.cluster = cluster_client(options, host, port)
+                self.learned = tuple((node.host, node.port) for node in self.cluster.get_nodes())
                 return
             except Exception as error:
                 single.close()
@@ -135,6 +139,16 @@ def _is_cluster(client: "redis.Redis", options: ConnectionOptions) -> bool:
         return bool(client.info("cluster").get("cluster_enabled", 0))
     except redis.ResponseError:  # not allowed to ask: then it is one node until `cluster=true` says otherwise
         return False
+
+
+def _map_of(single: "redis.Redis", options: ConnectionOptions, host: str, port: int) -> "redis.RedisCluster":
+    import redis
+
+    try:
+        return cluster_client(options, host, port)
+    except redis.exceptions.RedisClusterException:
+        single.execute_command("CLUSTER SLOTS")  # whatever the node answers to this, redis-py says it is no cluster
+        raise
 
 
 class Session:
@@ -256,7 +270,8 @@ class Server:
         session = Session(connection)
         try:
             yield session
-        except (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.ReadOnlyError):
+        except (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.ReadOnlyError, NotDurable):
+            # Another node may be the master by now, which nothing else tells those that only ask this one.
             connections.release(connection)
             pool.forget()
             raise
@@ -294,32 +309,13 @@ class Server:
         return self._again_and_again(once, None)
 
     def _again_and_again(self, once: Callable[[], T], patience_s: float | None) -> T:
-        limit_s = self.options.timeout_s if patience_s is None else min(patience_s, self.options.timeout_s)
-        began = time.monotonic()
-        pause_s = FIRST_PAUSE_S
+        tries = Tries(self, patience_s)
+        tries.began = time.monotonic()
         while True:
             try:
                 return once()
             except Exception as error:
-                if not is_passing(error):
-                    raise explained(error, self.options) from None
-                text = _first_line(error)
-                if pause_s == FIRST_PAUSE_S:
-                    # Where it has worked before TLS is not the reason, and to ask Redis takes two seconds.
-                    doubtful = _is_broken(error) and not self._pool().worked
-                    told = tls.trouble(text, self.options) if doubtful else None
-                    if told is not None:
-                        raise StreamdError(told) from None
-                waited_s = time.monotonic() - began
-                if waited_s + pause_s > limit_s:
-                    raise Unreachable(
-                        f"{self.options.endpoint} did not answer for {waited_s:.0f} s ({text}): "
-                        "start the server, or correct url, host, port, ssl or timeout"
-                    ) from None
-                if pause_s == FIRST_PAUSE_S:
-                    log.warning("waiting for %s: %s", self.options.endpoint, text)
-                self.patience.retries += 1
-                pause_s = self.pause(pause_s)
+                tries.failed(error)
 
     def pause(self, pause_s: float) -> float:
         """Wait about `pause_s`, count it, and return the next, longer pause."""
@@ -327,6 +323,11 @@ class Server:
         time.sleep(wait_s)
         self.patience.waited_s += wait_s
         return min(pause_s * 2, LONGEST_PAUSE_S)
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether this process has exchanged anything with the server."""
+        return self._pool().worked
 
     def has_command(self, name: str) -> bool:
         """Return whether the server knows a command, and lets us use it; asked once per process.
@@ -348,6 +349,45 @@ class Server:
         return _pools[place]
 
 
+class Tries:
+    """Decides after each failure whether work is tried again: until `timeout` (or `patience_s`) has passed since the
+    first of the failures in a row.
+    """
+
+    def __init__(self, server: Server, patience_s: float | None = None) -> None:
+        timeout_s = server.options.timeout_s
+        self.server = server
+        self.limit_s = timeout_s if patience_s is None else min(patience_s, timeout_s)
+        self.worked()
+
+    def worked(self) -> None:
+        """Note that the work got on."""
+        self.began: float | None = None
+        self.pause_s = FIRST_PAUSE_S
+
+    def failed(self, error: Exception) -> None:
+        """Wait before the next try. Raises: StreamdError when there is none, or what is no failure of the server's."""
+        server, options = self.server, self.server.options
+        if not is_passing(error):
+            raise explained(error, options) from None
+        is_first = self.pause_s == FIRST_PAUSE_S
+        if is_first:
+            # Where it has worked before TLS is not the reason, and to ask Redis takes two seconds.
+            doubtful = is_broken(error) and not server.has_worked
+            told = tls.trouble(first_line(error), options) if doubtful else None
+            if told is not None:
+                raise StreamdError(told) from None
+        now = time.monotonic()
+        self.began = now if self.began is None else self.began
+        waited_s = now - self.began
+        if waited_s + self.pause_s > self.limit_s:
+            raise given_up(error, options, waited_s) from None
+        if is_first:
+            log.warning("waiting for %s: %s", options.endpoint, first_line(error))
+        server.patience.retries += 1
+        self.pause_s = server.pause(self.pause_s)
+
+
 def _knows(session: Session, name: str) -> bool:
     import redis
 
@@ -361,62 +401,3 @@ def _knows(session: Session, name: str) -> bool:
     except redis.ResponseError as error:
         return "wrong number of arguments" in str(error)
     return True
-
-
-def is_passing(error: BaseException) -> bool:
-    """Return whether trying again later may help: the server is away, loading, or moves its slots."""
-    import redis
-
-    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)):
-        return False
-    if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
-        return "Name or service not known" not in str(error) and not tls.is_final(str(error))
-    if isinstance(error, OSError):
-        return True
-    if isinstance(error, (redis.exceptions.AskError, redis.exceptions.ClusterError, redis.exceptions.TryAgainError)):
-        return True
-    if isinstance(error, redis.exceptions.RedisClusterException):
-        return True
-    return isinstance(error, (redis.ReadOnlyError, redis.BusyLoadingError)) or str(error).startswith(
-        ("LOADING", "MASTERDOWN", "BUSY ")
-    )
-
-
-def _is_broken(error: Exception) -> bool:
-    """Return whether a connection came about and broke at once, or was met with silence: TLS may be the reason."""
-    import redis
-
-    if isinstance(error, redis.BusyLoadingError) or "refused" in str(error):
-        return False
-    return isinstance(error, (redis.ConnectionError, redis.TimeoutError))
-
-
-def explained(error: Exception, options: ConnectionOptions) -> Exception:
-    """Return an error of the server or its client as one line with what to do; others unchanged."""
-    import redis
-
-    text = _first_line(error)
-    if isinstance(error, StreamdError):
-        return error
-    if isinstance(error, (redis.AuthenticationError, redis.exceptions.AuthorizationError)) or "NOAUTH" in text:
-        who = f"user {options.username}" if options.username else "the default user"
-        return StreamdError(f"{options.endpoint} does not let in {who} ({text}): check username and password")
-    if isinstance(error, redis.exceptions.NoPermissionError):
-        return StreamdError(f"{options.endpoint} refuses a command ({text}): extend the user's rights")
-    if is_passing(error):
-        return Unreachable(f"the connection to {options.endpoint} broke ({text}): see its log, or raise retries")
-    told = tls.trouble(text, options) if tls.is_final(text) else None
-    if told is not None:
-        return StreamdError(told)
-    if "DB index is out of range" in text:
-        return StreamdError(
-            f"{options.endpoint} has no database {options.db}: correct db, or the number at the end of url"
-        )
-    if isinstance(error, redis.RedisError):
-        return StreamdError(f"{options.endpoint} answers: {text}")
-    return error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

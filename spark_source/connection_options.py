@@ -1,10 +1,12 @@
 """The options that say where the server is, and how to come in."""
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from urllib.parse import unquote
 
 from spark_source.errors import OptionError
@@ -15,6 +17,8 @@ CONNECTION_NAMES = (
     "sslKey", "sslKeyPassword", "sslCheckHostname", "sentinelUsername", "sentinelPassword", "sentinelPasswordEnv",
     "sentinelPasswordFile", "cluster", "clientName", "timeout", "retries",
 )  # fmt: skip
+
+log = logging.getLogger("spark_source")
 
 URL_VARIABLE = "STREAMD_URL"
 """The environment variable of the driver that gives the url where a query gives none."""
@@ -34,8 +38,8 @@ CLIENT_PREFIX = "redis."
 OURS = {
     "host": "host", "port": "port", "db": "db", "username": "username", "password": "password", "ssl": "ssl",
     "ssl_ca_certs": "sslCa", "ssl_certfile": "sslCert", "ssl_keyfile": "sslKey", "ssl_password": "sslKeyPassword",
-    "ssl_check_hostname": "sslCheckHostname", "client_name": "clientName", "retry": "retries",
-    "retry_on_timeout": "retries", "retry_on_error": "retries", "max_connections": None, "protocol": None,
+    "ssl_check_hostname": "sslCheckHostname", "client_name": "clientName", "retry": "timeout",
+    "retry_on_timeout": "timeout", "retry_on_error": "timeout", "max_connections": None, "protocol": None,
     "decode_responses": None, "encoding": None, "encoding_errors": None, "unix_socket_path": None,
 }  # fmt: skip
 """Arguments of the client that an option of ours sets (or that the source itself decides on, None)."""
@@ -64,7 +68,6 @@ class ConnectionOptions:
     settings: tuple[tuple[str, Setting], ...] = field(repr=False)
     """Further arguments of the client, from `redis.*`."""
     timeout_s: float
-    retries: int
 
     @property
     def host(self) -> str:
@@ -117,6 +120,8 @@ def read_connection(values: Values, settings: tuple[tuple[str, Setting], ...]) -
             raise OptionError(f"{name} is for Sentinel: give url as redis+sentinel://host/name")
     if address.sentinel and cluster == "true":
         raise OptionError("cluster=true cannot be used with redis+sentinel://, which knows one server: leave one out")
+    if values.count("retries", 0, 1000) is not None:
+        _say_retries_do_nothing()
     return ConnectionOptions(
         nodes=address.nodes or ((values.text("host") or "127.0.0.1", values.integer("port", 1, 65_535, PORT)),),
         master=address.master,
@@ -135,8 +140,12 @@ def read_connection(values: Values, settings: tuple[tuple[str, Setting], ...]) -
         client_name=values.get("clientName", _client_name, "a name without blanks", None),
         settings=settings,
         timeout_s=values.seconds("timeout", 60.0),
-        retries=values.integer("retries", 0, 1000, 5),
     )
+
+
+@cache
+def _say_retries_do_nothing() -> None:
+    log.warning("option retries does nothing any more, a task tries again until timeout: leave it out")
 
 
 def _address(values: Values) -> _Address:

@@ -20,12 +20,16 @@ from pyspark.sql.types import (
 )
 
 from spark_source.errors import BadRow, OptionError
+from spark_source.failures import first_line
 from spark_source.json_read import is_nested
-from spark_source.json_write import json_texts
+from spark_source.json_write import json_texts, time_texts
+from spark_source.named_rows import shown_row
 from spark_source.schema import unusable
 
 SOURCE_COLUMN = "_stream"  # where a row was read, see `schema.RESERVED`: never a field
 SLICE_BYTES = 4 << 20  # rows that are encoded at once: several arrays of that size stand in memory meanwhile
+
+UNWRITABLE = (BadRow, pa.ArrowException, ValueError, OverflowError)  # what a value may make of its row
 
 _END = pa.scalar(b"\r\n")
 _NONE = b""
@@ -95,7 +99,24 @@ class RowEncoder:
             return
         step = max(1, int(batch.num_rows * min(1.0, SLICE_BYTES / max(batch.nbytes, 1))))
         for start in range(0, batch.num_rows, step):
-            yield self._encode(batch.slice(start, step))
+            piece = batch.slice(start, step)
+            try:
+                rows = self._encode(piece)
+            except UNWRITABLE as error:
+                raise self._named(piece, error) from None
+            yield rows
+
+    def _named(self, batch: pa.RecordBatch, error: Exception) -> BadRow:
+        """Return the error with the first row that cannot be encoded: each half that can be is passed over."""
+        while len(batch) > 1:
+            half = batch.slice(0, len(batch) // 2)
+            try:
+                self._encode(half)
+                batch = batch.slice(len(half))
+            except UNWRITABLE as found:
+                batch, error = half, found
+        what = str(error) if isinstance(error, BadRow) else f"a row cannot be written ({first_line(error)})"
+        return BadRow(f"{what}; that is of the row {_shown(batch)}")
 
     def _encode(self, batch: pa.RecordBatch) -> Rows:
         pieces: list[pa.Array] = []
@@ -135,6 +156,17 @@ class RowEncoder:
             if batch.column(i).null_count:
                 raise BadRow(f"column {self.names[i]} of idempotencyKey is null in a row: fill it or take another key")
         return pc.binary_join_element_wise(*(_column(self.names[i], batch.column(i)) for i in self.key_at), _NONE)
+
+
+def _shown(batch: pa.RecordBatch) -> str:
+    """Return the one row of a batch as a message shows it"""
+    values: dict[str, object] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values[name] = column[0].as_py()
+        except (ValueError, OverflowError):
+            values[name] = f"a {column.type} that cannot be shown"
+    return shown_row(values)
 
 
 def _is_pairs(name: str, kind: DataType) -> bool:
@@ -193,10 +225,8 @@ def as_bytes(column: pa.Array) -> pa.Array:
         return column.cast(pa.binary())
     if is_nested(kind):
         return json_texts(column).cast(pa.binary())
-    if pa.types.is_time(kind):
-        column = column.cast(pa.time64("us"))
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = column.cast(pa.timestamp("us", "UTC"))
-    if not pa.types.is_string(kind):
+    if pa.types.is_temporal(kind):
+        column = time_texts(column)
+    elif not pa.types.is_string(kind):
         column = column.cast(pa.string())
     return column.cast(pa.binary())

@@ -35,3 +35,7 @@ class BadRow(StreamdError):
 
 class Unreachable(StreamdError):
     """The server did not answer for as long as `timeout` allows."""
+
+
+class NotDurable(StreamdError):
+    """What was written is not as durable as `durability` asks for, for as long as `timeout` allows."""

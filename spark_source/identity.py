@@ -36,7 +36,8 @@ class BatchName:
 
     `lasting` is the sink's name across checkpoints, None where that is `sink` itself. Batches of a new checkpoint are
     numbered from 0 again, so nothing but the scope of a whole stream may go by it. `epoch` is the micro-batch in which
-    a named write happens, inside foreachBatch: such names need to be remembered no longer than that.
+    a named write happens, inside foreachBatch: such names need to be remembered no longer than that. `query` is the
+    query that writes to its streams as this sink and no other; None inside foreachBatch, where there may be several.
     """
 
     sink: str
@@ -45,6 +46,7 @@ class BatchName:
     named: bool
     lasting: str | None = None
     epoch: int | None = None
+    query: str | None = None
 
     @property
     def ring(self) -> str:

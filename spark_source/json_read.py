@@ -7,15 +7,19 @@ fields that are no JSON.
 import base64
 import binascii
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Cast = Callable[[pa.Array, pa.DataType], tuple[pa.Array, list[int]]]
 """Casts a column of text in bytes; returns it with the rows that could not be cast, which are null."""
+
+_CONSTANT = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")  # which Arrow takes for numbers, and JSON does not know
 
 MISSING = object()  # what is not there, which for a variant is not the same as null
 
@@ -41,10 +45,63 @@ def is_variant(kind: pa.DataType) -> bool:
 def read_json(values: Sequence[bytes | None], kind: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int], list[int]]:
     """Return values of JSON as a column of a nested type, the rows that hold something else in full or in part (null
     there), and the rows that lack what the type says is never null."""
+    made = _all_at_once(values, kind)
+    if made is not None:
+        return made, [], []
     reading = _Reading(cast)
     items = [MISSING if value is None else reading.parse(row, value) for row, value in enumerate(values)]
     column = reading.build(items, range(len(items)), kind)
     return column, sorted(reading.bad), sorted(reading.lacking)
+
+
+def _all_at_once(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array | None:
+    """Return objects as a column if Arrow's own reader takes all of them, None otherwise.
+
+    It takes a tenth of the time, and no value that `_Reading` would have to convert, or to refuse. Values that begin
+    and end with braces stand on lines of their own: where one ends and the next begins no object is open, since only
+    a comma could stand between two, and no string, since none holds a line's end. So as many rows as values are one
+    row for each.
+    """
+    if not _is_plain(kind) or not pa.types.is_struct(kind):
+        return None
+    absent = [value is None for value in values]
+    lines = pa.array([b"{}" if value is None else value for value in values], pa.binary())
+    if not pc.all(pc.and_(pc.starts_with(lines, b"{"), pc.ends_with(lines, b"}"))).as_py():
+        return None
+    text = b"\n".join(lines.to_pylist())
+    if _CONSTANT.search(text):
+        return None
+    from pyarrow import json as arrow_json
+
+    try:
+        text.decode()
+        table = arrow_json.read_json(
+            pa.BufferReader(text),
+            arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            arrow_json.ParseOptions(pa.schema(list(kind)), unexpected_field_behavior="ignore"),
+        ).combine_chunks()
+    except (pa.ArrowException, UnicodeDecodeError):
+        return None
+    if table.num_rows != len(values):
+        return None
+    columns = [pa.concat_arrays(column.chunks) for column in table.columns]
+    try:
+        for column in columns:
+            column.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=pa.array(absent))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether a type is one that Arrow reads from JSON by the same rules, all of it may be null, and none of
+    its structs is empty."""
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(field.nullable and _is_plain(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return kind.value_field.nullable and _is_plain(kind.value_type)
+    is_number = pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_float32(kind)
+    return is_number or pa.types.is_string(kind) or pa.types.is_boolean(kind)
 
 
 class _Reading:

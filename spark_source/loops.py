@@ -80,3 +80,11 @@ def refuse_own_rows(server: Server, stream: str, query: str) -> None:
     for sink in sinks:
         if (sink == query or sink.endswith("@" + query)) and sink + INTO_SOURCE not in names:
             raise OptionError(f"stream {stream} is also written by this query, which reads its own rows: {WHAT_TO_DO}")
+
+
+def query_of_task() -> str | None:
+    """Return the ID of the streaming query that a task belongs to; None outside of tasks."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")

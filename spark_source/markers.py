@@ -116,6 +116,8 @@ def open_batch(
     seconds, micros = _list(now)
     now_ms = int(bytes(seconds)) * 1000 + int(bytes(micros)) // 1000
     if opened is None:
+        if name.query is not None:
+            _refuse_other_sink(session, key, stream, name)
         if session.call("HSETNX", key, open_field(name), f"{now_ms}|{run}|{mode}"):
             return Opening(False, attempt > 0)
         opened = session.call("HGET", key, open_field(name))
@@ -130,6 +132,27 @@ def open_batch(
     if mode == "idmp" and seen_before and options.on_window_expired == "fail":
         _check_age(session, stream, name, now_ms - int(since_text))
     return Opening(False, seen_before)
+
+
+def _refuse_other_sink(session: Session, key: str, stream: str, name: BatchName) -> None:
+    """Raise OptionError when the batch's query has written it, or begun to, under another sinkId.
+
+    Its rows would have other names now, and be there twice. Later batches may have another sinkId.
+    """
+    assert name.number is not None
+    pairs = _list(session.call("HGETALL", key))
+    for field, value in zip(map(bytes.decode, pairs[0::2]), pairs[1::2], strict=True):
+        sink, opening, batch = field.partition(":open:")
+        if sink == name.sink or ":done:" in sink or not (sink == name.query or sink.endswith("@" + str(name.query))):
+            continue
+        if batch == name.batch if opening else int(value) >= name.number:
+            before = sink.removesuffix(str(name.query)).removesuffix("@")
+            given = f"with sinkId={before}" if before else "without sinkId"
+            state = "began to write" if opening else "wrote"
+            raise OptionError(
+                f"this query {state} batch {name.batch} to {stream} {given}, under another name its rows would be "
+                f"there twice: start it {given} until the batch is committed, and change sinkId then"
+            )
 
 
 def _check_age(session: Session, stream: str, name: BatchName, age_ms: int) -> None:

@@ -11,8 +11,13 @@ it covers and how many entries it held when it was planned. A stream that is not
 day on which it is read again. Where they have something to say, there are also:
 
 * `state`: "whole": the stream held no more when the query last looked; "late": that too, and its split points are made
-  when the batch runs; "gone": it has been deleted since, and what comes under its name is another one.
+  when the batch runs; "gone": it has been deleted since, and what comes under its name is another one; "cut": entries
+  that had been read are gone, and `id` was set back to the last one that is left.
+* `head`: the stream's first entry ID when the query last looked: it tells a stream that lost its newest entries from
+  one that was made anew.
 * `lost`: how many entries of the range were known to be gone (failOnDataLoss=false).
+* `about`: "parts": the counts of the cuts are estimates, and only their sum is exact; "total": that one is not either.
+* `behind`: `n` is an estimate. [the first entry that was unread, how many had been added to the stream in all by then].
 * `at`: the server and database, for the sink, which looks there whether it would write to a source of its query.
 
 Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
@@ -38,6 +43,9 @@ class Mark:
     from_id: str | None = None
     lost: int = 0
     state: str = ""
+    head: str | None = None
+    about: str = ""
+    behind: tuple[str, int] | None = None
 
     def as_json(self) -> dict[str, object]:
         made: dict[str, object] = {"id": self.id, "n": self.n}
@@ -48,24 +56,34 @@ class Mark:
             made["lost"] = self.lost
         if self.state:
             made["state"] = self.state
+        if self.head is not None:
+            made["head"] = self.head
+        if self.about:
+            made["about"] = self.about
+        if self.behind is not None:
+            made["behind"] = list(self.behind)
         return made
 
     def at_rest(self, state: str) -> "Mark":
         """Return the mark of a stream of which the next batch reads nothing."""
-        return Mark(self.id, self.n, state=state)
+        return Mark(self.id, self.n, state=state, head=self.head, behind=self.behind)
 
 
 @dataclass(frozen=True)
 class Range:
-    """A part of a stream: the entries behind `start`, up to and including `end`, `count` of them when planned."""
+    """A part of a stream: the entries behind `start`, up to and including `end`, `count` of them when planned.
+
+    Where that is an estimate, `head` is what the stream began with then."""
 
     stream: str
     start: str
     end: str
     count: int
+    head: str | None = None
 
 
-WHOLE, GONE, LATE = "whole", "gone", "late"
+WHOLE, GONE, LATE, CUT = "whole", "gone", "late", "cut"
+PARTS, TOTAL = "parts", "total"
 
 EARLIEST = Mark(ids.SMALLEST, 0)
 
@@ -87,8 +105,11 @@ def _parse_mark(stream: str, raw: object) -> Mark:
         count = raw["n"]
         cuts = tuple((str(end), int(entries)) for end, entries in raw.get("cuts", []))
         count = None if count is None else int(count)
-        return Mark(raw["id"], count, cuts, raw.get("from"), int(raw.get("lost", 0)), str(raw.get("state", "")))
-    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+        lost, state, head = int(raw.get("lost", 0)), str(raw.get("state", "")), raw.get("head")
+        behind = raw.get("behind")
+        behind = None if behind is None else (str(behind[0]), int(behind[1]))
+        return Mark(raw["id"], count, cuts, raw.get("from"), lost, state, head, str(raw.get("about", "")), behind)
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError, IndexError):
         shown = json.dumps(raw)[:80]
         raise StreamdError(
             f"the checkpoint's offset for {stream} is not one of this source ({shown}): use another checkpointLocation"
@@ -109,6 +130,6 @@ def ranges(start: Offset, end: Offset) -> list[Range]:
             continue  # nothing new; its cuts belong to the range before
         begin = mark.from_id
         for last, count in mark.cuts:
-            found.append(Range(stream, begin, last, count))
+            found.append(Range(stream, begin, last, count, (mark.head or ids.SMALLEST) if mark.about else None))
             begin = last
     return found

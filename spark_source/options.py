@@ -16,6 +16,7 @@ from spark_source.connection_options import (
     read_connection,
 )
 from spark_source.errors import OptionError
+from spark_source.kafka_names import instead_of
 from spark_source.option_values import LARGEST, Values, not_empty, refuse, split_names
 from spark_source.topic_filters import parse_topic_filter
 
@@ -32,7 +33,7 @@ NAMES = (
     # write
     "streamColumn", "allowSourceAsTarget", "exactlyOnce", "identity", "idempotencyKey", "idempotencyScope", "sinkId",
     "sinkBatch", "windowSeconds", "windowMaxSize", "windowSetup", "onWindowExpired", "onRowsChanged", "durability",
-    "maxLen", "pipeline",
+    "durabilityRows", "maxLen", "pipeline",
 )  # fmt: skip
 """Every option, as it is spelled in the documentation; Spark hands them over in any case."""
 
@@ -109,6 +110,7 @@ class WriteOptions:
     on_window_expired: str
     on_rows_changed: str
     durability: str
+    wait_rows: int
     max_len: int | None
     pipeline: int
     value_format: str
@@ -143,6 +145,9 @@ def _known(raw: Mapping[str, str]) -> tuple[Values, tuple[tuple[str, Setting], .
         elif lower.startswith(CLIENT_PREFIX):
             settings.append(client_setting(key, str(value)))
         elif lower not in TOLERATED and not lower.startswith(("spark.", "__")):
+            instead = instead_of(lower)
+            if instead is not None:
+                raise OptionError(f"option {key} is Kafka's: {instead}")
             close = difflib.get_close_matches(lower, BY_LOWER, 1)
             hint = f"did you mean {BY_LOWER[close[0]]}?" if close else f"known are {', '.join(NAMES)}"
             raise OptionError(f"unknown option {key}: {hint}")
@@ -239,6 +244,7 @@ def _write(values: Values, checkpoint: str | None) -> WriteOptions:
         on_window_expired=values.choice("onWindowExpired", "fail", "continue"),
         on_rows_changed=values.choice("onRowsChanged", "fail", "continue"),
         durability=values.get("durability", _parse_durability, "none | fsync | replicas:N", "none"),
+        wait_rows=values.integer("durabilityRows", 1, 1_000_000, 10_000),
         max_len=values.count("maxLen", 0),
         pipeline=values.integer("pipeline", 1, 100_000, 500),
         value_format=values.choice("valueFormat", "text", "json"),

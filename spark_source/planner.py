@@ -1,7 +1,7 @@
 """Planning on the driver: what a stream holds, what is lost, and where a range is cut into even parts."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,11 +9,15 @@ from spark_source import ids
 from spark_source.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
 from spark_source.offsets import Mark
+from spark_source.sketch import Ask, sketch
 
 WALK_ENTRIES = 5_000  # entries that one script or page may walk: some 15 ms of the server's time
 FINE_PARTS = 16  # pieces per part of a walk; they are put together evenly when the total is known
 COUNT_TRIES = 5  # of a stream that is trimmed while its entries are counted
 REPLY_IDS = 1_000  # split points asked for at once
+COUNTED_ENTRIES = 1_000  # of so few a sketch would be made of most, so they are counted
+PIECES, PIECES_COARSE, PIECE_ENTRIES = 64, 16, 300  # of a sketch, and the least that is worth a piece
+HIDDEN = 2  # times as many entries as a sketch shows: then it has missed a burst
 
 Cuts = tuple[tuple[str, int], ...]
 
@@ -32,11 +36,14 @@ class StreamInfo:
 @dataclass(frozen=True)
 class Loss:
     """What is gone that had not been read: at most `entries` of it (None: nobody knows); `restart` when the stream
-    is another one than before."""
+    is another one than before; `cut_at` when entries are gone that had been read: the last ID that counts as read;
+    `unclear` when nobody can say from where to go on."""
 
     text: str
     entries: int | None
     restart: bool
+    cut_at: str | None = None
+    unclear: bool = False
 
 
 def stream_info(session: Session, stream: str) -> StreamInfo | None:
@@ -73,18 +80,40 @@ def as_dict(reply: Reply) -> dict[str, Reply]:
     return {_text(name): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
 
 
-def find_loss(stream: str, mark: Mark, info: StreamInfo | None) -> Loss | None:
-    """Return what is lost behind `mark`, None when all is there.
+def find_loss(
+    stream: str, mark: Mark, info: StreamInfo | None, holds: Callable[[str], bool] = lambda _: False
+) -> Loss | None:
+    """Return what is lost behind `mark`, None when all is there. `holds` says whether the stream has an entry.
 
     An entry that was deleted one by one (XDEL) is somebody's wish and no loss; what was trimmed before it was read
     is, and so is a stream that was deleted or made anew.
     """
+    if mark.behind is not None and info is not None and info.added is not None:
+        return _loss_in_backlog(stream, mark, info, mark.behind, info.added, holds)
     known = mark.n is not None
     if info is None:
         if not mark.n:
             return None  # it never held anything that we knew of
         return Loss(f"stream {stream} is gone; it was read up to {mark.id}", None, True)
+    if _lost_its_newest(mark, info):
+        gone = "" if info.added is None else f", {max(1, (mark.n or 0) - info.added)} or more of them are gone"
+        behind = min(info.last, mark.id, key=ids.parse)
+        return Loss(
+            f"stream {stream} lost its newest entries, as after a failover or a power cut: it was read up to {mark.id}"
+            f"{gone}, its last entry ID is now {info.last}",
+            0,
+            False,
+            behind,
+        )
     if ids.parse(info.last) < ids.parse(mark.id) and mark.n:
+        if mark.head is not None and info.first is not None and ids.parse(info.first) >= ids.parse(mark.head):
+            return Loss(
+                f"stream {stream} lost entries and was given others, with IDs of the time before: it was read up to "
+                f"{mark.id}, {mark.n} entries, and it ends at {info.last}, {info.added} entries",
+                None,
+                False,
+                unclear=True,
+            )
         return Loss(
             f"stream {stream} was made anew: it was read up to {mark.id}, but its last entry ID is {info.last}",
             None,
@@ -115,6 +144,51 @@ def find_loss(stream: str, mark: Mark, info: StreamInfo | None) -> Loss | None:
     return None
 
 
+def _loss_in_backlog(
+    stream: str, mark: Mark, info: StreamInfo, behind: tuple[str, int], added: int, holds: Callable[[str], bool]
+) -> Loss | None:
+    """As `find_loss`, where nobody has counted what was added up to the mark: by the first entry that is unread, and by
+    how many had been added in all. What a failover took counts only if it reached up to the mark, whose entry tells.
+    """
+    unread, added_then = behind
+    head_is_past = info.first is None or ids.parse(info.first) > ids.parse(mark.id)
+    is_shorter = ids.parse(info.last) < ids.parse(mark.id)
+    if is_shorter or added < added_then:
+        is_older = mark.head is not None and info.first is not None and ids.parse(info.first) < ids.parse(mark.head)
+        if head_is_past or is_older:
+            text = f"stream {stream} was made anew: it was read up to {mark.id}, its last entry ID is now {info.last}"
+            return Loss(text, None, True)
+        if not is_shorter and holds(mark.id):
+            return None
+        text = f"stream {stream} lost its newest entries: it was read up to {mark.id}, and ends at {info.last}"
+        return Loss(text, None, False, unclear=True)
+    if info.first is not None and ids.parse(info.first) <= ids.parse(unread):
+        return None
+    lost = max(1, added - (mark.n or 0) - info.length)
+    now = f"its first entry is now {info.first}" if info.first else "it is empty now"
+    return Loss(f"stream {stream} was trimmed past offset {mark.id}: {now}, about {lost} entries are gone", lost, False)
+
+
+def _lost_its_newest(mark: Mark, info: StreamInfo) -> bool:
+    """Return whether entries that were read are gone from the end of a stream whose older entries are still there.
+
+    A stream that was made anew, and holds IDs of that time, is told from it by where it begins, or by how many entries
+    it had been given up to the range that was read last.
+    """
+    is_shorter = ids.parse(info.last) < ids.parse(mark.id)
+    is_fewer = info.added is not None and mark.n is not None and info.added < mark.n
+    if not mark.n or info.first is None or ids.parse(info.first) > ids.parse(mark.id) or not (is_shorter or is_fewer):
+        return False
+    if is_shorter and not is_fewer and info.added is not None:
+        return False  # as many as before, and other ones
+    if mark.head is not None:
+        return ids.parse(info.first) >= ids.parse(mark.head)
+    if mark.from_id in (None, ids.SMALLEST) or info.added is None:
+        return False
+    added_before = mark.n - sum(count for _, count in mark.cuts)
+    return ids.parse(info.last) >= ids.parse(mark.from_id or ids.SMALLEST) and info.added >= added_before
+
+
 class Splitter(Protocol):
     """A way to cut a range into parts."""
 
@@ -123,6 +197,16 @@ class Splitter(Protocol):
 
         `expected` is about how many there are. The last part ends at `end` unless `take` ended it.
         """
+
+    def estimate(
+        self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes"
+    ) -> Cuts | None:
+        """Return parts as `cut` does, with about as many entries as they say; each ends with an entry, and the first
+        `take` entries are not passed by more than as many again. None where it is better to count.
+        """
+
+    def about(self, stream: str, start: str, end: str, expected: int) -> int:
+        """Return about how many entries a range holds; `expected` is a guess."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +237,8 @@ def added_up_to(server: Server, splitter: Splitter, stream: str, position: str, 
     for _ in range(COUNT_TRIES):
         if info.added is None or ids.parse(position) > ids.parse(info.last):
             return None
+        if position == info.last:
+            return info.added
         cuts = splitter.cut(stream, position, info.last, None, info.length, PartSizes(max(1, info.length), 1))
         counted = info.added - sum(entries for _, entries in cuts)
         now = server.patiently(lambda session: stream_info(session, stream), stream)
@@ -190,6 +276,15 @@ class NativeSplitter:
         firsts = self._split(session, stream, "(" + start, end, size)
         cuts = [(ids.before(first), size) for first in firsts]
         return (*cuts, (end, total - size * len(firsts)))
+
+    def estimate(
+        self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes
+    ) -> Cuts | None:
+        """Return None: to count costs less than to guess."""
+        return None
+
+    def about(self, stream: str, start: str, end: str, expected: int) -> int:
+        return self.server.patiently(lambda session: self._count(session, stream, start, end, max(1, expected)), stream)
 
     @staticmethod
     def _split(session: Session, stream: str, start: str, end: str, count: int) -> list[str]:
@@ -235,6 +330,7 @@ class NativeSplitter:
         return _text(reply[0][0]) if isinstance(reply, list) and reply and isinstance(reply[0], list) else None
 
 
+# Nothing is behind the greatest ID there is, and Redis takes no range that starts there: a walk ends with its end.
 WALK = """
 local start, found, walked = ARGV[1], {}, 0
 while walked < tonumber(ARGV[4]) do
@@ -243,6 +339,7 @@ while walked < tonumber(ARGV[4]) do
   local last = page[#page][1]
   found[#found + 1] = {last, #page}
   walked = walked + #page
+  if last == ARGV[2] then break end
   start = '(' .. last
 end
 return found
@@ -250,7 +347,7 @@ return found
 
 
 class WalkSplitter:
-    """Cuts by walking the range: in a script on the server, or page by page where there is no scripting."""
+    """Cuts by a sketch of the range, or by walking it: in a script on the server, page by page without scripting."""
 
     def __init__(self, server: Server, scripted: bool) -> None:
         self.server = server
@@ -268,6 +365,46 @@ class WalkSplitter:
             cuts[-1] = (end, cuts[-1][1])
         return tuple(cuts)
 
+    def estimate(
+        self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes
+    ) -> Cuts | None:
+        wanted = expected if take is None else min(take, expected)
+        if wanted <= COUNTED_ENTRIES:
+            return None
+        if take is None and sizes.parts(wanted) == 1:
+            return ((end, wanted),)
+        fine = max(min(PIECES, wanted // PIECE_ENTRIES), 4 * sizes.parts(wanted))
+        made = sketch(self._asking(stream), start, end, None if take is None else wanted, fine, PIECES_COARSE)
+        pieces = [(f"{piece.last[0]}-{piece.last[1]}", max(1, round(piece.entries()))) for piece in made]
+        total = sum(count for _, count in pieces)
+        if take is None:
+            cuts = list(_joined(pieces, total, sizes.parts(min(expected, total))))
+            return (*cuts[:-1], (end, cuts[-1][1])) if cuts else None
+        if expected > HIDDEN * total:
+            return None
+        taken, kept = 0, []
+        for piece in pieces:
+            if taken + piece[1] > take:
+                break
+            kept.append(piece)
+            taken += piece[1]
+        return tuple(_joined(kept, taken, sizes.parts(taken))) if kept else None
+
+    def about(self, stream: str, start: str, end: str, expected: int) -> int:
+        pieces = sketch(self._asking(stream), start, end, None, PIECES_COARSE, PIECES_COARSE)
+        return round(sum(piece.entries() for piece in pieces))
+
+    def _asking(self, stream: str) -> Ask:
+        def ask(questions: Sequence[tuple[str, str, str, int]]) -> list[list[str]]:
+            words = [(name, stream, begin, end, "COUNT", count) for name, begin, end, count in questions]
+            replies = self.server.patiently(lambda session: session.pipeline(words), stream)
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+            return [[_text(entry[0]) for entry in reply] for reply in replies]  # type: ignore[union-attr,index]
+
+        return ask
+
     def _walk(self, stream: str, start: str, end: str, fine: int, take: int | None) -> Iterator[tuple[str, int]]:
         left = take
         while left is None or left > 0:
@@ -275,7 +412,7 @@ class WalkSplitter:
             pieces = self._step(stream, "(" + start, end, fine, budget)
             yield from pieces
             walked = sum(count for _, count in pieces)
-            if walked < budget:
+            if walked < budget or pieces[-1][0] == end:
                 return
             start = pieces[-1][0]
             left = None if left is None else left - walked
@@ -314,6 +451,16 @@ def _joined(pieces: list[tuple[str, int]], total: int, parts: int) -> Iterator[t
             yield last, held
             held = 0
             number += 1
+
+
+def evened(cuts: Cuts, total: int) -> Cuts:
+    """Return estimated parts whose counts add up to the total that is known."""
+    made = sum(count for _, count in cuts)
+    ends, before = [], 0
+    for i, (last, count) in enumerate(cuts):
+        before += count
+        ends.append((last, total * before // made if i + 1 < len(cuts) else total))
+    return tuple((last, upto - begun) for (last, upto), (_, begun) in zip(ends, [("", 0), *ends], strict=False))
 
 
 def share(limit: int, backlogs: dict[str, int]) -> dict[str, int]:

@@ -160,9 +160,13 @@ class StreamdReader(RangeReader, DataSourceReader):
         if ids.parse(start) >= ids.parse(end) or not info.length:
             return []
         sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
-        cuts = choose_splitter(self.server).cut(stream, start, end, None, info.length, sizes)
+        splitter = choose_splitter(self.server)
+        cuts = splitter.estimate(stream, start, end, None, info.length, sizes)
+        head = info.first if cuts is not None else None
+        if cuts is None:
+            cuts = splitter.cut(stream, start, end, None, info.length, sizes)
         begins = [start, *(last for last, _ in cuts)]
-        return [Range(stream, begin, last, count) for begin, (last, count) in zip(begins, cuts, strict=False)]
+        return [Range(stream, begin, last, count, head) for begin, (last, count) in zip(begins, cuts, strict=False)]
 
     def _bounds(self, stream: str, info: StreamInfo) -> tuple[str, str]:
         """Return (start, end) of what is asked for: behind the one, up to and including the other."""

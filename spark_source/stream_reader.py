@@ -11,21 +11,38 @@ from pyspark.sql.types import StructType
 from spark_source import ids
 from spark_source.connection import Session
 from spark_source.errors import DataLoss, OptionError
-from spark_source.loops import place_of, refuse_own_rows
-from spark_source.offsets import EARLIEST, GONE, LATE, WHOLE, Mark, Offset, offset_json, parse_offset, ranges
+from spark_source.loops import place_of, query_of_task, refuse_own_rows
+from spark_source.offsets import (
+    CUT,
+    EARLIEST,
+    GONE,
+    LATE,
+    PARTS,
+    TOTAL,
+    WHOLE,
+    Mark,
+    Offset,
+    offset_json,
+    parse_offset,
+    ranges,
+)
 from spark_source.options import Options
 from spark_source.planner import (
+    Cuts,
+    Loss,
     PartSizes,
     Splitter,
     StreamInfo,
     added_up_to,
     choose_splitter,
+    evened,
     find_loss,
     share,
     stream_info,
 )
 from spark_source.progress import ProgressGroup, standing
 from spark_source.reader import RangeReader, find_streams, first_position, refuse_unread_streams
+from spark_source.starts import refuse_empty_server, warn_of_limit, warn_of_open_batch
 from spark_source.topic_log import read_log
 
 try:
@@ -47,6 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_MAX_ENTRIES = 100_000  # the first batch of an unlimited query would hold the whole stream
+START_ANEW = "nobody can say which were read, so take a new checkpoint, and startingOffsets as you choose"
 SAMPLE_ENTRIES = 50  # read to learn how large entries are, for maxBytesPerTrigger
 
 log = logging.getLogger("spark_source")
@@ -62,17 +80,21 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                 raise OptionError(f"{name} is for batch reads: leave it out of a streaming query, which has no end")
         self.first: Offset | None = None
         self.target: dict[str, str] | None = None
+        self.added: dict[str, int] = {}  # to each stream, up to its target
         self.infos: dict[str, StreamInfo | None] = {}
         self.matched: list[str] = []
         self.matched_at: float | None = None
         self.served_at = time.monotonic()
         self.warned: set[str] = set()
+        self.has_looked = False  # since the query was started
+        self.has_planned = False  # a batch since then
         self.uncounted: set[str] = set()
         self.seen: dict[str, str] = {}  # the last ID of each stream when it was last there
         self.unread: Offset = {}  # marks of streams that are not read any more
         self.splitter: Splitter | None = None
         group = options.read.progress_group
         self.group = ProgressGroup(self.server, group) if group is not None else None
+        self.shown: Offset = {}
         self.previous: dict[str, Any] | None = None
 
     # --- Spark's interface -------------------------------------------------------------------------------------------
@@ -97,6 +119,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def prepareForTriggerAvailableNow(self) -> None:
         infos = self._look(self._names())
         self.target = {name: info.last for name, info in infos.items() if info is not None}
+        self.added = {name: info.added for name, info in infos.items() if info and info.added is not None}
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None) -> dict[str, Any]:
         """Return the end of the next micro-batch, with its split points; `start` itself when nothing is new.
@@ -108,9 +131,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                 return self._everything()
             start = self.previous
         begin = {**self.unread, **parse_offset(start)}
+        self._show(begin)
         marks, waiting = self._backlog(begin)
         planned = self._plan(marks, waiting, limit) if self._is_worth_it(waiting) else {}
-        if not planned:
+        if not planned and not any(mark.state == CUT for mark in marks.values()):
             self.previous = start
             return start
         self.served_at = time.monotonic()
@@ -130,29 +154,31 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         if self.previous is None:
-            self.previous = end  # a batch that is run again after a restart, before the next is asked for
+            self.previous = end  # where the query stands after a restart, told before the next batch is asked for
+            if ReadLimit is None and start != end:
+                warn_of_open_batch()
         begin, marks = parse_offset(start), parse_offset(end)
         self.unread.update((name, mark) for name, mark in begin.items() if name not in marks)
+        if ReadLimit is None and not self.has_looked:
+            self._refuse_empty_server(begin, self._look([*begin]))
         for name, mark in marks.items():
             before = begin.get(name, EARLIEST)
             is_late = mark.state == LATE or name in begin  # made by `_everything`, also that of an older version
-            if mark.from_id is None and before.id != mark.id and is_late:
+            if mark.from_id is None and before.id != mark.id and is_late and mark.state != CUT:
                 marks[name] = self._cut_late(name, before, mark)
         return [InputPartition(part) for part in ranges(begin, marks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        query = _query_of_task()
+        query = query_of_task()
         if query is not None and partition.value is not None:
             refuse_own_rows(self.server, partition.value.stream, query)
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Trim what is read and written (trimOnCommit), show it (progressGroup). One batch behind, may come twice."""
-        for name, mark in parse_offset(end).items():
-            if self.read_options.trim_on_commit:
+        """Trim what is read and written (trimOnCommit). One batch behind, may come twice."""
+        if self.read_options.trim_on_commit:
+            for name, mark in parse_offset(end).items():
                 self._trim(name, mark.id)
-            if self.group is not None:
-                self.group.show(name, mark)
 
     def stop(self) -> None:
         """Nothing: Spark kills this process."""
@@ -162,6 +188,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         state = dict(self.__dict__)
         state.update(first=None, infos={}, splitter=None, target=None, group=None)
         return state
+
+    def _show(self, done: Offset) -> None:
+        """Show what the batches before have read (progressGroup): Spark asks for the next when they are written."""
+        for name, mark in done.items() if self.group is not None else ():
+            if mark != self.shown.get(name) and (mark.from_id is not None or mark.state):
+                self.group.show(name, mark)  # type: ignore[union-attr]
+                self.shown[name] = mark
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -214,7 +247,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                 mark.id,
                 why,
             )
-        return Mark(mark.id, count)
+        return Mark(mark.id, count, state=mark.state, head=mark.head)
 
     def _splitter(self) -> Splitter:
         if self.splitter is None:
@@ -231,6 +264,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         if self.target is not None:
             names = [name for name in names if name in self.target or name in begin]
         infos = self._look(names)
+        self._refuse_empty_server({name: begin[name] for name in names if name in begin}, infos)
         marks: Offset = {}
         waiting: dict[str, int] = {}
         for name in names:
@@ -240,10 +274,18 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
                 mark = self._counted(name, mark, info)  # of an older version, or from before there were entries
             marks[name] = mark
             if info is not None and ids.parse(self._end(name, info)) > ids.parse(mark.id):
-                known = info.added is not None and mark.n is not None
-                backlog = info.added - mark.n if known else info.length  # type: ignore[operator]
+                backlog = info.length
+                if info.added is not None and mark.n is not None:
+                    backlog = min(info.added, self.added.get(name, info.added)) - mark.n
+                if mark.behind is not None:  # an estimate, which must not end as a batch that is far too large
+                    backlog = max(backlog, self._splitter().about(name, mark.id, self._end(name, info), info.length))
                 waiting[name] = max(1, min(backlog, info.length))
         return marks, waiting
+
+    def _refuse_empty_server(self, begin: Offset, infos: dict[str, StreamInfo | None]) -> None:
+        if not self.has_looked and self.read_options.fail_on_data_loss:
+            refuse_empty_server(begin, infos, place_of(self.options.connection))
+        self.has_looked = True
 
     def _end(self, name: str, info: StreamInfo) -> str:
         """Return the last ID that may be read: the stream's, or the one that AvailableNow found at its start."""
@@ -257,9 +299,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         gone = info.added - info.length if info is not None and info.added is not None else None
         if not known:
             return Mark(ids.SMALLEST, gone)
-        loss = find_loss(name, mark, info)
+        loss = find_loss(name, mark, info, lambda entry_id: self._first_entry(name, entry_id, entry_id) is not None)
         if loss is None:
             return mark.at_rest("")
+        if loss.unclear:
+            raise DataLoss(f"{loss.text}: {START_ANEW}")
+        if loss.cut_at is not None and info is not None:
+            return self._after_cut(name, mark, info, loss, loss.cut_at)
         if info is None and self._was_whole(name, mark):
             if mark.state != GONE and name + GONE not in self.warned:
                 log.warning("stream %s is gone; all of it had been read when it was last there", name)
@@ -276,6 +322,33 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
             return Mark(ids.SMALLEST, gone or 0, lost=loss.entries or 0)
         return Mark(mark.id, gone, lost=loss.entries or 0)
 
+    def _after_cut(self, name: str, mark: Mark, info: StreamInfo, loss: Loss, position: str) -> Mark:
+        """Return the mark to go on from where entries that had been read are gone: nothing is read twice.
+
+        Raises: DataLoss, also with failOnDataLoss=false where entries that nobody has read stand among the others.
+        """
+        if mark.from_id is not None and mark.cuts and mark.about == TOTAL:
+            raise DataLoss(f"{loss.text}: {START_ANEW}")
+        if mark.from_id is not None and mark.cuts:
+            planned = sum(count for _, count in mark.cuts)
+            sizes = PartSizes(planned + 1, 1)
+            cuts = self._splitter().cut(name, mark.from_id, position, None, planned, sizes)
+            if sum(count for _, count in cuts) > planned:
+                raise DataLoss(
+                    f"{loss.text}; up to {position} it holds entries that were not there when that was read: "
+                    f"{START_ANEW}"
+                )
+        if self.read_options.fail_on_data_loss:
+            raise DataLoss(
+                f"{loss.text}: restore them, or set failOnDataLoss=false to go on behind {position}, which reads "
+                "nothing twice"
+            )
+        if loss.text not in self.warned:
+            log.warning("%s; going on behind %s (failOnDataLoss=false)", loss.text, position)
+            self.warned.add(loss.text)
+        count = info.added if position == info.last else None
+        return self._counted(name, Mark(position, count, state=CUT, head=info.first), info)
+
     def _was_whole(self, name: str, mark: Mark) -> bool:
         """Return whether all that a stream held was read when it was last looked at."""
         seen = self.seen.get(name)
@@ -283,7 +356,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
     def _at_rest(self, name: str, mark: Mark) -> Mark:
         info = self.infos.get(name)
-        if info is None:
+        if info is None or mark.state == CUT:
             return mark
         return mark.at_rest(WHOLE if info.last == mark.id else "")
 
@@ -298,6 +371,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _plan(self, marks: Offset, waiting: dict[str, int], limit: "ReadLimit | None") -> Offset:
         cap = self._cap(waiting, marks, limit)
         shares = share(cap, waiting) if cap is not None else {}
+        if ReadLimit is None and not self.has_planned and cap is not None and cap < sum(waiting.values()):
+            warn_of_limit(cap, sum(waiting.values()))
+        self.has_planned = True
         planned: Offset = {}
         for name, backlog in waiting.items():
             planned[name] = self._plan_stream(name, marks[name], backlog, shares.get(name))
@@ -309,7 +385,8 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         most = self.read_options.max_entries
         if ReadLimit is None:
             if most is None and limit_bytes is None:
-                most = DEFAULT_MAX_ENTRIES
+                # Nobody says whether the trigger is AvailableNow, whose one batch is to take all that waits.
+                most = DEFAULT_MAX_ENTRIES if self.has_planned else None
         elif isinstance(limit, ReadMaxRows):
             most = limit.max_rows
         elif isinstance(limit, ReadMaxBytes):
@@ -335,19 +412,40 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         assert info is not None
         end = self._end(name, info)
         sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
-        head_is_past = info.first is not None and _is_past(info, mark)
-        cuts: tuple[tuple[str, int], ...]
-        is_all = head_is_past and end == info.last and (take is None or take >= info.length)
-        if is_all and sizes.parts(info.length) == 1:
-            cuts = ((end, info.length),)  # all that it holds: no need to count
-        else:
-            cuts = self._splitter().cut(name, mark.id, end, take, backlog, sizes)
+        total = _all_behind(info, mark) if end == info.last else None
+        known = total if total is not None and (take is None or take >= total) else None
+        cuts: Cuts = ((end, known or 0),)  # where that is all: no need to count, nor to look where to cut
+        about = ""
+        if not known or sizes.parts(known) > 1:
+            is_rest = known is not None or (end == info.last and (take is None or take >= backlog))
+            cuts, about = self._parts(name, mark.id, end, None if is_rest else take, known, backlog, sizes)
         last = cuts[-1][0] if cuts else end
+        state, behind, count = "", None, mark.n
         if last == info.last:
-            count = info.added
-        else:
-            count = None if mark.n is None else mark.n + sum(entries for _, entries in cuts)
-        return Mark(last, count, cuts, mark.id, mark.lost, WHOLE if last == info.last else "")
+            state, count = WHOLE, info.added
+        elif count is not None:
+            count += sum(entries for _, entries in cuts)
+            if info.added is not None and (about or mark.behind is not None):
+                behind = (self._first_entry(name, "(" + last, "+") or last, info.added)
+                count = min(count, info.added)
+        return Mark(last, count, cuts, mark.id, mark.lost, state, info.first, about, behind)
+
+    def _parts(
+        self, name: str, start: str, end: str, take: int | None, known: int | None, backlog: int, sizes: PartSizes
+    ) -> tuple[Cuts, str]:
+        """Return the parts of a batch, and what of their counts is an estimate; the sum is `known` where that is."""
+        splitter = self._splitter()
+        cuts = splitter.estimate(name, start, end, take, known or backlog, sizes)
+        if cuts is None:
+            return splitter.cut(name, start, end, take, backlog, sizes), ""
+        return (evened(cuts, known), PARTS) if known else (cuts, TOTAL)
+
+    def _first_entry(self, name: str, start: str, end: str) -> str | None:
+        def ask(session: Session) -> str | None:
+            reply = session.call("XRANGE", name, start, end, "COUNT", 1)
+            return reply[0][0].decode() if isinstance(reply, list) and reply else None  # type: ignore[index,union-attr]
+
+        return self.server.patiently(ask, name)
 
     def _everything(self) -> dict[str, Any]:
         """Return an end without split points: Spark before 4.2 does not say where a query stands when it starts.
@@ -367,8 +465,9 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         after = self._after_loss(name, before, info, known=True)
         sizes = PartSizes(self.read_options.entries_per_partition, self.read_options.min_partitions)
         expected = info.length if info is not None else 0
-        cuts = choose_splitter(self.server).cut(name, after.id, mark.id, None, expected, sizes)
-        return Mark(mark.id, mark.n, cuts, from_id=after.id)
+        cuts, about = self._parts(name, after.id, mark.id, None, None, expected, sizes)
+        head = None if info is None else info.first
+        return Mark(mark.id, mark.n, cuts, from_id=after.id, head=head, about=about)
 
     def _trim(self, name: str, last: str) -> None:
         ms, seq = ids.parse(last)
@@ -380,14 +479,16 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.server.patiently(trim, name)
 
 
+def _all_behind(info: StreamInfo, mark: Mark) -> int | None:
+    """Return how many entries a stream holds behind a mark, where what it says of itself tells exactly."""
+    if _is_past(info, mark):
+        return info.length
+    is_counted = info.added is not None and mark.n is not None and mark.behind is None
+    if not is_counted or info.max_deleted is None or ids.parse(info.max_deleted) > ids.parse(mark.id):
+        return None
+    return info.added - mark.n  # type: ignore[operator]
+
+
 def _is_past(info: StreamInfo, mark: Mark) -> bool:
     """Return whether the first entry is behind a mark, or there is none."""
     return info.first is None or ids.parse(info.first) > ids.parse(mark.id)
-
-
-def _query_of_task() -> str | None:
-    """Return the ID of the streaming query that a task belongs to; None outside of tasks."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return None if context is None else context.getLocalProperty("sql.streaming.queryId")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Generator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -9,7 +10,7 @@ from pyspark.sql.types import StructType
 from spark_source import ids
 from spark_source.arrow import Page, as_text, id_columns
 from spark_source.bounded import TooLarge, receive
-from spark_source.connection import FIRST_PAUSE_S, Server, Session, explained, is_passing
+from spark_source.connection import Server, Session, Tries
 from spark_source.errors import DataLoss
 from spark_source.offsets import Range
 from spark_source.pages import FIRST_PAGE, LIMIT_BYTES, SHRINK, _next_size, read_range
@@ -69,7 +70,7 @@ def read_topics(
     Raises: as `read_range`.
     """
     if part.end == _END:
-        part = Range(part.stream, part.start, ids.before(_END), max(0, part.count - 1))
+        part = replace(part, end=ids.before(_END), count=max(0, part.count - 1))
     if pattern.text == "#" or not server.has_command("XFILTER"):
         yield from read_range(server, part, converter, page_size, fail)
         return
@@ -93,7 +94,7 @@ class _Reading:
         self.position, self.is_done = part.start, False
         self.asked = self.size = min(FIRST_PAGE, page_size)
         self.trimmed = trimmed_place(part.stream)
-        self.failures, self.pause_s = 0, FIRST_PAUSE_S
+        self.tries = Tries(server)
 
     def next(self) -> Page:
         """Return the next messages, none if the server came to none in its time. Raises: as `read_range`."""
@@ -106,13 +107,10 @@ class _Reading:
             except DataLoss:
                 raise
             except Exception as error:
-                if not is_passing(error) or self.failures >= self.server.options.retries:
-                    raise explained(error, self.server.options) from None
-                self.failures += 1
+                self.tries.failed(error)
                 log.warning("reading %s again behind %s: %s", self.part.stream, self.position, error)
-                self.pause_s = self.server.pause(self.pause_s)
             else:
-                self.failures, self.pause_s = 0, FIRST_PAUSE_S
+                self.tries.worked()
                 if page is not None:
                     return page
 

@@ -32,32 +32,6 @@ def choose_mode(server: Server, options: WriteOptions) -> str:
     return "marker"
 
 
-def check_durability(server: Server, options: WriteOptions) -> str:
-    """Return what a task has to do before it reports its rows as written: nothing, `WAITAOF` or `WAIT`.
-
-    Raises: OptionError when the server cannot promise what durability asks for.
-    """
-    if options.durability == "none":
-        return ""
-    if options.durability.startswith("replicas:"):
-        return "WAIT"
-    if server.has_command("WAITAOF"):
-        return "WAITAOF"
-
-    def settings(session: Session) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for name in ("appendonly", "appendfsync"):
-            found.update(as_dict(session.call("CONFIG", "GET", name)))
-        return found
-
-    if server.patiently(settings) == {"appendonly": b"yes", "appendfsync": b"always"}:
-        return ""  # its replies leave after the fsync
-    raise OptionError(
-        f"durability=fsync needs appendonly yes and appendfsync always on {server.options.endpoint}: change its "
-        "configuration, or set durability=none"
-    )
-
-
 def ensure_window(server: Server, stream: str, options: WriteOptions, shown: str | None = None) -> None:
     """Make the stream if it is missing, with the window that is wanted, or check that an existing one suffices.
 

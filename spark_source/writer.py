@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_source.attempts import changed_rows, judge_batch
 from spark_source.connection import Server, Session
+from spark_source.durable import choose_durability
 from spark_source.encode import RowEncoder
 from spark_source.errors import OptionError, StreamdError
 from spark_source.identity import BatchName
@@ -34,7 +35,7 @@ from spark_source.replace import replacing
 from spark_source.schema import arrow_schema
 from spark_source.tally import Short
 from spark_source.topic_log import read_log
-from spark_source.window import check_durability, choose_mode, ensure_window
+from spark_source.window import choose_mode, ensure_window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +79,7 @@ class _Writer:
             tagged(stream)
         self.run = uuid.uuid4().hex[:12]
         self.mode = choose_mode(self.server, self.options)
-        self.wait_for = check_durability(self.server, self.options)
+        self.durability = choose_durability(self.server, self.options)
         self.prepared: frozenset[str] = frozenset()
         self.sources: frozenset[str] = frozenset()
 
@@ -105,7 +106,7 @@ class _Writer:
             attempt=context.attemptNumber() + _stage_attempt(context),
             run=self.run,
             mode=self.mode,
-            wait_for=self.wait_for,
+            durability=self.durability,
             prepared=self.prepared,
             sources=self.sources,
         )
@@ -155,6 +156,7 @@ class _Writer:
                 if not is_done(name, session.call("HGET", marker_key(stream), done_field(name))):
                     self.check_rows(session, stream, reports, name)
                 commit_batch(session, stream, name, counted)
+                self.durability.wait(session, stream, self.server.options)  # before Spark notes it for good
 
             self.server.patiently(commit, stream)
 
@@ -191,7 +193,10 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise OptionError("outputMode=complete would write the whole result again each time: use append or update")
+            raise OptionError(
+                "outputMode=complete is not for a sink that adds: use foreachBatch, and in it mode('overwrite') with "
+                "sinkId and sinkBatch, which replaces the stream in one step (docs/spark.md, Aggregations)"
+            )
         if options.write.sink_batch is not None:
             raise OptionError("sinkBatch is for batch writes: leave it out, a streaming query numbers its batches")
         super().__init__(options, schema, options.write.stream)
@@ -208,7 +213,7 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
             raise OptionError("this Spark does not say which query and batch a task belongs to: set exactlyOnce=none")
         lasting = self.options.sink_id
         sink = query if lasting is None else f"{lasting}@{query}"
-        name = BatchName(sink, batch, int(batch), True, lasting)
+        name = BatchName(sink, batch, int(batch), True, lasting, query=query)
         return self.write_task(_batches(iterator, self.schema), name, context)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
@@ -273,6 +278,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         reports = [message for message in messages if isinstance(message, TaskReport)]
         name = reports[0].name if reports else self.name
         if self._is_finished(name):
+            self._forget_replacement(name)
             return
         if self.overwrite or not self.remembered:
             for stream in {stream for report in reports for stream in report.rows}:
@@ -315,8 +321,14 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         if not self.remembered or self.final is None:
             return False
         final = self.final
-        done = self.server.patiently(lambda session: session.call("HGET", marker_key(final), done_field(name)), final)
-        return is_done(name, done)
+
+        def finished(session: Session) -> bool:
+            done = is_done(name, session.call("HGET", marker_key(final), done_field(name)))
+            if done:
+                self.durability.wait(session, final, self.server.options)  # a mark that a failover may take is none
+            return done
+
+        return self.server.patiently(finished, final)
 
     def _take_place(self, name: BatchName) -> None:
         """Put the new stream in the place of the old, in one step, which notes that it was done.
@@ -334,18 +346,29 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             stands = session.call("HGET", key, noted)
             if is_done(name, stands) if self.remembered else stands:
                 session.call("UNWATCH")
+                self.durability.wait(session, final, self.server.options)
                 return True
             commands: list[list[str | bytes | int]] = [["MULTI"]]
             commands += replacing(session, new, final)
             commands.append(["HSET", key, noted, done_value(name)])
             commands.append(["HDEL", key, open_field(name), *past_marks(session, key, name)])
             commands.append(["DEL", marker_key(new), rows_key(new, name), keys_key(new, name)])
-            return transact(session, commands)
+            done = transact(session, commands)
+            if done:
+                self.durability.wait(session, final, self.server.options)
+            return done
 
         if not any(self.server.patiently(swap, final) for _ in range(SWAP_TRIES)):
             raise StreamdError(f"stream {final} could not be replaced, others keep writing to it: run the job again")
         if not self.remembered:
             self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
+
+    def _forget_replacement(self, name: BatchName) -> None:
+        """Remove the stream that was made to take the place of one that this write has replaced already."""
+        if self.overwrite and self.stream is not None:
+            new = self.stream
+            keys = new, marker_key(new), rows_key(new, name), keys_key(new, name)
+            self.server.patiently(lambda session: session.call("DEL", *keys), new)
 
     def _forget_parts(self, reports: list[TaskReport]) -> None:
         """Remove the notes of a write that nobody can ask for again."""

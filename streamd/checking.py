@@ -2,12 +2,16 @@
 
 import argparse
 import os
+import sys
 
 from streamd.base import collector
+from streamd.base.clock import Clock
 from streamd.base.config import OPTIONS, Config
-from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, Failure
+from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.progress import ProgressLine
-from streamd.durability import check
+from streamd.data.keyspace import Keyspace
+from streamd.durability import check, fixing
+from streamd.durability.moving import commands_for_redis
 from streamd.durability.replay import Replay
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem, LockedError
@@ -22,13 +26,28 @@ def add_options(checking: argparse.ArgumentParser) -> None:
     """Say what `streamd check` takes."""
     checking.description = (
         "Say of each file of a journal how much of it is whole, and whether a server can load it: it is loaded,\n"
-        "which takes as much time and memory as a start. Nothing is changed without --fix."
+        "which takes as much time and memory as a start. Nothing is changed without --skip or --fix. These say first\n"
+        "what goes, and ask; what goes is kept in FILE.cut-TIME beside each file. Copy the directory before."
     )
     checking.epilog = EXIT_CODES
     checking.add_argument("directory", metavar="DIR", help="the data directory, or the directory of the journal in it")
-    checking.add_argument("--fix", action="store_true", help="cut off, for ever, all from the first fault on")
+    change = checking.add_mutually_exclusive_group()
+    change.add_argument(
+        "--skip", action="store_true", help="leave out only what is damaged or does not fit, and list it"
+    )
+    change.add_argument("--fix", action="store_true", help="cut off all from the first fault on")
+    checking.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask; where there is no terminal, nothing but a torn end goes without it",
+    )
     checking.add_argument(
         "--export", metavar="OUT", help="write what is whole to a new data directory OUT that Redis 7.0 can load"
+    )
+    checking.add_argument(
+        "--windows",
+        action="store_true",
+        help="with --export: for Redis 8.6.2 or later, with the windows, also of entries that are trimmed or deleted",
     )
     checking.add_argument(
         "--appendfilename",
@@ -40,22 +59,33 @@ def add_options(checking: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    if arguments.windows and arguments.export is None:
+        raise Failure(EXIT_USAGE, "--windows needs --export OUT: it says what is written there")
     files, filename = FileSystem(), arguments.appendfilename
     if not os.path.isdir(arguments.directory):
         raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
     data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
     line = ProgressLine("check")
-    try:
-        if arguments.fix:
-            report = check.fix(files, data, journal, filename, _trial_loader(), line.show)
-        else:
-            report = check.examine(files, journal, filename, _trial_loader(), line.show)
+    place = fixing.Place(files, data, journal, filename, _trial_loader, Clock().now_ms(), line.show)
+
+    def agree(known: list[str], question: str) -> bool:
         line.end()
-        print("\n".join(report.lines()))
+        return _agree(known, question, arguments.yes)
+
+    try:
+        if arguments.fix or arguments.skip:
+            report = (fixing.fix if arguments.fix else fixing.skip)(place, agree)
+        else:
+            report = place.examine()
+        line.end()
+        print("\n".join(report.done or report.lines()))
         if arguments.export is not None:
             _make_directory(arguments.export)
             line = ProgressLine("check: export")
-            commands = check.export(files, journal, arguments.export, filename, report, line.show)
+            if arguments.windows:
+                commands = _export_with_windows(files, journal, arguments.export, filename, line)
+            else:
+                commands = check.export(files, journal, arguments.export, filename, report, line.show)
             line.end()
             place = arguments.export
             print(f"{commands} commands written to {place}: redis-server --appendonly yes --dir {place}")
@@ -71,7 +101,26 @@ def _check(arguments: argparse.Namespace) -> int:
         raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
     finally:
         line.end()
-    return EXIT_OK if report.is_whole or report.is_fixed else EXIT_DAMAGED
+    return EXIT_OK if report.is_whole or report.is_mended else EXIT_DAMAGED
+
+
+def _agree(known: list[str], question: str, is_agreed: bool) -> bool:
+    """Say what is known, and return whether it is to be done: a person at a terminal is asked, and a script says --yes.
+
+    Raises: Failure where nobody can be asked.
+    """
+    print("\n".join(known), flush=True)
+    if is_agreed:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure(EXIT_DAMAGED, f"nothing was changed; --yes does it without asking: {question}")
+    try:
+        answer = input(f"{question} [yes/no] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() != "yes":
+        raise Failure(EXIT_DAMAGED, "nothing was changed")
+    return True
 
 
 def _make_directory(path: str) -> None:
@@ -82,10 +131,22 @@ def _make_directory(path: str) -> None:
         raise Failure(EXIT_DIRECTORY, f"{path}: {error.strerror}; give another directory with --export")
 
 
+def _export_with_windows(files: FileSystem, journal: str, target: str, filename: str, line: ProgressLine) -> int:
+    """Load a journal up to its first fault and write what it holds for Redis; return how many commands that takes."""
+    keyspace, loader = _trial()
+    check.examine(files, journal, filename, loader, line.show)
+    loader.end()
+    return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))
+
+
 def _trial_loader() -> Loader:
-    """Return a loader into a state that is thrown away."""
+    return _trial()[1]
+
+
+def _trial() -> tuple[Keyspace, Loader]:
+    """Return a state that is thrown away, and a loader into it."""
     collector.keep_out()
     state = Engine(config=Config(databases=_TRIAL_DATABASES)).state
     replay = Replay(state)
     replay.borrow()
-    return Loader(state.keyspace, replay)
+    return state.keyspace, Loader(state.keyspace, replay)

@@ -83,18 +83,35 @@ class EmbeddedServer:
         return client
 
     def advance(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
-        """Move the clock, to the millisecond; returns when all that the new time demands has been done.
+        """Let time pass, to the millisecond; returns when all that the new time demands has been done.
 
-        A negative number steps the clock back. Raises: ValueError for what is no time, TypeError on real time,
-        RuntimeError where no server runs.
+        A negative number is a leap back. Raises: ValueError for what is no time, TypeError on real time, RuntimeError
+        where no server runs.
         """
+        clock, moved_ms = self._movable(seconds, milliseconds)
+        clock.advance(moved_ms)
+        self._settle()
+
+    def leap(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
+        """Move the wall time alone, forward or back, as when the machine's clock is set: time-outs and timers take no
+        notice of it, while expiries, windows and entry IDs follow it. Returns and raises as `advance`.
+        """
+        clock, moved_ms = self._movable(seconds, milliseconds)
+        clock.leap(moved_ms)
+        self._settle()
+
+    def _movable(self, seconds: float, milliseconds: float) -> tuple[ManualClock, int]:
+        """Return the clock, and by how many milliseconds it is to be moved."""
         if not self._thread.is_alive():
             raise RuntimeError("this server does not run: it moves its clock between start and stop")
         if not isinstance(self.clock, ManualClock):
             raise TypeError("this server runs on real time; give it a ManualClock to move it")
         if not (isfinite(seconds) and isfinite(milliseconds)):
             raise ValueError(f"the clock cannot be moved by {seconds} s and {milliseconds} ms: give finite numbers")
-        self.clock.advance(round(seconds * 1000) + round(milliseconds))
+        return self.clock, round(seconds * 1000) + round(milliseconds)
+
+    def _settle(self) -> None:
+        """Wait until the server has done what it was told before."""
         done = threading.Event()
         self._loop.call_soon_threadsafe(done.set)
         done.wait(START_S)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.slopes.rows import ROWS
 from scripts import map as map_of_rooms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -231,3 +232,30 @@ def test_a_compiled_class_that_may_be_missing_and_may_be_empty_says_when_it_is_t
     sources = "".join(map(text_of, compiled_files()))
     assert {name for name in sized if re.search(rf"\b{name}(\[[^]]*\])? \| None", sources)} == set()
     assert "__bool__" in methods["SegmentList"]
+
+
+def test_faults2_3_0_every_command_has_a_case_that_measures_how_its_cost_grows():
+    assert commands() - {row.name for row in ROWS} == {"quit", "shutdown"}  # which end the connection, or the server
+    assert {row.name for row in ROWS} <= commands()
+
+
+def test_faults2_3_0_the_commands_that_stay_whole_are_those_that_are_listed():
+    section = text_of("docs/guarantees.md").split("## Commands that stay whole")[1].split("\n## ")[0]
+    listed = named_in_cells([line for line in section.splitlines() if line.startswith("|")][2:])
+    assert sorted(listed - commands()) == []
+    whole = {row.name for row in ROWS if row.whole}
+    assert listed == whole | {"evalsha", "evalsha_ro"}  # which are EVAL of a script that is known
+
+
+def commands() -> set[str]:
+    """Return the names of all commands, and of subcommands where a command has some, as COMMAND LIST has them."""
+    import streamd.commands  # noqa: F401  (declares the commands)
+    from streamd.catalog import COMMANDS
+
+    return {command.name for command in COMMANDS.leaves()}
+
+
+def named_in_cells(table: list[str]) -> set[str]:
+    """Return the commands that the second column of a table names, as COMMAND LIST has them."""
+    names = (name.partition(" with ")[0] for row in table for name in row.split("|")[2].split(","))
+    return {name.strip().lower().replace(" ", "|") for name in names}

@@ -11,6 +11,8 @@ _join = _BREAK.join
 # Stands before a request whose words are looked at together with those of others.
 _END: Final = b"\r"
 _join_requests = _END.join
+# Names are asked for so many beginnings at most.
+PREFIXES_MAX: Final = 64
 # Compiled, to ask one name after the other takes some nanoseconds each, a fifth of what putting them together takes;
 # as it is written, six times as long.
 ASKS_EACH: Final = is_compiled()
@@ -49,7 +51,8 @@ def each_word_begins(requests: list[list[bytes]], prefixes: tuple[bytes, ...]) -
 class Beginnings:
     """How names begin that patterns like `orders:*` allow.
 
-    prefixes: these, without those that begin with another one: so a name begins with one of them at most.
+    prefixes: these, without those that begin with another one: so a name begins with one of them at most. None where
+        there are many: then to look up one name after the other takes no longer.
 
     A prefix of a rule holds neither of the two breaks, as no rule holds white space; one that did would not be looked
     for: then a prefix that is found behind a break ends before the next one.
@@ -59,9 +62,12 @@ class Beginnings:
 
     def __init__(self, prefixes: Iterable[bytes]) -> None:
         found = dict.fromkeys(one for one in prefixes if _BREAK not in one and _END not in one)
-        self.prefixes = tuple(
-            one for one in found if not any(one != other and one.startswith(other) for other in found)
-        )
+        least: list[bytes] = []
+        for one in sorted(found):  # behind a prefix stands what begins with it
+            if not least or not one.startswith(least[-1]):
+                least.append(one)
+        kept = set(least)
+        self.prefixes = tuple(one for one in found if one in kept) if len(kept) <= PREFIXES_MAX else ()
         self._marks = [_BREAK + prefix for prefix in self.prefixes]
 
     def are_of_all(self, names: Sequence[bytes]) -> bool:

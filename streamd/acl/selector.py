@@ -6,7 +6,7 @@ from typing import Final
 
 from streamd.acl.rule_errors import Fault, RuleError
 from streamd.acl.vocabulary import Vocabulary
-from streamd.base.glob import Matcher, compile_glob
+from streamd.base.glob_table import GlobTable
 
 READ: Final = 1
 WRITE: Final = 2
@@ -15,6 +15,11 @@ _BLANK: Final = re.compile(rb"[\s\0]")
 _PREFIXES: Final = {READ | WRITE: b"~", READ: b"%R~", WRITE: b"%W~"}
 # `orders:*`: the most common pattern, and the start of a word is found faster than what a regular expression matches.
 _PREFIX_PATTERN: Final = re.compile(rb"[^*?\[\\]*\*")
+# Of so many of these each is asked; more are looked up.
+PREFIXES_MAX: Final = 32
+
+# Of keys that may be used in one way: how they begin, the other patterns, and these as a table once one is compared.
+_Use = tuple[tuple[bytes, ...], list[bytes], GlobTable[None] | None]
 
 
 class Selector:
@@ -25,9 +30,10 @@ class Selector:
     """
 
     __slots__ = (
+        "_channel_table",
         "_first_rule",
-        "_matchers",
         "_rules",
+        "_uses",
         "_vocabulary",
         "all_channels",
         "all_keys",
@@ -48,7 +54,8 @@ class Selector:
         # The rules for commands: all or none, then what is named -> + or -, in the order that they hold in.
         self._first_rule = b"-@all"
         self._rules: dict[bytes, bytes] = {}
-        self._matchers: dict[int, tuple[tuple[bytes, ...], list[Matcher]]] = {}
+        self._uses: dict[int, _Use] = {}
+        self._channel_table: GlobTable[None] | None = None
 
     def copy(self) -> "Selector":
         """Return another selector with the same rules."""
@@ -66,7 +73,7 @@ class Selector:
     def apply(self, rule: bytes) -> None:
         """Change the selector as one rule says. Raises: RuleError, and then nothing is changed."""
         word = rule.lower()
-        self._matchers = {}
+        self._uses, self._channel_table = {}, None
         if word in (b"allkeys", b"~*", b"resetkeys"):
             self.all_keys = word != b"resetkeys"
             self.keys = {}
@@ -166,20 +173,33 @@ class Selector:
         """Return whether a key may be read, written, or both by one pattern; `access` 0: be named at all."""
         if self.all_keys:
             return True
-        matchers = self._matchers.get(access)
-        if matchers is None:
-            matchers = self._matchers[access] = self._compiled(access)
-        prefixes, others = matchers
-        return key.startswith(prefixes) or (bool(others) and any(matches(key) for matches in others))
+        prefixes, patterns, others = self._prepared(access)
+        if key.startswith(prefixes):
+            return True
+        if not patterns:
+            return False
+        if others is None:
+            # (Mostly what may be read may be written, too: then there is one table for all uses.)
+            alike = [table for _, same, table in self._uses.values() if table is not None and same == patterns]
+            others = alike[0] if alike else table_of(patterns)
+            self._uses[access] = prefixes, patterns, others
+        return others.matches(key)
 
     def prefixes(self, access: int) -> tuple[bytes, ...]:
-        """Return beginnings of keys: all keys that begin so may be accessed so."""
-        return self._compiled(access)[0]
+        """Return beginnings of keys: all keys that begin so may be accessed so. (None if there are many of them.)"""
+        return self._prepared(access)[0]
 
-    def _compiled(self, access: int) -> tuple[tuple[bytes, ...], list[Matcher]]:
-        patterns = [pattern for pattern, allowed in self.keys.items() if allowed & access == access]
-        prefixes = tuple(pattern[:-1] for pattern in patterns if _PREFIX_PATTERN.fullmatch(pattern))
-        return prefixes, [compile_glob(pattern) for pattern in patterns if not _PREFIX_PATTERN.fullmatch(pattern)]
+    def _prepared(self, access: int) -> "_Use":
+        found = self._uses.get(access)
+        if found is None:
+            patterns = [pattern for pattern, allowed in self.keys.items() if allowed & access == access]
+            prefixes = [pattern[:-1] for pattern in patterns if _PREFIX_PATTERN.fullmatch(pattern)]
+            if len(prefixes) > PREFIXES_MAX:
+                prefixes = []
+            elif prefixes:
+                patterns = [pattern for pattern in patterns if not _PREFIX_PATTERN.fullmatch(pattern)]
+            found = self._uses[access] = tuple(prefixes), patterns, None
+        return found
 
     def allows_every_key(self, access: int) -> bool:
         """Return whether all keys may be accessed so."""
@@ -187,7 +207,11 @@ class Selector:
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
         """Return whether a channel may be named; a pattern of channels only as the rule has it."""
-        return self.all_channels or channel_in(self.channels, channel, is_pattern)
+        if self.all_channels or is_pattern:
+            return self.all_channels or channel in self.channels
+        if self._channel_table is None:
+            self._channel_table = table_of(self.channels)
+        return self._channel_table.matches(channel)
 
     # -- as text ------------------------------------------------------------------------------------------------------
 
@@ -215,6 +239,9 @@ def _letters(word: bytes) -> list[bytes]:
     return [word[at : at + 1].upper() for at in range(len(word))]
 
 
-def channel_in(patterns: Iterable[bytes], channel: bytes, is_pattern: bool) -> bool:
-    """Return whether patterns of channels allow one: a channel that a pattern matches, a pattern only by its text."""
-    return any(pattern == channel if is_pattern else compile_glob(pattern)(channel) for pattern in patterns)
+def table_of(patterns: Iterable[bytes]) -> GlobTable[None]:
+    """Return what says whether one of some patterns, all different, matches a text."""
+    table: GlobTable[None] = GlobTable()
+    for pattern in patterns:
+        table.add(pattern, None)
+    return table

@@ -1,11 +1,14 @@
 """All users: changed one by one, or as a whole by the lines of a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from streamd.acl.rule_errors import Brackets, Fault, RuleError
 from streamd.acl.user import User, merged_rules
 from streamd.acl.vocabulary import Vocabulary
 from streamd.base.errors import CommandError, echoed
+
+_BLANK: Final = b" \t\n\r\v\f\0"
 
 
 class UserFileError(Exception):
@@ -122,19 +125,26 @@ class Users:
                 user.apply(rule)
             except RuleError as error:
                 if error.fault is Fault.UNKNOWN:  # the name of a command is no secret
-                    errors.append(f"{place}: Error in applying operation '{_decoded(rule)}': {error}.")
+                    shown = _decoded(_without_secrets(rule))
+                    errors.append(f"{place}: Error in applying operation '{shown}': {error}.")
                 elif is_first:
                     errors.append(f"{place}: {error}.")
                     is_first = False
         return errors
 
-    def replace(self, found: dict[bytes, User]) -> list[User]:
-        """Let these be all users, and those of the same name become them; return those that are gone."""
+    def replace(self, found: dict[bytes, User]) -> tuple[list[User], list[User]]:
+        """Let these be all users, and those of the same name become them; return those that are gone, and those that
+        are new or not what they were.
+        """
         before = self._users
         self._users = {name: before.get(name, user) for name, user in found.items()}
+        changed: list[User] = []
         for name, user in self._users.items():
-            user.become(found[name])
-        return [user for name, user in before.items() if name not in found]
+            made = found[name]
+            if user is made or user.text() != made.text():
+                user.become(made)
+                changed.append(user)
+        return [user for name, user in before.items() if name not in found], changed
 
     def add_configured(self, definitions: Iterable[Sequence[bytes]]) -> None:
         """Add the users of the configuration, each a name and rules. Raises: UserFileError."""
@@ -175,7 +185,12 @@ class Users:
 
 def is_name(name: bytes) -> bool:
     """Return whether users may be called so."""
-    return not any(byte in b" \t\n\r\v\f\0" for byte in name)
+    return len(name.translate(None, _BLANK)) == len(name)
+
+
+def _without_secrets(rule: bytes) -> bytes:
+    """Return a rule with stars for what looks like a password in a selector, which has no business there."""
+    return b" ".join([word[:1] + b"***" if word[:1] in (b">", b"<", b"#", b"!") else word for word in rule.split(b" ")])
 
 
 def _decoded(word: bytes) -> str:

@@ -7,7 +7,7 @@ from streamd.backup.placing import DIRNAME, FILENAME, Place, PlaceError, pieces_
 from streamd.backup.remote import RemoteJournal
 from streamd.durability import check
 from streamd.journal.filesystem import FileSystem
-from streamd.journal.journal import lock_directory
+from streamd.journal.journal import LOCK_NAME, lock_directory
 from streamd.journal.recovery import DamagedError, read_manifest
 
 # (bytes done, bytes in all; 0 while the server rewrites)
@@ -76,6 +76,7 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = _say
             raise PlaceError(f"{os.path.join(journal, name)}: {error.strerror}")
 
     with Place(path) as place:
+        is_new = not os.path.exists(os.path.join(path, LOCK_NAME))
         try:
             lock = lock_directory(files, path)
         except OSError as error:
@@ -84,9 +85,9 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = _say
             place.take((part.name, pieces(part.name)) for part in parts)
             place.commit()
         finally:
+            if is_new and not os.path.exists(os.path.join(path, DIRNAME)):
+                os.unlink(os.path.join(path, LOCK_NAME))
             lock.close()
-            if not os.path.exists(os.path.join(path, DIRNAME)):
-                os.unlink(os.path.join(path, "streamd.lock"))
     return done
 
 

@@ -31,6 +31,7 @@ class Place:
         self.path = path
         self._made: list[str] = []
         self._temporary = os.path.join(path, f".{DIRNAME}.partial-{os.getpid()}")
+        self._is_mine = False  # another process may have the same number, in another container
         self._files = FileSystem()
 
     def __enter__(self) -> "Place":
@@ -41,6 +42,7 @@ class Place:
         try:
             self._make_directories()
             os.mkdir(self._temporary)
+            self._is_mine = True
         except OSError as error:
             self._remove()
             raise PlaceError(f"{error.filename or self.path}: {error.strerror}; give another directory")
@@ -117,7 +119,8 @@ class Place:
         return PlaceError(f"cannot write to {self.path}: {error.strerror}; nothing was left there")
 
     def _remove(self) -> None:
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._is_mine:
+            shutil.rmtree(self._temporary, ignore_errors=True)
         for path in reversed(self._made):
             try:
                 os.rmdir(path)

@@ -1,4 +1,4 @@
-"""Where the time comes from: the machine's clock, or one that a test moves."""
+"""Where the time comes from: the machine's clocks, or one that a test moves."""
 
 import time
 from collections.abc import Callable
@@ -9,10 +9,19 @@ _END_MS: Final = 2**63 // 1_000
 
 # (Compiled code finds a constant at once, and what a module has by its name.)
 _time_ns: Final = time.time_ns
+_monotonic_ns: Final = time.monotonic_ns
+
+# What a ManualClock's monotonic time begins with: far from any Unix time, so that a test sees which of them was taken.
+_BEGIN_US: Final = 1_000_000_000
 
 
 class Clock:
-    """The machine's clock, in whole microseconds of Unix time."""
+    """The machine's clocks, as two readings.
+
+    The wall time (`now_us`, `now_ms`) is Unix time: for what is stored or shown, such as entry IDs, expiries, windows,
+    delivery times. It leaps when the machine's clock is set. The monotonic time (`monotonic_us`, `monotonic_ms`) never
+    does, and says nothing but how long something takes: for timers, time-outs, retries, idle connections, slices.
+    """
 
     def now_us(self) -> int:
         """Return the Unix time in microseconds."""
@@ -23,8 +32,12 @@ class Clock:
         return _time_ns() // 1_000_000
 
     def monotonic_us(self) -> int:
-        """Return microseconds that never go back, for measuring durations."""
-        return time.monotonic_ns() // 1_000
+        """Return microseconds that never leap nor go back; from when they count is not said."""
+        return _monotonic_ns() // 1_000
+
+    def monotonic_ms(self) -> int:
+        """Return the monotonic time in milliseconds."""
+        return self.monotonic_us() // 1_000
 
 
 class ManualClock(Clock):
@@ -35,6 +48,7 @@ class ManualClock(Clock):
 
     def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
         self._now_us = now_ms * 1_000
+        self._monotonic_us = _BEGIN_US
         self._listeners: list[Callable[[], None]] = []
 
     def now_us(self) -> int:
@@ -44,17 +58,25 @@ class ManualClock(Clock):
         return self._now_us // 1_000
 
     def monotonic_us(self) -> int:
-        return self._now_us
+        return self._monotonic_us
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock by so many milliseconds; a negative number steps it back."""
-        self.set(self.now_ms() + milliseconds)
+        """Let so many milliseconds pass, by both readings; a negative number is a leap back."""
+        self._move(self.now_ms() + milliseconds, max(0, milliseconds))
+
+    def leap(self, milliseconds: int) -> None:
+        """Move the wall time alone, forward or back, as when the machine's clock is set; no time passes."""
+        self._move(self.now_ms() + milliseconds, 0)
 
     def set(self, now_ms: int) -> None:
-        """Set the clock to a Unix time in milliseconds. Raises: ValueError for one before 1970, or too far from now."""
+        """Let time pass until a Unix time in milliseconds. Raises: ValueError for one before 1970, or too far."""
+        self.advance(now_ms - self.now_ms())
+
+    def _move(self, now_ms: int, passed_ms: int) -> None:
         if not 0 <= now_ms < _END_MS:
             raise ValueError(f"the clock cannot be set to {now_ms} ms: give a Unix time from 0 to {_END_MS - 1}")
         self._now_us = now_ms * 1_000
+        self._monotonic_us += passed_ms * 1_000
         for listener in self._listeners:
             listener()
 
@@ -66,16 +88,18 @@ class ManualClock(Clock):
 class TurnTime:
     """The time that all commands of one turn see; who runs the turn sets it.
 
-    ms: Unix milliseconds. s: Unix seconds as of the last tick, a tenth of a second ago at most; one object for all who
-    note it in that second.
+    ms: the wall time. monotonic_ms: the monotonic time as of the last tick, a tenth of a second ago at most (or as long
+    as a turn takes): for what is noted with each request, which then asks one clock and not two. s: that in
+    seconds; one object for all who note it until the next tick.
     """
 
-    __slots__ = ("ms", "s")
+    __slots__ = ("monotonic_ms", "ms", "s")
 
-    def __init__(self, ms: int) -> None:
-        self.set(ms)
+    def __init__(self, clock: Clock) -> None:
+        self.read(clock)
 
-    def set(self, ms: int) -> None:
-        """Let both tell this time."""
-        self.ms = ms
-        self.s = ms // 1000
+    def read(self, clock: Clock) -> None:
+        """Let all tell the present time."""
+        self.ms = clock.now_ms()
+        self.monotonic_ms = clock.monotonic_ms()
+        self.s = self.monotonic_ms // 1000

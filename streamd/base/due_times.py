@@ -47,14 +47,10 @@ class DueTimes:
             heappop(rows)
         return rows[0][0] if rows else None
 
-    def pop_due(self, now_ms: int) -> bytes | None:
-        """Take away the earliest time if it has come, and return its name; None if none has come."""
+    def first_due(self, now_ms: int) -> bytes | None:
+        """Return the name with the earliest time, if that has come. It keeps the time, until what is due was done."""
         first_ms = self.first_ms()
-        if first_ms is None or first_ms > now_ms:
-            return None
-        _, name = heappop(self._rows)
-        del self.due_ms[name]
-        return name
+        return None if first_ms is None or first_ms > now_ms else self._rows[0][1]
 
     def copy(self) -> "DueTimes":
         """Return an independent copy."""

@@ -1,9 +1,28 @@
 """The errors a client sees, with Redis's exact texts."""
 
+from typing import Final, Self
+
+# A script raises errors with any code: longer codes than this are cut where they are counted.
+CODE_CHARACTERS_MAX: Final = 128
+# A code ends where the line sent ends a word; and INFO has a meaning for `:` and `#`, so Redis writes these as `_`.
+_IN_A_CODE: Final = str.maketrans("\r\n:#", "  __")
+
 
 def echoed(word: bytes, bytes_max: int = 128) -> str:
     """Return a client's word as an error echoes it: it ends where a C string does."""
     return word[:bytes_max].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+
+
+def error_code(line: str) -> str:
+    """Return the first word of an error's line as statistics show it: printable characters alone, cut when long."""
+    code = line[:CODE_CHARACTERS_MAX].translate(_IN_A_CODE).partition(" ")[0]
+    return "".join(filter(str.isprintable, code))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an exception as one line: the system's words for what the system refused, otherwise its class as well."""
+    text = getattr(error, "strerror", None) or " ".join(f"{type(error).__name__}: {error}".split())
+    return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 class CommandError(Exception):
@@ -13,6 +32,13 @@ class CommandError(Exception):
     """
 
     is_counted = False
+
+    def as_reply(self) -> Self:
+        """Return the error as a value that is kept, without the frames that it was raised in: these hold the request,
+        and the frame that holds the reply.
+        """
+        self.__traceback__ = self.__context__ = None
+        return self
 
 
 class ProtocolError(CommandError):

@@ -25,8 +25,12 @@ V = TypeVar("V")
 
 # What an idle server gives back by itself, so that nobody sees it.
 UNASKED_BYTES_MAX: Final = 64 * 1024 * 1024
-# And not before so many changes.
+# And not before so many changes. So many bytes of requests and replies count as one: what is not executed, or changes
+# nothing, can take as much memory.
 CHANGES_MIN: Final = 10_000
+CHANGE_BYTES: Final = 1_000
+# A server that receives and sends no more is idle: somebody may ask for its figures now and then.
+IDLE_BYTES_PER_S_MAX: Final = 100_000
 
 
 class _Library(NamedTuple):
@@ -78,16 +82,6 @@ def packed(rows: dict[K, V]) -> dict[K, V]:
     return {**rows}
 
 
-def settle() -> None:
-    """Have the collector take all that is there for old, which it hardly ever looks at; a microsecond.
-
-    For who makes a great many lists that live long: the next collection would look at all that is in them. Not for what
-    happens all the time: garbage in cycles that is young now is not found then.
-    """
-    gc.freeze()
-    gc.unfreeze()
-
-
 def give_back() -> None:
     """Give back to the system what nothing uses."""
     # A full collection empties Python's free lists. It has nothing to look at, so it takes no time.
@@ -111,19 +105,22 @@ class IdleTrim:
         self._seen = self._done = 0
         self._looks = 0
 
-    def look(self, changes: int) -> bool:
+    def look(self, changes: int, traffic_bytes: int = 0, bytes_per_s: float = 0.0) -> bool:
         """Look at a server that has made so many changes, a few times a second; return whether it has given back.
 
+        traffic_bytes: what it has received and sent until lately; bytes_per_s: how much that was in a second then.
         A look does one step: to let go of what a dict of a million rows has left takes some milliseconds by itself.
         """
         self._looks += 1
         if self._looks == 2:  # while there is little else, but not before the first client is served
             _library()
-        is_idle, self._seen = changes == self._seen, changes
+        is_idle, self._seen = changes == self._seen and bytes_per_s <= IDLE_BYTES_PER_S_MAX, changes
         if self._left is None:
-            if not is_idle or changes - self._done < CHANGES_MIN:
+            done = changes + traffic_bytes // CHANGE_BYTES
+            self._done = min(self._done, done)  # counters may be set back
+            if not is_idle or done - self._done < CHANGES_MIN:
                 return False
-            self._done = changes
+            self._done = done
             if unused_bytes() > UNASKED_BYTES_MAX:
                 return False
             self._left = self._packing()

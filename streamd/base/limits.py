@@ -46,6 +46,11 @@ INPUT_TURN_BYTES: Final = 200 * 1024
 # A blocked client may send so much more before it is no longer read.
 INPUT_WAITING_BYTES_MAX: Final = 1 * MIB
 OUTPUT_BYTES_MAX: Final = 1024 * MIB
+# A client that has ended its side is waited for while it reads replies, and cut when it reads nothing for so long.
+OUTPUT_STALLED_MS_MAX: Final = 60_000
+# Where no reply can leave after the end of input (TLS), what was received is answered for so long without a turn of
+# others: the longest that one client may hold them up.
+LAST_TURN_US: Final = 20_000
 # Redis's client-output-buffer-limit for subscribers: 32mb hard, 8mb for 60 seconds.
 OUTPUT_PUBSUB_BYTES_MAX: Final = 32 * MIB
 

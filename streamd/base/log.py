@@ -40,9 +40,9 @@ class EventLog:
         """Say something at one of the levels of `logging`."""
         _LOGGER.log(level, text, *arguments, extra={"event": event})
 
-    def exception(self, event: str, text: str, *arguments: object) -> None:
-        """Say that the exception which is being handled is a bug, with its traceback."""
-        _LOGGER.exception(text, *arguments, extra={"event": event})
+    def exception(self, event: str, text: str, *arguments: object, error: BaseException | None = None) -> None:
+        """Say that an exception is a bug, with its traceback: `error`, or the one that is being handled."""
+        _LOGGER.error(text, *arguments, exc_info=error or True, extra={"event": event})
 
 
 log = EventLog()

@@ -13,8 +13,24 @@ def read_file(path: str) -> bytes:
         return file.read()
 
 
+def keep_file(path: str, aside: str) -> str:
+    """Give a file a second name, behind which a number stands if it is taken; return that name. Raises: OSError.
+
+    What then replaces the file leaves it there.
+    """
+    number, free = 1, aside
+    while True:
+        try:
+            os.link(os.path.realpath(path), free)
+            return free
+        except FileExistsError:
+            number += 1
+            free = f"{aside}-{number}"
+
+
 def replace_file(path: str, data: bytes) -> None:
     """Let a file hold `data`, or, if that fails, what it held before. Raises: OSError."""
+    path = os.path.realpath(path)  # a link stays one
     beside = f"{path}.tmp-{os.getpid()}"
     try:
         mode = os.stat(path).st_mode & 0o777
@@ -32,7 +48,7 @@ def replace_file(path: str, data: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(beside)
         raise
-    directory = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:

@@ -318,7 +318,7 @@ class Context(Client):
         """
         if self.in_unit:
             return on_timeout
-        deadline_ms = None if timeout_ms == 0 else self.now_ms + timeout_ms
+        deadline_ms = None if timeout_ms == 0 else self.state.clock.monotonic_ms() + timeout_ms
         self.state.blocked.add(self, self.db, tuple(keys), deadline_ms, attempt, on_timeout, line, filtering)
         return BLOCKED
 

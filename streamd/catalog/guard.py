@@ -87,41 +87,91 @@ class Guard:
     quick: the commands of which some use is allowed, for `Context.quick`. known: of those whose words must be looked
     at, by name, how that is done; a command that is not in it may have any words. names: of some of these, by their
     names in lower and in upper case, which first words are known to be allowed, whatever stands behind them.
+
+    All of these are empty until `allows` is asked first: of a thousand users whose rules change at once, only those
+    cost anything who then say something. (Until then nothing is quick, so `allows` comes before all other questions.)
     """
 
-    __slots__ = ("_heads", "_plain", "_vocabulary", "all_quick", "known", "names", "quick", "user")
+    __slots__ = (
+        "_commands",
+        "_every_quick",
+        "_heads",
+        "_is_restricted",
+        "_plain",
+        "_vocabulary",
+        "all_quick",
+        "is_prepared",
+        "known",
+        "names",
+        "quick",
+        "user",
+    )
 
-    def __init__(self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable) -> None:
+    def __init__(
+        self, user: User, vocabulary: Vocabulary, commands: CommandTable, quick: QuickTable, is_restricted: bool
+    ) -> None:
+        """is_restricted: see `fill`."""
         self.user = user
         self._vocabulary = vocabulary
+        self._commands = commands
+        self._every_quick = quick
+        self._is_restricted = is_restricted
+        self.is_prepared = False
         self.known: dict[str, Known] = {}
         self._plain: set[str] = set()  # commands that may have any words
         self._heads: set[tuple[bytes, ...]] = set()
+        self.names: dict[bytes, set[bytes]] = {}
+        self.all_quick: QuickTable = {}
+        self.quick: QuickTable = {}
+
+    def fill(self, is_restricted: bool) -> None:
+        """Have all requests looked at one by one, or no more. (In place: the tables are in the clients' hands.)"""
+        self._is_restricted = is_restricted
+        if is_restricted:
+            self.quick.clear()
+        elif not self.quick:
+            self.quick.update(self.all_quick)
+
+    def _prepare_all(self) -> None:
+        user, vocabulary, quick = self.user, self._vocabulary, self._every_quick
         groups: dict[tuple[tuple[Selector, ...], int], _Names] = {}
-        for command in commands.leaves():
+        alike: dict[tuple[_Names, int], Known] = {}
+        for command in self._commands.leaves():
             selectors = tuple(one for one in user.selectors if one.commands & vocabulary.bit(command.name))
             if "no_auth" in command.flags:
                 selectors = tuple(user.selectors)
             if any(_is_plain(command, one) for one in selectors):
                 self._plain.add(command.name)
             elif selectors:
-                self.known[command.name] = self._prepare(command, selectors, groups)
-        self.names = {
-            word: self.known[command.name].names
-            for word, command in quick.items()
-            if command.keys[0] == 1 and command.name in self.known
-        }
-        allowed = self.known.keys() | self._plain
-        self.all_quick = {name: command for name, command in quick.items() if command.name in allowed}
-        self.quick: QuickTable = {}
+                self.known[command.name] = self._prepare(command, selectors, groups, alike)
+        known, plain = self.known, self._plain
+        for word, command in quick.items():
+            name = command.name
+            if name in known:
+                self.all_quick[word] = command
+                if command.keys[0] == 1:
+                    self.names[word] = known[name].names
+            elif name in plain:
+                self.all_quick[word] = command
+        self.is_prepared = True
+        self.fill(self._is_restricted)
 
     def _prepare(
-        self, command: Command, selectors: tuple[Selector, ...], groups: dict[tuple[tuple[Selector, ...], int], _Names]
+        self,
+        command: Command,
+        selectors: tuple[Selector, ...],
+        groups: dict[tuple[tuple[Selector, ...], int], _Names],
+        alike: dict[tuple[_Names, int], Known],
     ) -> Known:
-        """Return a look at a command's keys, or its channel; what several selectors allow together is decided."""
+        """Return a look at a command's keys, or its channel; what several selectors allow together is decided. Commands
+        that do the same to one key at one place have one look, for most do.
+        """
 
         def names(use: int) -> _Names:
-            return groups.setdefault((selectors, use), _Names(selectors, use))
+            found = groups.get((selectors, use))
+            if found is None:
+                found = groups[selectors, use] = _Names(selectors, use)
+            return found
 
         if command.name in CHANNELS:
             if not command.name.endswith("publish"):
@@ -134,8 +184,11 @@ class Guard:
             return Known(_check_set(names(WRITE), both), both.known, _covers_one(1, both), both.cover)
         if first and first == last and command.find_keys is None:
             one = names(uses[0])
-            known = one.known if first == 1 else set[bytes]()
-            return Known(_check_one(first, one), known, _covers_one(first, one), one.cover)
+            look = alike.get((one, first))
+            if look is None:
+                known = one.known if first == 1 else set[bytes]()
+                look = alike[one, first] = Known(_check_one(first, one), known, _covers_one(first, one), one.cover)
+            return look
         if len(selectors) > 1:
             return Known()
         if command.name == "sort":
@@ -176,6 +229,8 @@ class Guard:
 
     def allows(self, command: Command, request: list[bytes]) -> bool:
         """Return whether the user may have a request executed, which has as many words as it must."""
+        if not self.is_prepared:
+            self._prepare_all()
         known = self.known.get(command.name)
         if known is None:
             return command.name in self._plain or self.decide(command, request).reason is OK

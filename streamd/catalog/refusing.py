@@ -17,4 +17,4 @@ def note_refusal(state: State, client: Client, reason: str, named: bytes, userna
     now_ms = state.clock.now_ms()
     context = "multi" if context == "exec" else context
     length_max = state.config.integer("acllog-max-len")
-    state.refusals.add(reason, context, named, username, client.describe(now_ms), now_ms, length_max)
+    state.refusals.add(reason, context, named, username, client.describe(state.time.monotonic_ms), now_ms, length_max)

@@ -317,6 +317,10 @@ class ScriptHost:
         reply = self._side.go_on()
         return BLOCKED if reply is PAUSED else reply
 
+    def runs_for(self, client: Client) -> bool:
+        """Return whether a client waits because its script was interrupted."""
+        return self._state.is_busy and client.waiter is self.waiter
+
     def kill(self) -> None:
         """End the script that runs, at its next slice. Raises: CommandError."""
         if not self._state.is_busy:

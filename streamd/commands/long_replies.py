@@ -8,13 +8,12 @@ from typing import Final, TypeVar
 
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.data.types import BYTES_OVERHEAD
+from streamd.resp.slicing import ITEMS_AT_ONCE, used_up
 from streamd.resp.types import LongArray, Reply, Sliced
 
 T = TypeVar("T")
 Row = TypeVar("Row", bound=tuple[object, ...])
 
-# To encode so many words takes a few hundred microseconds.
-ITEMS_AT_ONCE: Final = 1_000
 # Maps of several words each.
 ROWS_AT_ONCE: Final = 100
 
@@ -23,15 +22,6 @@ def some_at_a_time(items: Iterable[T]) -> Iterator[list[T]]:
     """Yield the items in lists."""
     left = iter(items)
     while some := list(islice(left, ITEMS_AT_ONCE)):
-        yield some
-
-
-def used_up(items: list[T]) -> Iterator[list[T]]:
-    """Yield the items of a list in lists, until it has none: to free a million at its end takes ten milliseconds."""
-    items.reverse()
-    while items:
-        some = items[: -ITEMS_AT_ONCE - 1 : -1]
-        del items[-ITEMS_AT_ONCE:]
         yield some
 
 
@@ -44,13 +34,6 @@ def sorted_in_slices(rows: Iterable[Row]) -> Iterator[list[Row]]:
     merged = merge(*runs, key=itemgetter(0))
     while some := list(islice(merged, ROWS_AT_ONCE)):
         yield some
-
-
-def array(words: list[bytes]) -> Reply:
-    """Return an array of words; the list belongs to the reply from here on."""
-    if len(words) <= SLICED_ITEMS_MIN:
-        return words
-    return Sliced(LongArray(len(words), used_up(words)), _bytes(words))
 
 
 def mapping(pairs: Mapping[bytes, bytes]) -> Reply:

@@ -1,9 +1,9 @@
-"""The value of a hash: fields and their values, and the order in which HSCAN walks over them."""
+"""The value of a hash: fields and their values."""
 
 from random import Random
 from typing import TYPE_CHECKING
 
-from streamd.data.scan_order import ScanOrder, further_in_order, in_order
+from streamd.data import positions
 
 if TYPE_CHECKING:
     from streamd.base.due_times import DueTimes
@@ -16,38 +16,25 @@ _LISTED_BYTES_MAX = 64
 class Hash(dict[bytes, bytes]):
     """Field -> value. To be changed by `set_fields` and `drop` alone.
 
-    _order: the fields in HSCAN's order; None until somebody scans: who never does pays nothing for it.
     times: when fields end; there in a TimedHash alone.
     """
 
-    __slots__ = ("_order", "times")
+    __slots__ = ("times",)
 
     times: "DueTimes"
-
-    def __init__(self) -> None:
-        self._order: ScanOrder | None = None
 
     def set_fields(self, words: list[bytes]) -> int:
         """Set fields to values, `[field, value, ...]`; return how many of the fields are new."""
         before = len(self)
-        if len(words) == 2 and self._order is None:  # (Most are: without four objects that only several need.)
+        if len(words) == 2:  # (Most are: without four objects that only several need.)
             self[words[0]] = words[1]
-            return len(self) - before
-        fields = words[::2]
-        if self._order is not None:
-            for field in dict.fromkeys(fields):
-                if field not in self:
-                    self._order.add(field)
-        self.update(zip(fields, words[1::2], strict=True))
+        else:
+            self.update(zip(words[::2], words[1::2], strict=True))
         return len(self) - before
 
     def drop(self, field: bytes) -> bool:
         """Remove a field; return whether it was there."""
-        if self.pop(field, None) is None:
-            return False
-        if self._order is not None:
-            self._order.remove(field)
-        return True
+        return self.pop(field, None) is not None
 
     @property
     def is_listed(self) -> bool:
@@ -57,38 +44,18 @@ class Hash(dict[bytes, bytes]):
         )
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of HSCAN's next page, 0 when there is none, and the `count` fields from `cursor` on."""
+        """Return the cursor of HSCAN's next page, 0 when there is none, and `count` fields; 0 begins the walk."""
         if self.is_listed:
             return 0, list(self)
-        self._order = in_order(self._order, self.keys())
-        return self._order.page(cursor, count)
-
-    @property
-    def has_order(self) -> bool:
-        """Whether `page` has no walk over all fields to make."""
-        return self._order is not None and self._order.fits and self._order.is_built
-
-    def prepare_order(self) -> None:
-        """Do a part of that walk."""
-        self._order = further_in_order(self._order, self.keys())
-
-    def snapshot(self) -> tuple[ScanOrder, dict[bytes, bytes]]:
-        """Return the fields in HSCAN's order, which must be there, and with their values, as they are now."""
-        return in_order(self._order, self.keys()).snapshot(), dict(self)
+        return positions.page(self, cursor, count)
 
     def some(self, random: Random, count: int) -> list[bytes]:
-        """Return so many different random fields, or all. O(count) where that is a small part of them, but for the
-        first time.
-        """
-        if count >= len(self):
-            return list(self)
-        if self.is_listed or count * 3 > len(self):
-            return random.sample(list(self), count)
-        self._order = in_order(self._order, self.keys())
-        found: dict[bytes, None] = {}
-        while len(found) < count:
-            found[self._order.some_key(random.random())] = None
-        return list(found)
+        """Return so many different random fields, or all. O(count)."""
+        return positions.some_rows(self, random, count)
+
+    def any(self, random: Random, count: int) -> list[bytes]:
+        """Return so many random fields, each chosen among all; there must be one. O(count)."""
+        return positions.any_rows(self, random, count)
 
     def copy(self) -> "Hash":
         """Return an independent copy."""

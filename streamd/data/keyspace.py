@@ -1,7 +1,7 @@
 """The databases: keys, their values, when they expire and who watches or waits for them."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streamd.base.clock import TurnTime
 from streamd.base.due_times import DueTimes
@@ -9,7 +9,6 @@ from streamd.base.errors import WrongType
 from streamd.base.heap import packed
 from streamd.data.deadlines import Deadlines
 from streamd.data.followers import Followers
-from streamd.data.scan_order import ScanOrder
 from streamd.data.timed_hash import TimedHash
 from streamd.data.trash import Trash
 from streamd.data.types import STREAM, KeyValue, T, ValueType, type_of
@@ -33,9 +32,9 @@ class Database:
     deadlines: the same keys in about the order of time.
     field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
     newest: the key that was put last, so that who names it as well can hold the same bytes.
-    used_s: key -> the Unix second of its last access. touched: where accesses are noted, mostly used_s.
+    used_s: key -> the monotonic second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
-    scan_order: the keys in SCAN's order; None until somebody scans: who never does pays nothing for it.
+    set_aside: keys whose time has passed and whose end a bug has met, until the monotonic time `set_aside_until_ms`.
     followers: who is to know that a key changed, whatever its database. followed: the keys whose changes somebody is to
         know of, for who writes to ask whether its own is one: followers.keys, or every key while there are events.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
@@ -63,7 +62,8 @@ class Database:
         "on_miss",
         "on_new",
         "on_ready",
-        "scan_order",
+        "set_aside",
+        "set_aside_until_ms",
         "time",
         "touched",
         "trash",
@@ -84,7 +84,8 @@ class Database:
         self.used_s: dict[bytes, int] = {}
         self.touched = self.used_s
         self.hits = self.misses = 0
-        self.scan_order: ScanOrder | None = None
+        self.set_aside: list[bytes] = []
+        self.set_aside_until_ms = 0
         self.followers = Followers()
         self.followed: Container[bytes] = self.followers.keys
         self.waiting: dict[bytes, int] = {}
@@ -107,7 +108,7 @@ class Database:
         if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
             return None
-        if type(value) is TimedHash and self.field_times.due_ms[key] <= self.time.ms:
+        if type(value) is TimedHash and self.field_times.due_ms.get(key, 0) <= self.time.ms:
             self.expire_fields(key)
             return self.values.get(key)
         return value
@@ -119,7 +120,7 @@ class Database:
             self.touched[key] = self.time.s
         return value
 
-    def get_as(self, key: bytes, kind: ValueType[T]) -> T | None:
+    def get_as(self, key: bytes, kind: ValueType[T, Any]) -> T | None:
         """Return the value of a live key for a command that may change it, or None. Raises: WrongType."""
         value = self.values.get(key)
         if type(value) is kind.holds and key not in self.expires_ms:
@@ -155,7 +156,7 @@ class Database:
             self.touched[key] = self.time.s
         return value
 
-    def read_as(self, key: bytes, kind: ValueType[T]) -> T | None:
+    def read_as(self, key: bytes, kind: ValueType[T, Any]) -> T | None:
         """Return the value of a live key for a command that reads it, or None. Raises: WrongType."""
         value = self.values.get(key)
         if type(value) is kind.holds and key not in self.expires_ms:
@@ -169,7 +170,7 @@ class Database:
         """Return the stream at `key` for a command that may change it, or None. Raises: WrongType."""
         return self.get_as(key, STREAM)
 
-    def _as(self, key: bytes, value: KeyValue | None, kind: ValueType[T]) -> T | None:
+    def _as(self, key: bytes, value: KeyValue | None, kind: ValueType[T, Any]) -> T | None:
         if value is None or type(value) is kind.holds:
             return value
         if kind.plain is None or type(value) not in kind.also:
@@ -182,8 +183,8 @@ class Database:
         """Store a value; its key's expiry stays."""
         before = self.values.get(key)
         if before is None:
-            if self.scan_order is not None or self.on_new is not None:
-                self._gains(key)
+            if self.on_new is not None:
+                self.on_new(self, key)
         elif type(before) is not bytes and before is not value:
             self.trash.add(before)
         self.values[key] = value
@@ -195,10 +196,10 @@ class Database:
     def put_strings(self, keys: Sequence[bytes], texts: Sequence[bytes]) -> None:
         """Store strings where strings are or nothing, and nobody waits; their keys' expiries stay."""
         values = self.values
-        if self.scan_order is not None or self.on_new is not None:
+        if self.on_new is not None:
             for key in dict.fromkeys(keys):
                 if key not in values:
-                    self._gains(key)
+                    self.on_new(self, key)
         values.update(zip(keys, texts, strict=True))
         self.newest = keys[-1]
         self.used_s.update(dict.fromkeys(keys, self.time.s))
@@ -212,11 +213,18 @@ class Database:
             self.used_s.pop(key, None)
             if self.field_times.due_ms:
                 self.field_times.drop(key)
-            if self.scan_order is not None:
-                self.scan_order.remove(key)
             if key in self.waiting:
                 self.on_ready(self, key)
         return value
+
+    def replace(self, key: bytes, value: KeyValue) -> None:
+        """Store a value as if its key were new: without an expiry. A walk over the keys still finds it in its place."""
+        if key in self.values:
+            self.clear_expiry(key)
+            self.field_times.drop(key)
+            if self.on_new is not None:
+                self.on_new(self, key)
+        self.put(key, value)
 
     def delete(self, key: bytes) -> bool:
         """Remove a live key; return whether there was one."""
@@ -240,18 +248,6 @@ class Database:
         self.followers.change(self.index, key, is_by_time=True)
         self.on_expired(self, [key])
 
-    def _expire_unseen(self, keys: list[bytes]) -> None:
-        """Do what `expire` does where nobody follows, waits or scans. Hot path: a million keys may end in a second."""
-        for key, value in zip(keys, map(self.values.pop, keys), strict=True):
-            if type(value) is not bytes:
-                self.trash.add(value)
-                if type(value) is TimedHash:
-                    self.field_times.drop(key)
-        self.expires_sum_ms -= sum(map(self.expires_ms.pop, keys))
-        for key in keys:
-            self.used_s.pop(key, None)
-        self.on_expired(self, keys)
-
     def note_times(self, key: bytes, value: TimedHash) -> None:
         """Take note of the fields' times of a hash that is at a key: it came there, or one of them was set."""
         first_ms = value.times.first_ms()
@@ -265,24 +261,26 @@ class Database:
         Without `stop` this is O(n) in the fields that are due; the cron has mostly removed them, a slice at a time.
         """
         value = self.values.get(key)
-        self.field_times.drop(key)
         if type(value) is not TimedHash:
+            self.field_times.drop(key)
             return False  # what was there has gone, without a word
         now_ms, times = self.time.ms, value.times
         stopped = False
         while not stopped:
             fields: list[bytes] = []
-            while len(fields) < _FIELDS_AT_ONCE and (field := times.pop_due(now_ms)) is not None:
-                fields.append(field)
-            for field in fields:
-                value.drop(field)  # with the last of those that have a time it becomes a plain hash
-            if type(value) is TimedHash:
-                self.note_times(key, value)
-            if not value:
-                self.remove(key)
-            if fields:
-                self.followers.change(self.index, key, is_by_time=True)
-                self.on_fields_expired(self, key, fields)
+            try:
+                while len(fields) < _FIELDS_AT_ONCE and (field := times.first_due(now_ms)) is not None:
+                    value.drop(field)  # with the last of those that have a time it becomes a plain hash
+                    fields.append(field)
+            finally:
+                self.field_times.drop(key)
+                if type(value) is TimedHash:
+                    self.note_times(key, value)
+                if not value:
+                    self.remove(key)
+                if fields:
+                    self.followers.change(self.index, key, is_by_time=True)
+                    self.on_fields_expired(self, key, fields)
             if len(fields) < _FIELDS_AT_ONCE:
                 return False
             stopped = stop is not None and stop()
@@ -322,56 +320,6 @@ class Database:
         """Return how many milliseconds the keys that expire have left on average, 0 without such keys."""
         return max(0, self.expires_sum_ms // len(self.expires_ms) - self.time.ms) if self.expires_ms else 0
 
-    def expire_due(self, stop: Callable[[], bool]) -> bool:
-        """Remove keys and fields whose time has passed until `stop` says so; return whether there may be more."""
-        for keys in self.deadlines.take_due(self.time.ms, self.expires_ms):
-            if self.scan_order is not None or self.waiting or self._follows_one_of(keys):
-                for key in keys:
-                    self.expire(key)
-            else:
-                self._expire_unseen(keys)
-            if stop():
-                return True
-        while (named := self.field_times.pop_due(self.time.ms)) is not None:
-            if self.expire_fields(named, stop):
-                return True
-            if stop():
-                first_ms = self.field_times.first_ms()
-                return first_ms is not None and first_ms <= self.time.ms
-        return False
-
-    def _follows_one_of(self, keys: list[bytes]) -> bool:
-        followers = self.followers
-        return bool(followers) and (followers.follows_all or not followers.keys.keys().isdisjoint(keys))
-
-    def in_scan_order(self) -> ScanOrder:
-        """Return the keys in SCAN's order. The first call walks all keys."""
-        if self.scan_order is None or not self.scan_order.fits:
-            self.scan_order = ScanOrder(self.values.keys())
-        while not self.scan_order.is_built:
-            self.scan_order.place()
-        return self.scan_order
-
-    @property
-    def has_scan_order(self) -> bool:
-        """Whether in_scan_order() has no walk to make."""
-        return self.scan_order is not None and self.scan_order.fits and self.scan_order.is_built
-
-    def prepare_scan_order(self) -> None:
-        """Do a part of that walk."""
-        if self.scan_order is None or not self.scan_order.fits:
-            self.scan_order = ScanOrder(self.values.keys(), at_once=False)
-        else:
-            self.scan_order.place()
-
-    def _gains(self, key: bytes) -> None:
-        if self.on_new is not None:
-            self.on_new(self, key)
-        if self.scan_order is not None:
-            self.scan_order.add(key)
-            if not self.scan_order.fits:
-                self.scan_order = None
-
     def clear(self) -> int:
         """Remove every key; return how many there were."""
         count = len(self.values)
@@ -381,14 +329,14 @@ class Database:
         values, self.values = self.values, {}
         ready = [key for key in self.waiting if key in values]
         self.trash.add_rows(values)
-        for part in (self.used_s, self.expires_ms, self.deadlines, self.scan_order):
+        for part in (self.used_s, self.expires_ms, self.deadlines):
             self.trash.add(part)
         self.used_s = self.touched = {}
         self.expires_ms = {}
         self.expires_sum_ms = 0
         self.deadlines = Deadlines()
         self.field_times = DueTimes()
-        self.scan_order = None
+        self.set_aside = []
         for key in ready:
             self.on_ready(self, key)
         return count
@@ -424,7 +372,8 @@ class Database:
 
     def overdue(self) -> set[bytes]:
         """Return the keys that are still there though their time has passed; O(1) for each."""
-        return self.deadlines.due(self.time.ms, self.expires_ms)
+        aside = [key for key in self.set_aside if key in self.expires_ms and self.expires_ms[key] <= self.time.ms]
+        return self.deadlines.due(self.time.ms, self.expires_ms).union(aside)
 
     def keys(self) -> Iterator[bytes]:
         """Iterate the live keys; the database must not change meanwhile."""
@@ -475,7 +424,7 @@ class Keyspace:
         one.touched, two.touched = one.used_s, two.used_s
         one.deadlines, two.deadlines = two.deadlines, one.deadlines
         one.field_times, two.field_times = two.field_times, one.field_times
-        one.scan_order, two.scan_order = two.scan_order, one.scan_order
+        one.set_aside, two.set_aside = two.set_aside, one.set_aside
         for db in (one, two):
             for key in list(db.waiting):
                 # A key that went with its database matters, too: who waits in a group of it is to be told.

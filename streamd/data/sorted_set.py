@@ -6,8 +6,8 @@ from itertools import count, islice
 from math import inf, nextafter
 from typing import Final
 
+from streamd.data import positions
 from streamd.data.member_order import MemberOrder
-from streamd.data.scan_order import ScanOrder, further_in_order, in_order
 
 # Redis keeps a sorted set of up to so many members, none of which is longer, in a list, and shows it on one page.
 LISTED_MEMBERS_MAX: Final = 128
@@ -25,19 +25,17 @@ class SortedSet:
     somebody asks for the order: who reads a snapshot never does.
     is_listed: whether Redis would keep it in a list: it was never too large for one.
     stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
-    _scan: the members in ZSCAN's order; None until somebody scans a large set.
 
     A *place* counts from 0 in the order; places from `start` on and before `stop` are a range.
     """
 
-    __slots__ = ("_few", "_many", "_scan", "is_listed", "scores", "stamp")
+    __slots__ = ("_few", "_many", "is_listed", "scores", "stamp")
 
     def __init__(self, scores: "dict[bytes, float] | None" = None) -> None:
         """scores: what it begins with; it is kept, not copied."""
         self.scores: dict[bytes, float] = {} if scores is None else scores
         self._few: list[bytes] | None = [] if scores is None else None
         self._many: MemberOrder | None = None
-        self._scan: ScanOrder | None = None
         self.stamp = 0
         self.is_listed = scores is None or (
             len(scores) <= LISTED_MEMBERS_MAX and all(len(member) <= LISTED_BYTES_MAX for member in scores)
@@ -54,11 +52,8 @@ class SortedSet:
         scores = self.scores
         self.stamp = 0
         before = scores.get(member)
-        if before is None:
-            if self.is_listed and (len(scores) >= LISTED_MEMBERS_MAX or len(member) > LISTED_BYTES_MAX):
-                self.is_listed = False
-            if self._scan is not None:
-                self._scan.add(member)
+        if before is None and self.is_listed:
+            self.is_listed = len(scores) < LISTED_MEMBERS_MAX and len(member) <= LISTED_BYTES_MAX
         many = self._many
         if many is not None:
             if before is not None:
@@ -88,8 +83,6 @@ class SortedSet:
             self._many.remove(member, score)
         elif self._few is not None:
             del self._few[self._place_among_few(score, member)]
-        if self._scan is not None:
-            self._scan.remove(member)
         del self.scores[member]
         return True
 
@@ -103,8 +96,6 @@ class SortedSet:
             del self._few[start:stop]
         for member in dropped:
             del self.scores[member]
-            if self._scan is not None:
-                self._scan.remove(member)
         return dropped
 
     def stamped(self) -> int:
@@ -165,24 +156,10 @@ class SortedSet:
         return self._few[start:stop]
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of ZSCAN's next page, 0 when there is none, and the `count` members from `cursor` on."""
+        """Return the cursor of ZSCAN's next page, 0 when there is none, and `count` members; 0 begins the walk."""
         if self.is_listed:
             return 0, self.members(0, len(self.scores))
-        self._scan = in_order(self._scan, self.scores.keys())
-        return self._scan.page(cursor, count)
-
-    @property
-    def has_order(self) -> bool:
-        """Whether `page` has no walk over all members to make."""
-        return self._scan is not None and self._scan.fits and self._scan.is_built
-
-    def prepare_order(self) -> None:
-        """Do a part of that walk."""
-        self._scan = further_in_order(self._scan, self.scores.keys())
-
-    def snapshot(self) -> tuple[ScanOrder, dict[bytes, float]]:
-        """Return the members in ZSCAN's order, which must be there, and with their scores, as they are now."""
-        return in_order(self._scan, self.scores.keys()).snapshot(), self.scores.copy()
+        return positions.page(self.scores, cursor, count)
 
     def copy(self) -> "SortedSet":
         """Return an independent copy."""

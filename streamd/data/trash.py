@@ -7,7 +7,7 @@ from gc import get_referents
 from typing import Any, Final
 
 from streamd.data.deadlines import Deadlines
-from streamd.data.scan_order import ScanOrder
+from streamd.data.element_list import ElementList
 from streamd.data.sorted_set import SortedSet
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.table import IdmpTable
@@ -50,6 +50,11 @@ class Trash:
         if _reference_count is not None and _is_large(value):
             self._left.append(value)
 
+    def add_parts(self, parts: list[object]) -> None:
+        """Take what was removed of a value: nobody else may use the list."""
+        if _reference_count is not None and sum(map(_elements, parts)) > _ELEMENTS_MIN:
+            self._left.append(parts)
+
     def add_rows(self, rows: dict[bytes, Any]) -> None:
         """Take the rows of a database; it must have new ones."""
         if len(rows) > _ELEMENTS_MIN:
@@ -82,7 +87,7 @@ class Trash:
             return
         if not value:
             left.pop()
-            parts += get_referents(value)  # the order in which a set or a hash is scanned
+            parts += get_referents(value)  # a hash's times
         heavy = [part for part in parts if type(part) not in _SMALL]
         if sum(map(_elements, heavy)) > _ELEMENTS_MIN:
             left += [part for part in heavy if _elements(part) > _FEW]
@@ -105,15 +110,17 @@ def _is_large(value: object) -> bool:
 
 def _elements(value: object) -> int:
     """Return about how many objects are freed with a value."""
-    if isinstance(value, dict | set | list | deque | SortedSet):
+    if isinstance(value, dict | set | list | deque | ElementList | SortedSet):
         return len(value)
     if isinstance(value, Stream):
-        # (Groups are looked at one by one.)
-        return len(value) + value.idmp.iids_tracked + (_ELEMENTS_MIN + 1 if value.groups else 0)
+        own, groups = len(value) + value.idmp.iids_tracked, value.groups or {}
+        return own + (sum(map(_elements, groups.values())) if len(groups) <= _FEW else _ELEMENTS_MIN + 1)
     if isinstance(value, IndexedWindow):
         return len(value.order)
     if isinstance(value, Group):
         return len(value.pending) + len(value.consumers)
     if isinstance(value, IdmpTable):
         return value.iids_tracked
-    return _ELEMENTS_MIN + 1 if isinstance(value, ScanOrder | Deadlines) else 1
+    if isinstance(value, Chunk):
+        return len(value.ids)
+    return _ELEMENTS_MIN + 1 if isinstance(value, Deadlines) else 1

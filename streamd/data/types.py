@@ -1,10 +1,10 @@
 """The types that the value of a key may have: a record of each says all that the rest of the server asks of it."""
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
 from typing import Any, Final, Generic, TypeVar
 
+from streamd.data.element_list import ElementList
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
@@ -13,9 +13,10 @@ from streamd.data.timed_hash import TimedHash, times_of
 from streamd.stream.stream import Stream
 
 T = TypeVar("T")
+V = TypeVar("V")
 E = TypeVar("E")
 
-KeyValue = bytes | GrowingString | Hash | deque[bytes] | MemberSet | SortedSet | Stream
+KeyValue = bytes | GrowingString | Hash | ElementList | MemberSet | SortedSet | Stream
 
 # Redis keeps strings up to so many bytes inside the object.
 _EMBEDDED_BYTES_MAX: Final = 44
@@ -29,11 +30,15 @@ _ELEMENTS_AT_ONCE: Final = 64
 
 # (No dataclass: `holds` is asked for by every command, and compiled such a class with a type parameter is an ordinary
 # one; and a start has to make the class.)
-class ValueType(Generic[T]):
-    """What the server knows of a type.
+class ValueType(Generic[T, V]):
+    """What the server knows of a type, whose values commands take as a T; a V is a value in any of its forms.
+
+    (Compiled code refuses an argument of another class than it says. So what is asked of a value as it stands at a key
+    takes a V.)
 
     name: as TYPE says it. holds: the class of the values.
-    encoding: the name that Redis gives to how it would keep the value. memory_bytes: about how many bytes it takes.
+    encoding: the name that Redis gives to how it would keep the value. memory_bytes: about how many bytes it takes,
+        going by so many of its elements, with 0 by all.
     elements: how many elements are to be written when the value is; what has few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
         type that takes more than commands, which the journal then knows.
@@ -59,14 +64,14 @@ class ValueType(Generic[T]):
         name: str,
         holds: type[T],
         *,
-        encoding: Callable[[T], bytes],
-        memory_bytes: Callable[[T], int],
-        elements: Callable[[T], int],
-        commands: Callable[[bytes, T], Iterator[list[bytes]]] | None,
-        copy: Callable[[T], T],
-        snapshot: Callable[[T], T] | None = None,
-        also: tuple[type, ...] = (),
-        plain: Callable[[Any], T] | None = None,
+        encoding: Callable[[V], bytes],
+        memory_bytes: Callable[[V, int], int],
+        elements: Callable[[V], int],
+        commands: Callable[[bytes, V], Iterator[list[bytes]]] | None,
+        copy: Callable[[V], T],
+        snapshot: Callable[[V], T] | None = None,
+        also: tuple[type[V], ...] = (),
+        plain: Callable[[V], T] | None = None,
     ) -> None:
         self.name = name
         self.holds = holds
@@ -99,11 +104,15 @@ def _set_string(key: bytes, value: bytes | GrowingString) -> Iterator[list[bytes
     yield [b"SET", key, _plain_string(value)]
 
 
-STRING: Final[ValueType[bytes]] = ValueType(
+def _string_memory_bytes(value: bytes | GrowingString, samples: int) -> int:
+    return BYTES_OVERHEAD + (len(value) if isinstance(value, bytes) else value.memory_bytes)
+
+
+STRING: Final[ValueType[bytes, bytes | GrowingString]] = ValueType(
     "string",
     bytes,
     encoding=_string_encoding,
-    memory_bytes=lambda value: BYTES_OVERHEAD + getattr(value, "memory_bytes", len(value)),
+    memory_bytes=_string_memory_bytes,
     elements=lambda value: 1,
     commands=_set_string,
     copy=_plain_string,
@@ -118,8 +127,16 @@ def _parts(elements: Iterable[E]) -> Iterator[list[E]]:
         yield part
 
 
-def _hash_memory_bytes(value: Hash) -> int:
-    words = sum(len(field) + len(text) for field, text in value.items())
+def _words_bytes(words: Iterable[bytes], count: int, samples: int) -> int:
+    """Return how many bytes so many words have, going by the first `samples` of them, with 0 by all."""
+    if not samples or count <= samples:
+        return sum(map(len, words))
+    return sum(map(len, islice(words, samples))) * count // samples
+
+
+def _hash_memory_bytes(value: Hash, samples: int) -> int:
+    count = len(value)
+    words = _words_bytes(value, count, samples) + _words_bytes(value.values(), count, samples)
     rows = len(value) * (ROW_OVERHEAD + 2 * BYTES_OVERHEAD)
     # A time is a row, a number and a row of a heap.
     return _CONTAINER_OVERHEAD + words + rows + len(times_of(value)) * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
@@ -139,7 +156,7 @@ def _set_fields(key: bytes, value: Hash) -> Iterator[list[bytes]]:
             yield [b"HPEXPIREAT", key, b"%d" % time_ms, b"FIELDS", b"%d" % len(part), *(field for field, _ in part)]
 
 
-HASH: Final[ValueType[Hash]] = ValueType(
+HASH: Final[ValueType[Hash, Hash]] = ValueType(
     "hash",
     Hash,
     encoding=_hash_encoding,
@@ -152,18 +169,19 @@ HASH: Final[ValueType[Hash]] = ValueType(
 )
 
 
-def _elements_memory_bytes(value: deque[bytes] | MemberSet) -> int:
-    return _CONTAINER_OVERHEAD + sum(map(len, value)) + len(value) * (ROW_OVERHEAD + BYTES_OVERHEAD)
+def _elements_memory_bytes(value: ElementList | MemberSet, samples: int) -> int:
+    count = len(value)
+    return _CONTAINER_OVERHEAD + _words_bytes(value, count, samples) + count * (ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
-LIST: Final[ValueType[deque[bytes]]] = ValueType(
+LIST: Final[ValueType[ElementList, ElementList]] = ValueType(
     "list",
-    deque,
+    ElementList,
     encoding=lambda value: b"quicklist",
     memory_bytes=_elements_memory_bytes,
     elements=len,
     commands=lambda key, value: ([b"RPUSH", key, *part] for part in _parts(value)),
-    copy=deque.copy,
+    copy=ElementList.copy,
 )
 
 SET: Final = ValueType(
@@ -177,10 +195,11 @@ SET: Final = ValueType(
 )
 
 
-def _sorted_set_memory_bytes(value: SortedSet) -> int:
+def _sorted_set_memory_bytes(value: SortedSet, samples: int) -> int:
     # A float takes 24 bytes, its place in the order 8, of a large set 20.
     each = ROW_OVERHEAD + BYTES_OVERHEAD + 24 + (8 if len(value) <= LISTED_MEMBERS_MAX else 20)
-    return 2 * _CONTAINER_OVERHEAD + sum(map(len, value.scores)) + len(value) * each
+    count = len(value)
+    return 2 * _CONTAINER_OVERHEAD + _words_bytes(value.scores, count, samples) + count * each
 
 
 def _add_members(key: bytes, value: SortedSet) -> Iterator[list[bytes]]:
@@ -199,7 +218,7 @@ SORTED_SET: Final = ValueType(
 )
 
 
-def _stream_memory_bytes(value: Stream) -> int:
+def _stream_memory_bytes(value: Stream, samples: int) -> int:
     return value.log.memory_bytes + value.idmp.iids_tracked * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
@@ -219,11 +238,11 @@ STREAM: Final = ValueType(
     snapshot=Stream.snapshot,
 )
 
-TYPES: Final[dict[type, ValueType[Any]]] = {
+TYPES: Final[dict[type, ValueType[Any, Any]]] = {
     holds: one for one in (STRING, HASH, LIST, SET, SORTED_SET, STREAM) for holds in (one.holds, *one.also)
 }
 
 
-def type_of(value: object) -> ValueType[Any]:
+def type_of(value: object) -> ValueType[Any, Any]:
     """Return the type of a key's value."""
     return TYPES[type(value)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamd.base.clock import Clock
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.durability.rewriting import Rewriting
 from streamd.journal.filesystem import File
 from streamd.journal.journal import Journal
@@ -47,7 +47,7 @@ class Backups:
         self._rewriting = rewriting
         self._clock = clock
         self._pinned: dict[Client, _Pinned] = {}
-        self._waiting: dict[Client, int] = {}
+        self._waiting: dict[Client, tuple[int, int]] = {}  # how many rewrites had succeeded, and failed, before
 
     def begin(self, client: Client) -> list[tuple[str, int]] | None:
         """Pin the journal as the next rewrite leaves it: return names and present sizes of its files, None while that
@@ -55,20 +55,21 @@ class Backups:
         """
         if client in self._pinned:
             raise CommandError("ERR this connection has a backup already; end it with BACKUP END")
-        done, is_active = self._rewriting.progress
+        rewriting = self._rewriting
+        done, is_active = rewriting.progress
         if client not in self._waiting:
             if len(self._pinned) + len(self._waiting) >= BACKUPS_MAX:
                 raise CommandError(f"ERR {BACKUPS_MAX} backups are under way; try again when one has ended")
-            if not is_active:
+            if not rewriting.is_running:
                 self._start_rewrite()
-            self._waiting[client] = done
+            self._waiting[client] = done, rewriting.failures
             return None
-        if done == self._waiting[client]:
-            if is_active:
-                return None
-            del self._waiting[client]
-            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+        done_before, failures_before = self._waiting[client]
+        if done == done_before and rewriting.failures == failures_before and is_active:
+            return None
         del self._waiting[client]
+        if done == done_before:
+            raise rewriting.failure()
         return self._pin(client)
 
     def _start_rewrite(self) -> None:
@@ -83,11 +84,11 @@ class Backups:
         try:
             for part in journal.manifest.parts():
                 parts.append((part.name, journal.files.open(f"{journal.directory}/{part.name}")))
-        except OSError as error:
+        except Exception as error:
             for _, file in parts:
                 file.close()
-            raise CommandError(f"ERR the journal cannot be read: {error.strerror}")
-        self._pinned[client] = pinned = _Pinned(parts, journal.writer, self._clock.now_ms())
+            raise CommandError(f"ERR the journal cannot be read: {reason_of(error)}")
+        self._pinned[client] = pinned = _Pinned(parts, journal.writer, self._clock.monotonic_ms())
         return [(name, size) for (name, _), size in zip(parts, pinned.sizes(), strict=True)]
 
     def mark(self, client: Client) -> list[int]:
@@ -108,7 +109,7 @@ class Backups:
         pinned = self._pinned.get(client)
         if pinned is None:
             raise CommandError("ERR this connection has no backup; begin one with BACKUP BEGIN")
-        pinned.asked_ms = self._clock.now_ms()
+        pinned.asked_ms = self._clock.monotonic_ms()
         return pinned
 
     def end(self, client: Client) -> bool:
@@ -123,7 +124,7 @@ class Backups:
         """Let go of what nobody will ask for any more; return whether somebody waits for a rewrite."""
         if not self._pinned and not self._waiting:
             return False
-        too_old_ms = self._clock.now_ms() - IDLE_MS_MAX
+        too_old_ms = self._clock.monotonic_ms() - IDLE_MS_MAX
         for client in [*self._waiting, *self._pinned]:
             pinned = self._pinned.get(client)
             if client.closed or (pinned is not None and pinned.asked_ms < too_old_ms):

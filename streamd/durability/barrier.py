@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
-from streamd.journal.jobs import Pending, Syncs
+from streamd.journal.jobs import Done, Pending, Syncs
 from streamd.journal.journal import Journal
 from streamd.session.client import Client
 from streamd.session.state import State
@@ -42,13 +42,13 @@ class Barrier:
         self._sync_started_ms = 0
         self._looked_ms = 0
         self._sync_wanted = False
-        self._next_job: tuple[Callable[[], None], Callable[[OSError | None], None]] | None = None
+        self._next_job: tuple[Callable[[], None], Done] | None = None
         self.writers: list[Client] = []  # of the running turn; one that wrote twice may be there twice
         self.on_synced: Callable[[], None] = lambda: None
         self.on_sync_failed: Callable[[], None] = lambda: None
         self.is_dead = False
-        self.write_failed: OSError | None = None
-        self.sync_failed: OSError | None = None
+        self.write_failed: BaseException | None = None
+        self.sync_failed: BaseException | None = None
         self.delayed_syncs = 0
         self.held_us: Callable[[float], None] | None = None
         self._held_since: deque[tuple[int, int]] = deque()
@@ -69,12 +69,12 @@ class Barrier:
                 if self.write_failed is not None:
                     self.write_failed = None
                     self._refuse_writes()
-            except OSError as error:
+            except Exception as error:
                 if self._always:
-                    self._die(f"cannot write to {journal.directory}: {error.strerror}")
+                    self._note_if_bug(error)
+                    self._die(f"cannot write to {journal.directory}: {reason_of(error)}")
                     return
-                self.write_failed = error
-                self._refuse_writes()
+                self._fail_write(error)
                 self._take_back()
         self.writers.clear()
         always = state.config.values["appendfsync"] == "always"
@@ -101,9 +101,7 @@ class Barrier:
             if self._held and self._pending is None:
                 self._start_sync()
             return
-        for client in clients:
-            client.flush_wanted = False
-            client.flush()
+        state.flush(clients)
 
     @property
     def _always(self) -> bool:
@@ -125,7 +123,8 @@ class Barrier:
         always = self._always
         synced = self._journal.synced_writes
         while self.held_us is not None and self._held_since and (not always or self._held_since[0][0] <= synced):
-            self.held_us(self._state.clock.monotonic_us() - self._held_since.popleft()[1])
+            since_us = self._held_since.popleft()[1]
+            self.held_us(self._state.clock.monotonic_us() - since_us)
         while self._held and (not always or self._held[0][0] <= synced):
             _, client, chunk = self._held.popleft()
             left = self._holds[client] - 1
@@ -139,8 +138,8 @@ class Barrier:
             newer = client.out[:]
             client.out[:] = chunk
             closing, client.close_soon = client.close_soon, client.close_soon and not (newer or left)
-            client.flush()
-            client.close_soon = closing
+            self._state.guard(client, "the output of a client", client.flush)
+            client.close_soon = closing or client.closed
             client.out.extend(newer)
 
     # -- syncing --------------------------------------------------------------------------------------------------
@@ -154,9 +153,9 @@ class Barrier:
             try:
                 journal.write()
                 self.write_failed = None
-            except OSError as error:
-                self.write_failed = error
-            self._refuse_writes()
+                self._refuse_writes()
+            except Exception as error:
+                self._fail_write(error)
         if self._now_ms() - self._looked_ms >= SYNC_EVERY_MS:
             self._look()
             if self._has_died():
@@ -170,9 +169,8 @@ class Barrier:
             try:
                 assert journal.writer is not None
                 journal.writer.note_synced()
-            except OSError as error:
-                self.write_failed = error
-                self._refuse_writes()
+            except Exception as error:
+                self._fail_write(error)
 
     def _look(self) -> None:
         """Look whether the journal's files are still there: the system writes to a removed one without a word."""
@@ -180,7 +178,7 @@ class Barrier:
         if self.sync_failed is None:
             try:
                 self._journal.check_places()
-            except OSError as error:
+            except Exception as error:
                 if self._always:
                     self._die_of_sync(error)
                 else:
@@ -200,7 +198,7 @@ class Barrier:
         """Whether a job is under way."""
         return self._pending is not None
 
-    def run_job(self, job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+    def run_job(self, job: Callable[[], None], done: Done) -> None:
         """Run a job in place of the next sync: no two are under way at one time."""
         assert self._next_job is None
         self._next_job = (job, done)
@@ -212,13 +210,18 @@ class Barrier:
         while self._pending is not None:
             self._pending.wait()
 
+    def wait_for(self, client: Client) -> None:
+        """Return once no output of a client is held."""
+        while client in self._holds and self._pending is not None:
+            self._pending.wait()
+
     def _sync_now(self) -> bool:
         """Sync within the turn, if syncs are quick: then nothing has to be held. Return whether that was done."""
         began_us = self._state.clock.monotonic_us() if self.held_us is not None else 0
         try:
             if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
                 return False
-        except OSError as error:
+        except Exception as error:
             self._die_of_sync(error)
             return True
         if self.held_us is not None:
@@ -235,7 +238,7 @@ class Barrier:
             self._sync_wanted = False
             job, synced = self._journal.start_sync()
 
-            def done(error: OSError | None) -> None:
+            def done(error: BaseException | None) -> None:
                 if error is None:
                     synced()
                 elif self._always:
@@ -245,11 +248,14 @@ class Barrier:
 
         self._sync_started_ms = self._now_ms()
 
-        def ended(error: OSError | None) -> None:
+        def ended(error: BaseException | None) -> None:
             if self._now_ms() - self._sync_started_ms > SYNC_LATE_MS:
                 self.delayed_syncs += 1
             self._pending = None
-            done(error)
+            try:
+                done(error)
+            except Exception:  # what waits for this job goes on all the same
+                self._state.note_bug("the end of a job of the journal")
             if self.is_dead:
                 return
             self._release()
@@ -273,21 +279,34 @@ class Barrier:
         self._held.clear()
         self._on_fatal(f"{reason}; nothing was acknowledged that is not on the disk")
 
-    def _die_of_sync(self, error: OSError) -> None:
-        self._die(f"cannot sync {self._journal.directory}: {error.strerror}")
+    def _die_of_sync(self, error: BaseException) -> None:
+        self._note_if_bug(error)
+        self._die(f"cannot sync {self._journal.directory}: {reason_of(error)}")
 
     def die(self, reason: str) -> None:
         """Acknowledge nothing any more, because a job of others failed."""
         self._die(reason)
 
-    def _fail_sync(self, error: OSError) -> None:
+    def _note_if_bug(self, error: BaseException) -> None:
+        if not isinstance(error, OSError):
+            self._state.note_bug("the journal", error=error)
+
+    def _fail_write(self, error: Exception) -> None:
+        """Refuse writes until what could not be written is."""
+        if self.write_failed is None:
+            self._note_if_bug(error)  # with that a rewrite is wanted, whose files take the place of this one
+        self.write_failed = error
+        self._refuse_writes()
+
+    def _fail_sync(self, error: BaseException) -> None:
         """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
         if self.sync_failed is None:
+            self._note_if_bug(error)
             log.warning(
                 "journal-sync-failed",
                 "cannot sync %s: %s; writes are refused until it is rewritten",
                 self._journal.directory,
-                error.strerror,
+                reason_of(error),
             )
         self.sync_failed = error
         self._refuse_writes()
@@ -303,7 +322,8 @@ class Barrier:
         if error is None:
             self._state.refuse_writes(None)
         else:
-            text = os.strerror(error.errno) if error.errno else str(error)
+            number = error.errno if isinstance(error, OSError) else None
+            text = os.strerror(number) if number else reason_of(error)
             self._state.refuse_writes(CommandError(f"MISCONF Errors writing to the AOF file: {text}"))
 
     def _take_back(self) -> None:

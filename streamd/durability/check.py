@@ -1,20 +1,20 @@
-"""`streamd check`: what a journal holds, whether it is whole, cutting it, and exporting it for an older Redis."""
+"""`streamd check`: what a journal holds, whether it is whole, what is behind a fault; its export for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from streamd.base.errors import CommandError
 from streamd.commands.stream.options import parse_recorded_append
 from streamd.data.entry_record import NAME
+from streamd.durability.tally import Tally, commands_of
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import FileSystem, repeat, write_all
-from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import INCREMENT, Manifest, Part
 from streamd.journal.reading import Bare, FileReader, Parsed, parse_body
 from streamd.journal.record import encode_command, encode_select
-from streamd.journal.recovery import SALVAGE, Cut, apply_cut, read_manifest
-from streamd.journal.words import bare_commands
+from streamd.journal.recovery import read_manifest
+from streamd.journal.salvage import Gap, Salvage
 
 # What Redis 7.0 does not know, beside the words of XADD that it does not.
 _UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELEX", b"XACKDEL"))
@@ -23,67 +23,101 @@ _UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELE
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileReport:
     """One file: its size, how much of it is whole, what is wrong behind that (None: nothing), its number of commands.
 
     may_have_been_acknowledged: what is wrong lies where all had been noted as synced, or in a file that must be whole.
     unloadable_at: where the command stands that is wrong, if the bytes are right; `whole` is where its unit begins.
+    behind: the records behind the first fault of the journal that are whole; damaged: how many bytes are not.
     """
 
     path: str
     size: int
     whole: int
-    problem: str | None
-    commands: int
+    commands: int = 0
+    problem: str | None = None
     in_run: bool = False
     torn: bool = False
     may_have_been_acknowledged: bool = False
     unloadable_at: int | None = None
     is_base: bool = False
+    is_newer: bool = False
+    behind: Tally = field(default_factory=Tally)
+    damaged: int = 0
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.size} bytes, {self.commands} commands"
         if self.problem is None:
             return f"{text}, whole"
+        if self.is_newer:
+            return f"{text}, written by a newer streamd from offset {self.whole} on: {self.problem}"
         if self.unloadable_at is not None:
             return f"{text}, cannot be loaded at offset {self.unloadable_at}: {self.problem}"
         kind = "torn" if self.torn else "damaged"
         return f"{text}, {kind} at offset {self.whole}: {self.problem}"
 
+    def tell(self, problem: str, whole: int, in_run: bool = False, torn: bool = False) -> None:
+        """Note what is wrong first."""
+        if self.problem is None:
+            self.problem, self.whole, self.in_run, self.torn = problem, whole, in_run, torn
+
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. is_whole: a server would start without a word. is_fixed: it would now."""
+    """What a check found. is_whole: a server would start without a word. done: what was changed. is_mended: now it is
+    whole.
+    """
 
     files: list[FileReport] = field(default_factory=list)
-    fixed: list[str] = field(default_factory=list)
-    is_fixed: bool = False
+    done: list[str] = field(default_factory=list)
+    is_mended: bool = False
 
     @property
     def is_whole(self) -> bool:
-        return all(file.problem is None for file in self.files)
+        return self.first_fault is None
+
+    @property
+    def first_fault(self) -> FileReport | None:
+        """The first file that is not whole."""
+        return next((file for file in self.files if file.problem is not None), None)
 
     @property
     def would_start(self) -> bool:
         """Whether a server would start, maybe after cutting a torn end."""
         return not any(file.may_have_been_acknowledged for file in self.files)
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether a newer version has written a part."""
+        return any(file.is_newer for file in self.files)
+
+    def behind(self) -> str:
+        """Return what is behind the first fault, as people read it: what --fix would cut off."""
+        at = next(number for number, file in enumerate(self.files) if file.problem is not None)
+        first, rest = self.files[at], self.files[at + 1 :]
+        size = first.size - first.whole + sum(file.size for file in rest)
+        tallies = "; ".join(str(file.behind) for file in self.files[at:] if file.behind.records)
+        damaged = sum(file.damaged for file in self.files)
+        return f"behind it {size} bytes, {damaged} of them damaged; whole behind it: {tallies or 'no record'}"
+
     def lines(self) -> list[str]:
         """Return the report as lines for people."""
         lines = [str(file) for file in self.files]
-        if self.fixed:
-            return [*lines, *self.fixed]
-        if self.is_whole:
+        first = self.first_fault
+        if first is None:
             return [*lines, "The journal is whole."]
+        if self.is_newer:
+            return [*lines, "A newer streamd wrote it, and can load it. This one neither loads nor changes it."]
+        lines.append(f"From the fault on: {self.behind()}.")
         if self.would_start:
             return [*lines, "A server starts on it, and cuts the end that is not whole."]
-        first = next(file for file in self.files if file.may_have_been_acknowledged)
-        if first.is_base:
-            return [*lines, f"A server refuses it, and a base cannot be cut: {SALVAGE}"]
-        if first.unloadable_at is not None:
-            return [*lines, "A server refuses it. --fix cuts off that command and all behind it, for ever."]
-        return [*lines, "A server refuses it: what is not whole had been acknowledged. --fix cuts it off, for ever."]
+        fix = "A base cannot be cut" if first.is_base else "--fix cuts off all from the fault on"
+        return [
+            *lines,
+            "A server refuses it. Copy the directory before anything else. A backup or a replica may have all of it.",
+            f"--skip leaves out only what is damaged or does not fit, and lists it. {fix}.",
+        ]
 
 
 def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydir") -> tuple[str, str]:
@@ -94,11 +128,14 @@ def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydi
     return path.rpartition("/")[0] or ".", path
 
 
-class _Trial:
-    """Applies commands as a start would, up to the first that cannot be applied; without a loader none is."""
+class Trial:
+    """Applies commands as a start would, up to the first that cannot be applied, or with `goes_on` also those behind
+    it; without a loader none is.
+    """
 
-    def __init__(self, loader: Loader | None) -> None:
+    def __init__(self, loader: Loader | None, goes_on: bool = False) -> None:
         self._loader = loader
+        self._goes_on = goes_on
 
     def begin_file(self, path: str) -> None:
         """Start a file."""
@@ -106,14 +143,15 @@ class _Trial:
             self._loader.begin_file(path, "")
 
     def take(self, piece: Bare | Parsed) -> LoadError | None:
-        """Apply a piece; return what is wrong with it, once."""
+        """Apply a piece; return what is wrong with the first command of it that cannot be applied."""
         if self._loader is None:
             return None
         try:
             for _ in self._loader.take(piece):
                 pass
         except LoadError as error:
-            self.end()
+            if error.needs_databases or not self._goes_on:
+                self.end()
             # A server that is started with more databases loads it, and which one this is nobody has said.
             return None if error.needs_databases else error
         return None
@@ -137,14 +175,16 @@ def examine(
     if manifest is None:
         raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
     report = Report()
-    trial = _Trial(loader)
+    trial = Trial(loader)
     parts = manifest.parts()
     total = sum(_size(files, f"{directory}/{part.name}") for part in parts) if progress is not None else 0
     before = 0
     for part in parts:
         advance = None if progress is None else _from(progress, before, total)
-        report.files.append(_examine_file(files, f"{directory}/{part.name}", part, part is parts[-1], trial, advance))
-        before += report.files[-1].size
+        found = FileReport(f"{directory}/{part.name}", 0, 0, is_base=part.kind == manifests.BASE)
+        _examine_file(files, found, part is parts[-1], not report.is_whole, trial, advance)
+        report.files.append(found)
+        before += found.size
     return report
 
 
@@ -161,105 +201,71 @@ def _size(files: FileSystem, path: str) -> int:
 
 
 def _examine_file(
-    files: FileSystem, path: str, part: Part, last: bool, trial: _Trial, advance: Callable[[int], None] | None
-) -> FileReport:
-    is_base = part.kind == manifests.BASE
-    file = files.open(path)
+    files: FileSystem,
+    report: FileReport,
+    last: bool,
+    is_behind: bool,
+    trial: "Trial",
+    advance: Callable[[int], None] | None,
+) -> None:
+    """Fill in a report. is_behind: a fault lies in a file before this one."""
+    file = files.open(report.path)
     try:
         reader = FileReader(file)
-        commands = 0
-        refused: tuple[LoadError, int, bool] | None = None
-        trial.begin_file(path)
-        for piece in reader.pieces():
-            commands += sum(1 for _ in _commands(piece))
+        report.size = report.whole = reader.size
+        trial.begin_file(report.path)
+        for piece in Salvage(reader).pieces():
+            if isinstance(piece, Gap):
+                assert reader.trouble is not None
+                trial.end()
+                if not report.may_have_been_acknowledged:
+                    lost = report.is_base or not last or reader.noted_sync() > piece.offset
+                    report.may_have_been_acknowledged = lost
+                report.tell(piece.detail, piece.offset, piece.in_run, reader.trouble.torn)
+                report.damaged += piece.end - piece.offset
+                continue
             if (error := trial.take(piece)) is not None:
-                refused = error, *reader.cut_before(error.offset)
+                report.unloadable_at = error.offset
+                report.tell(error.detail, *reader.cut_before(error.offset))
+                report.may_have_been_acknowledged = True
+            if report.problem is not None or is_behind:
+                for words in commands_of(piece) if error is None else _commands_from(piece, error.offset):
+                    report.behind.add(words)
+            if report.problem is None or report.unloadable_at is not None:
+                report.commands += sum(1 for _ in commands_of(piece))
             if advance is not None:
                 advance(reader.offset)
         if advance is not None:
             advance(reader.size)
-        report = FileReport(path, reader.size, reader.size, None, commands, is_base=is_base)
-        if refused is not None:
-            error, whole, in_run = refused
-            return replace(
-                report,
-                whole=whole,
-                in_run=in_run,
-                problem=error.detail,
-                unloadable_at=error.offset,
-                may_have_been_acknowledged=True,
-            )
-        if (trouble := reader.trouble) is not None:
+        if reader.trouble is not None:
+            report.tell(reader.trouble.detail, reader.trouble.offset)
+            report.is_newer = report.may_have_been_acknowledged = True
+        elif report.is_base and reader.ours and not reader.ended:
             trial.end()
-            lost = is_base or not last or reader.noted_sync() > trouble.offset
-            return replace(
-                report,
-                whole=trouble.offset,
-                in_run=trouble.in_run,
-                problem=trouble.detail,
-                torn=trouble.torn,
-                may_have_been_acknowledged=lost,
-            )
-        if is_base and reader.ours and not reader.ended:
-            trial.end()
-            return replace(report, problem="its end is missing", torn=True, may_have_been_acknowledged=True)
-        return report
+            report.tell("its end is missing", reader.size, torn=True)
+            report.may_have_been_acknowledged = True
     finally:
         file.close()
 
 
-def _commands(piece: Bare | Parsed) -> Iterable[list[bytes]]:
-    return bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
+def _commands_from(piece: Bare | Parsed, place: int) -> Iterable[list[bytes]]:
+    parsed = _parsed(piece)
+    return [words for words, at in zip(parsed.commands, parsed.places, strict=True) if at >= place]
 
 
 def _commands_before(piece: Bare | Parsed, place: int) -> Iterable[list[bytes]]:
-    parsed = parse_body(piece.data, piece.offset) if isinstance(piece, Bare) else piece
-    assert isinstance(parsed, Parsed)
+    parsed = _parsed(piece)
     return [words for words, at in zip(parsed.commands, parsed.places, strict=True) if at < place]
 
 
-def fix(
-    files: FileSystem,
-    data_directory: str,
-    directory: str,
-    filename: str = "appendonly.aof",
-    loader: Loader | None = None,
-    progress: Progress | None = None,
-) -> Report:
-    """Cut a journal at the first place that is not whole, with a loader also at a command that cannot be applied, and
-    drop what comes behind; say what was done.
-
-    A damaged base is not cut. Raises: LockedError when a server is running; DamagedError; OSError.
-    """
-    lock = lock_directory(files, data_directory)
-    try:
-        report = examine(files, directory, filename, loader, progress)
-        manifest = read_manifest(files, directory, filename)
-        assert manifest is not None
-        for number, (part, found) in enumerate(zip(manifest.parts(), report.files, strict=True)):
-            if found.problem is None:
-                continue
-            if part.kind != INCREMENT:
-                report.fixed.append(f"{found.path} is a base and cannot be cut: {SALVAGE}")
-                break
-            report.is_fixed = True
-            dropped = manifest.parts()[number + 1 :]
-            if dropped:
-                kept = [other for other in manifest.increments if other not in dropped]
-                _replace_manifest(files, directory, filename, Manifest(manifest.base, kept))
-            cut = Cut(found.path, found.whole, found.size, found.problem, found.torn, found.in_run)
-            apply_cut(files, cut)
-            report.fixed.append(f"{found.path}: cut to {found.whole} bytes, {found.size - found.whole} are gone")
-            for other in dropped:
-                files.unlink(f"{directory}/{other.name}")
-                report.fixed.append(f"{directory}/{other.name}: removed, it came behind what was cut")
-            break
-        return report
-    finally:
-        lock.close()
+def _parsed(piece: Bare | Parsed) -> Parsed:
+    parsed = parse_body(piece.data, piece.offset) if isinstance(piece, Bare) else piece
+    assert isinstance(parsed, Parsed)
+    return parsed
 
 
-def _replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:
+def replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:
+    """Put a manifest in place, durably. Raises: OSError."""
     name = f"{filename}.manifest"
     manifests.write_temporary(files, directory, name, manifest)
     manifests.rename_temporary(files, directory, name)
@@ -286,22 +292,30 @@ def export(
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
         raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
+    return write_journal(files, target, _exported(files, directory, manifest, report or Report(), progress))
+
+
+def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, int]]) -> int:
+    """Write a new journal directory from `(bytes, number of commands)`, and return how many commands it has.
+
+    Raises: FileExistsError, OSError.
+    """
     out_directory = f"{target}/appendonlydir"
-    if files.exists(f"{out_directory}/appendonly.aof.manifest"):
-        raise FileExistsError(17, "there is a journal already", out_directory)
     files.make_directory(out_directory)
+    if files.list(out_directory):
+        raise FileExistsError(17, "there are files already", out_directory)
     part = Part("appendonly.aof.1.incr.aof", 1, INCREMENT)
     out = files.open(f"{out_directory}/{part.name}", create=True)
     try:
         offset = commands = 0
-        for data, count in _exported(files, directory, manifest, report or Report(), progress):
+        for data, count in pieces:
             write_all(out, offset, data)
             offset += len(data)
             commands += count
         repeat(out.sync)
     finally:
         out.close()
-    _replace_manifest(files, out_directory, "appendonly.aof", Manifest(None, [part]))
+    replace_manifest(files, out_directory, "appendonly.aof", Manifest(None, [part]))
     return commands
 
 
@@ -320,7 +334,7 @@ def _exported(
             reader = FileReader(file)
             yield encode_select(0), 0  # as at the beginning of each file
             for piece in reader.pieces():
-                commands = _commands(piece) if limit is None else _commands_before(piece, limit)
+                commands = commands_of(piece) if limit is None else _commands_before(piece, limit)
                 kept = [words for found in commands if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
                 if progress is not None:

@@ -52,9 +52,10 @@ class Persistence:
         # it. (On the hot path: no call between.)
         self.append_unit = self.journal.append_unit
         self.end_turn = self.barrier.end_turn
+        self.wait_for = self.barrier.wait_for
         self.cut: Cut | None = None
         self._loader: Loader | None = None
-        self._load_started_ms = 0
+        self._load_started_ms = self._load_began_ms = 0  # as a wall time, and as a monotonic one
         self._waiters: list[Waiter[Client]] = []
         self.backups = Backups(self.journal, self.rewriting, state.clock)
         for name in ("stream-idmp-duration", "stream-idmp-maxsize"):
@@ -68,6 +69,7 @@ class Persistence:
         self._state.set_loading(True)
         self._state.persistence = self.fields
         self._load_started_ms = self._state.clock.now_ms()
+        self._load_began_ms = self._state.clock.monotonic_ms()
 
     def load(self) -> Iterator[None]:
         """Bring the state back, a few milliseconds of work each time it is asked. Raises: DamagedError, LoadError,
@@ -91,7 +93,7 @@ class Persistence:
 
     def begin(self) -> None:
         """Journal from here on. Raises: OSError."""
-        self.cut = self.journal.start()
+        self.cut = self.journal.start(self._state.clock.now_ms())
         if self.cut is not None:
             log.warning("journal-cut", "%s", self.cut)
         self._log_moved()
@@ -109,12 +111,16 @@ class Persistence:
     def begin_anew(self) -> None:
         """Journal from here on: a rewrite begins, and puts the present state in the place of what the directory holds.
 
-        Raises: LockedError, DamagedError, OSError.
+        Files that this process has neither loaded nor written are moved aside then. Raises: LockedError, DamagedError,
+        OSError.
         """
         try:
             self.journal.open()
-            self.journal.start_anew()
+            self.journal.start_anew(self._state.own_files, self._state.clock.now_ms())
             self._log_moved()
+            if self.journal.old_directory is not None:
+                text = "%s holds a journal that was not loaded: it goes to %s when the rewrite that begins has ended"
+                log.warning("journal-moved", text, self.journal.directory, self.journal.old_directory)
             self.start_rewrite()
         except BaseException:
             self.journal.close()
@@ -142,10 +148,13 @@ class Persistence:
                 self._write_end()
                 self.barrier.release_all()
                 self._serve_waiters()
-            except (OSError, CommandError) as error:
+            except Exception as error:
+                if not isinstance(error, OSError | CommandError):
+                    self._state.note_bug("the end of the journal", may_have_changed=False)
                 failure = f"the journal could not be written at the end: {error}"
                 log.warning("journal-failed", "%s", failure)
         self.journal.close()
+        self._state.own_files = self.journal.own
         self._state.journal = None
         self._state.records = None
         self._state.persistence = dict
@@ -214,7 +223,9 @@ class Persistence:
             for _ in self._steps(Loader(state.keyspace, replay), replay):
                 pass
             self.rewriting.note_saved()
-        except (OSError, DamagedError, LoadError) as error:
+        except Exception as error:
+            if not isinstance(error, OSError | DamagedError | LoadError):
+                state.note_bug("loading the journal", may_have_changed=False)
             self.barrier.die(f"Error trying to load the AOF files: {error}")
             raise CommandError(f"ERR Error trying to load the AOF files: {error}")
         finally:
@@ -240,8 +251,10 @@ class Persistence:
     def _serve_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         if waiters:
-            self._serve(waiters)
-            self._waiters += [waiter for waiter in waiters if waiter.client.waiter is waiter]
+            try:
+                self._serve(waiters)
+            finally:
+                self._waiters += [waiter for waiter in waiters if waiter.client.waiter is waiter]
 
     def _note_defaults(self) -> None:
         """Record the settings of new streams: a stream's first record does not say them."""
@@ -253,7 +266,7 @@ class Persistence:
     @property
     def loading_ms(self) -> int:
         """How long ago loading began."""
-        return self._state.clock.now_ms() - self._load_started_ms
+        return self._state.clock.monotonic_ms() - self._load_began_ms
 
     @property
     def is_rewriting(self) -> bool:
@@ -268,7 +281,7 @@ class Persistence:
     def fields(self) -> dict[str, object]:
         """Return the fields of INFO's section Persistence that a journal has."""
         journal, barrier, rewriting = self.journal, self.barrier, self.rewriting
-        status = "err" if rewriting.last_failed else "ok"
+        status = "err" if rewriting.last_error else "ok"
         fields: dict[str, object] = {
             "loading": int(self._state.is_loading),
             "rdb_changes_since_last_save": rewriting.unsaved_changes,
@@ -282,6 +295,7 @@ class Persistence:
             "aof_last_rewrite_time_sec": rewriting.last_took_s,
             "aof_current_rewrite_time_sec": rewriting.takes_s,
             "aof_last_bgrewrite_status": status,
+            "aof_last_bgrewrite_error": rewriting.last_error,
             "aof_rewrites": rewriting.count,
             "aof_last_write_status": "err" if barrier.write_failed or barrier.sync_failed else "ok",
             "aof_current_size": journal.size,

@@ -2,19 +2,23 @@
 
 from collections.abc import Callable
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, reason_of
 from streamd.base.limits import SLICE_US
 from streamd.base.log import log
 from streamd.durability.barrier import Barrier
 from streamd.journal.filesystem import FileSystem
-from streamd.journal.jobs import Submit
+from streamd.journal.jobs import Done, Submit
 from streamd.journal.journal import Journal
 from streamd.journal.manifest import Part
-from streamd.journal.rewrite import Rewrite
+from streamd.journal.rewrite import Rewrite, UnwritableKey
 from streamd.session.state import State
 
-# After a rewrite that failed, before the next one begins by itself.
-_RETRY_MS = 1_000
+# Before the next try by itself: while the disk refuses writes, which clients wait for, and after a bug in a command,
+# which may be met again and again.
+_SOON_MS = 1_000
+# After any other failure, twice as long each time, as in Redis: a rewrite takes CPU, and the disk space of the data.
+_RETRY_MS_MIN = 60_000
+_RETRY_MS_MAX = 3_600_000
 # How often a rewrite in the foreground tries to sync the directory.
 _TRIES_MAX = 3
 
@@ -22,8 +26,12 @@ _TRIES_MAX = 3
 class Rewriting:
     """Rewrites one engine's journal: when it is asked to, when the journal has grown, or when it may not say what is.
 
-    count: rewrites that have succeeded. is_planned: one begins as soon as it can. last_failed, last_took_s: of the last
-    one; -1 before the first. saved_ms: the Unix time of the last success, or of the start.
+    Whatever exception a rewrite meets, it is abandoned as a whole, the files that are there stay, and it is tried again
+    from the beginning: after 1, 2, 4 ... 60 minutes, or when somebody asks for it.
+
+    count: rewrites that have succeeded; failures: that have not. is_planned: one begins as soon as it can. last_error:
+    why the last one failed, with the key, "" if it did not. last_took_s: of the last one; -1 before the first.
+    saved_ms: the Unix time of the last success, or of the start.
     """
 
     def __init__(self, state: State, journal: Journal, barrier: Barrier, submit_beside: Submit) -> None:
@@ -41,8 +49,9 @@ class Rewriting:
         self._said_s = 0  # so long after that it was last said how far a rewrite has come
         self._next_try_ms = 0
         self.last_took_s = -1
-        self.last_failed = False
-        self.count = 0
+        self.last_error = ""
+        self.count = self.failures = 0
+        self._failures_in_a_row = 0
         self.saved_ms = state.started_ms
         self._saved_dirty = 0
         self._saved_dirty_next = 0
@@ -51,7 +60,7 @@ class Rewriting:
 
     def tick(self) -> bool:
         """Begin a rewrite if one is wanted, and do a slice of one; return whether more is to be done at once."""
-        journal, now_ms = self._journal, self._state.clock.now_ms()
+        journal, now_ms = self._journal, self._state.clock.monotonic_ms()
         if journal.rewrite is None:
             failed = self._barrier.sync_failed is not None or journal.is_unsaved
             wanted = failed or self.is_doubtful or self.is_planned or self._has_grown()
@@ -87,6 +96,7 @@ class Rewriting:
         if self._journal.rewrite is not None:
             raise CommandError("ERR Background append only file rewriting already in progress")
         state = self._state
+        self._next_try_ms = 0
         if state.records:
             # The rewrite would see the state with them, and then take them for what was done to it: a SWAPDB twice.
             self.is_planned = True
@@ -98,7 +108,7 @@ class Rewriting:
 
         self.is_planned = False
         self._doubts_seen = self._doubts
-        self._started_ms = state.clock.now_ms()
+        self._started_ms = state.clock.monotonic_ms()
         self._said_s = 0
         self._saved_dirty_next = state.dirty
         self._journal.begin_rewrite(make)
@@ -110,7 +120,7 @@ class Rewriting:
             return
         try:
             self.start()
-        except OSError as error:
+        except Exception as error:
             self._fail(error)
 
     def _step(self) -> bool:
@@ -129,25 +139,37 @@ class Rewriting:
                 self._say_how_far(rewrite)
                 return not rewrite.must_wait
             job, synced = rewrite.start_sync()
-        except OSError as error:
+        except Exception as error:
             self._fail(error)
             return False
-        self._is_syncing = True
 
-        def done(error: OSError | None) -> None:
-            self._is_syncing = False
+        def done(error: BaseException | None) -> None:
             if error is None:
                 synced()
                 self._switch()
             else:
                 self._fail(error)
 
-        self._barrier.run_job(job, done)
+        self._run_job(job, done)
         return False
+
+    def _run_job(self, job: Callable[[], None], done: Done) -> None:
+        """Have nothing done but a job until it has ended."""
+
+        def ended(error: BaseException | None) -> None:
+            self._is_syncing = False
+            done(error)
+
+        self._is_syncing = True
+        try:
+            self._barrier.run_job(job, ended)
+        except Exception as error:
+            self._is_syncing = False
+            self._fail(error)
 
     def _say_how_far(self, rewrite: Rewrite) -> None:
         """Once a second, for what takes longer."""
-        seconds = (self._state.clock.now_ms() - self._started_ms) // 1000
+        seconds = (self._state.clock.monotonic_ms() - self._started_ms) // 1000
         if seconds > self._said_s:
             self._said_s = seconds
             text, written_mb = "rewriting the journal: %d of %d keys, %d MB", rewrite.base_bytes >> 20
@@ -156,13 +178,11 @@ class Rewriting:
     def _switch(self) -> None:
         try:
             job, done = self._journal.start_switch()
-        except OSError as error:
+        except Exception as error:
             self._fail(error)
             return
-        self._is_syncing = True
 
-        def ended(error: OSError | None) -> None:
-            self._is_syncing = False
+        def ended(error: BaseException | None) -> None:
             if error is None:
                 self._finish(done())
                 return
@@ -171,19 +191,20 @@ class Rewriting:
             if not rewrite.is_named:
                 self._fail(error)
             elif self._state.config.values["appendfsync"] == "always":
-                self._barrier.die(f"cannot sync {self._journal.directory}: {error.strerror}")
+                self._barrier.die(f"cannot sync {self._journal.directory}: {reason_of(error)}")
             else:
-                self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS  # the job is repeated by the next step
+                self._next_try_ms = self._state.clock.monotonic_ms() + _SOON_MS  # the job is repeated by the next step
 
-        self._barrier.run_job(job, ended)
+        self._run_job(job, ended)
 
     def _finish(self, remove: Callable[[], None]) -> None:
         clock = self._state.clock
-        self.last_took_s = (clock.now_ms() - self._started_ms) // 1000
-        self.last_failed = False
+        self.last_took_s = (clock.monotonic_ms() - self._started_ms) // 1000
+        self.last_error = ""
+        self._failures_in_a_row = 0
         self.count += 1
         if self.is_doubtful:
-            self._next_try_ms = clock.now_ms() + _RETRY_MS  # a bug may be met again and again
+            self._next_try_ms = clock.monotonic_ms() + _SOON_MS
         self._doubts_settled = self._doubts_seen
         self.saved_ms = clock.now_ms()
         self._saved_dirty = self._saved_dirty_next
@@ -192,13 +213,27 @@ class Rewriting:
         # Nobody waits for it: to free a disk takes milliseconds. What fails is left for a start.
         self._submit_beside(remove, lambda error: None)
 
-    def _fail(self, error: OSError) -> None:
-        log.warning("journal-rewrite-failed", "rewriting the journal failed: %s", error)
-        self.last_failed = True
-        self._next_try_ms = self._state.clock.now_ms() + _RETRY_MS
+    def _fail(self, error: BaseException) -> None:
+        """Abandon the rewrite, and plan the next one. One whose files a manifest may name goes on instead."""
+        is_bug = not isinstance(error, OSError)
+        if is_bug:
+            self._state.note_bug("rewriting the journal", may_have_changed=False, error=error)
+        self.last_error = str(error) if isinstance(error, OSError | UnwritableKey) else reason_of(error)
+        self.failures += 1
+        wait_ms = min(_RETRY_MS_MIN << min(self._failures_in_a_row, 6), _RETRY_MS_MAX)
+        self._failures_in_a_row += 1
         rewrite = self._journal.rewrite
-        if rewrite is not None and not rewrite.is_named:
-            self._journal.abandon_rewrite()
+        is_named = rewrite is not None and rewrite.is_named
+        is_urgent = self._barrier.sync_failed is not None or self._journal.is_unsaved
+        if is_named or (is_urgent and not is_bug):
+            wait_ms = _SOON_MS
+        text = "rewriting the journal failed: %s; the files that are there stay, the next try is in %d s"
+        log.warning("journal-rewrite-failed", text, self.last_error, wait_ms // 1000)
+        self._next_try_ms = self._state.clock.monotonic_ms() + wait_ms
+        if not is_named:
+            self.is_planned = True
+            if rewrite is not None:
+                self._journal.abandon_rewrite()
 
     def save(self) -> None:
         """Rewrite in the foreground (SAVE). Raises: CommandError if that fails."""
@@ -215,7 +250,12 @@ class Rewriting:
                 self._journal.rewrite.wait()
             self._barrier.drain()
         if self.count == before:
-            raise CommandError("ERR the journal could not be rewritten; the log of the server says why")
+            raise self.failure()
+
+    def failure(self) -> CommandError:
+        """Return what a client is told whose request needed a rewrite that failed."""
+        why = f": {self.last_error}" if self.last_error else "; the log of the server says why"
+        return CommandError(f"ERR the journal could not be rewritten{why}")
 
     # -- what is said of it ---------------------------------------------------------------------------------------
 
@@ -231,9 +271,14 @@ class Rewriting:
     @property
     def takes_s(self) -> int:
         """How many seconds the running rewrite has taken so far; -1: none is running."""
-        return -1 if self._journal.rewrite is None else (self._state.clock.now_ms() - self._started_ms) // 1000
+        return -1 if self._journal.rewrite is None else (self._state.clock.monotonic_ms() - self._started_ms) // 1000
 
     @property
     def progress(self) -> tuple[int, bool]:
         """How many rewrites have succeeded, and whether one is under way or due."""
-        return self.count, self._journal.rewrite is not None or self.is_planned
+        return self.count, self.is_running or self.is_planned
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a rewrite is under way."""
+        return self._journal.rewrite is not None

@@ -4,15 +4,17 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from random import SystemRandom
 
-from streamd.acl.selector import channel_in
+from streamd.acl.selector import table_of
 from streamd.acl.user import User
 from streamd.acl.users import UnreadableUserFileError, UserFileError, Users
 from streamd.base.errors import CommandError, WrongPassword
+from streamd.base.glob_table import GlobTable
 from streamd.base.log import log
-from streamd.base.small_files import read_file, replace_file
+from streamd.base.small_files import keep_file, read_file, replace_file
 from streamd.catalog import CommandTable, Context, QuickTable
 from streamd.catalog.guard import Guard
 from streamd.catalog.refusing import note_refusal
+from streamd.journal.mending import stamp
 from streamd.session.client import Client
 from streamd.session.state import State
 
@@ -41,6 +43,7 @@ class Access:
         self._disconnect = disconnect
         self._guards: dict[User, Guard] = {}
         self._is_restricted = False
+        self._known: bytes | None = None  # what this process read from the users' file last, or wrote there
         state.config.on_change("requirepass", self._set_default_password)
         state.config.on_change("acl-pubsub-default", self._set_channels)
 
@@ -56,25 +59,25 @@ class Access:
             self._set_default_password()
         users.add_configured(definitions)
         if path:
-            self._replace(users.read(_lines(path), path), None)
+            self._replace(users.read(self._read(path), path), None)
         for user in users:
             if not user.is_enabled:
                 name = user.name.decode("utf-8", "replace")
                 log.info("user-disabled", "the user '%s' is disabled: its rules have no 'on'", name)
-            self._changed(user)
+        self._changed(users)
 
     def _set_channels(self) -> None:
         self._users.all_channels = self._state.config.text("acl-pubsub-default") == "allchannels"
 
     def _set_default_password(self) -> None:
         self._users.set_default_password(self._state.config.text("requirepass").encode("utf-8", "surrogateescape"))
-        self._changed(self._users.default)
+        self._changed((self._users.default,))
 
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def begin(self, client: Context) -> None:
         """Let a client be who new clients are."""
-        client.authenticated = self._users.default.is_open
+        client.has_logged_in = client.authenticated = self._users.default.is_open
         self._become(client, self._users.default)
 
     def log_in(self, context: Context, word: bytes, name: bytes, password: bytes) -> None:
@@ -85,7 +88,7 @@ class Access:
             place = "toplevel" if context.transaction is None and not context.in_unit else "multi"
             note_refusal(self._state, context, "auth", word, name, place)
             raise WrongPassword()
-        context.authenticated = True
+        context.has_logged_in = context.authenticated = True
         self._become(context, user)
 
     def _become(self, client: Context, user: User) -> None:
@@ -101,32 +104,29 @@ class Access:
         elif not self.quick:
             self.quick.update(self._all_quick)
         for guard in self._guards.values():
-            self._fill(guard)
-
-    def _fill(self, guard: Guard) -> None:
-        if self._is_restricted:
-            guard.quick.clear()
-        elif not guard.quick:
-            guard.quick.update(guard.all_quick)
+            guard.fill(is_restricted)
 
     def guard_of(self, user: User) -> Guard:
         """Return the rules of any user."""
         return self._guards.get(user) or self._new_guard(user)
 
     def _new_guard(self, user: User) -> Guard:
-        return Guard(user, self._users.vocabulary, self._commands, self._all_quick)
+        return Guard(user, self._users.vocabulary, self._commands, self._all_quick, self._is_restricted)
 
-    def _changed(self, user: User) -> None:
-        """Have the clients of a user follow its rules."""
-        self._guards.pop(user, None)
-        if not user.is_unrestricted:
-            guard = self._guards[user] = self._new_guard(user)
-            self._fill(guard)
+    def _changed(self, users: Iterable[User]) -> None:
+        """Have the clients of some users follow their rules."""
+        changed = set(users)
+        for user in changed:
+            self._guards.pop(user, None)
+            if not user.is_unrestricted:
+                self._guards[user] = self._new_guard(user)
+        default = self._users.default
         for client in self._state.clients.values():
-            if client.user is user:
+            user = client.user
+            if user in changed:
                 assert isinstance(client, Context)
-                # Who has not said a password need not say one any more, where `default` needs none now.
-                client.authenticated = client.authenticated or (user is self._users.default and user.is_open)
+                # Who has not said a password need not say one while `default` needs none, and must when it does again.
+                client.authenticated = client.has_logged_in or (user is default and user.is_open)
                 self._become(client, user)
 
     # -- users --------------------------------------------------------------------------------------------------------
@@ -134,8 +134,8 @@ class Access:
     def set_user(self, context: Context, name: bytes, rules: Sequence[bytes]) -> None:
         """Change a user by rules, or add one. Raises: CommandError, and then nothing is changed."""
         made = self._users.changed(name, rules)
-        self._end_revoked_subscriptions(self._users.get(name), made, context)
-        self._changed(self._users.put(made))
+        self._end_revoked_subscriptions([made], context)
+        self._changed((self._users.put(made),))
 
     def remove_user(self, context: Context, name: bytes) -> bool:
         """Remove a user and close its clients; return whether there was one."""
@@ -149,7 +149,7 @@ class Access:
             self._guards.pop(user, None)
         for client in [one for one in self._state.clients.values() if one.user in users]:
             assert isinstance(client, Context)
-            client.authenticated = False  # whatever comes, it is nobody
+            client.has_logged_in = client.authenticated = False  # whatever comes, it is nobody
             self._become(client, self._users.default)
             self._close(client, context)
 
@@ -161,20 +161,27 @@ class Access:
             self._disconnect(client)
             client.kill()
 
-    def _end_revoked_subscriptions(self, old: User | None, new: User, context: Context | None) -> None:
-        """Close the clients of a user that are subscribed to what it may not name any more."""
-        if old is None or any(selector.all_channels for selector in new.selectors):
-            return
-        allowed = {channel for selector in new.selectors for channel in selector.channels}
-        had_all = any(selector.all_channels for selector in old.selectors)
-        if not had_all and allowed.issuperset(name for selector in old.selectors for name in selector.channels):
+    def _end_revoked_subscriptions(self, changed: Iterable[User], context: Context | None) -> None:
+        """Close the clients that are subscribed to what their users may not name any more, once these are changed."""
+        allowed: dict[User, GlobTable[None]] = {}
+        for new in changed:
+            old = self._users.get(new.name)
+            if old is None or any(selector.all_channels for selector in new.selectors):
+                continue
+            channels = {channel: None for selector in new.selectors for channel in selector.channels}
+            had_all = any(selector.all_channels for selector in old.selectors)
+            if had_all or not all(name in channels for selector in old.selectors for name in selector.channels):
+                allowed[old] = table_of(channels)
+        if not allowed:
             return
         for client in list(self._state.clients.values()):
-            if client.user is old and not (
-                all(channel_in(allowed, pattern, True) for pattern in client.patterns or ())
-                and all(channel_in(allowed, channel, False) for channel in client.subscriptions or ())
-            ):
-                self._close(client, context)
+            if client.patterns or client.subscriptions:
+                may = allowed.get(client.user)
+                if may is not None and not (
+                    all(pattern in may for pattern in client.patterns or ())
+                    and all(map(may.matches, client.subscriptions or ()))
+                ):
+                    self._close(client, context)
 
     # -- the file -----------------------------------------------------------------------------------------------------
 
@@ -182,7 +189,7 @@ class Access:
         """Take all users from the file. Raises: CommandError, and then nothing is changed."""
         path = self._path()
         try:
-            found = self._users.read(_lines(path), path)
+            found = self._users.read(self._read(path), path)
         except UserFileError as error:
             kept = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             raise CommandError(f"ERR {error}" if isinstance(error, UnreadableUserFileError) else f"ERR {error} {kept}")
@@ -190,22 +197,47 @@ class Access:
 
     def _replace(self, found: dict[bytes, User], context: Context | None) -> None:
         """Let these be all users: clients of those that are still there go on."""
-        for name, made in found.items():
-            self._end_revoked_subscriptions(self._users.get(name), made, context)
-        self._close_clients(set(self._users.replace(found)), context)
-        for user in self._users:
-            self._changed(user)
+        self._end_revoked_subscriptions(found.values(), context)
+        gone, changed = self._users.replace(found)
+        if gone:
+            self._close_clients(set(gone), context)
+        self._changed(changed)
+
+    def _read(self, path: str) -> list[bytes]:
+        """Return the lines of a file. Raises: UnreadableUserFileError."""
+        try:
+            self._known = read_file(path)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise UnreadableUserFileError(f"Error loading ACLs, opening file '{path}': {reason}") from error
+        return self._known.split(b"\n")
 
     def save(self) -> None:
-        """Write all users to the file. Raises: CommandError."""
+        """Write all users to the file; what somebody else has written there stays under another name.
+
+        Raises: CommandError.
+        """
         path = self._path()
+        data = b"".join(line + b"\n" for line in self._users.lines())
         try:
-            replace_file(path, b"".join(line + b"\n" for line in self._users.lines()))
+            self._keep_foreign(path, data)
+            replace_file(path, data)
         except OSError as error:
             log.warning("users-unsaved", "the users could not be saved: %s", error)
             raise CommandError(
                 "ERR There was an error trying to save the ACLs. Please check the server logs for more information"
             )
+        self._known = data
+
+    def _keep_foreign(self, path: str, data: bytes) -> None:
+        """Keep a file that this process has neither read nor written. Raises: OSError."""
+        try:
+            if read_file(path) in (self._known, data):
+                return
+        except FileNotFoundError:
+            return
+        kept = keep_file(path, f"{path}.old-{stamp(self._state.clock.now_ms())}")
+        log.warning("users-kept", "%s was changed since it was read; what was there is in %s", path, kept)
 
     def rewrite(self) -> None:
         """Write options and users that were changed into the configuration file. Raises: CommandError.
@@ -230,12 +262,3 @@ class Access:
     def random_bits(self, bits: int) -> int:
         """Return a number that nobody can guess."""
         return SystemRandom().getrandbits(bits)
-
-
-def _lines(path: str) -> list[bytes]:
-    """Return the lines of a file. Raises: UnreadableUserFileError."""
-    try:
-        return read_file(path).split(b"\n")
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        raise UnreadableUserFileError(f"Error loading ACLs, opening file '{path}': {reason}") from error

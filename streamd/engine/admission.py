@@ -86,7 +86,7 @@ def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:
 def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
     """Park a paused client with its request, which runs again when the pause is over; return whether it was."""
     state = client.state
-    if state.pause_until_ms <= state.time.ms or client.in_unit:
+    if state.pause_until_ms <= state.clock.monotonic_ms() or client.in_unit:
         return False
     if state.pause_writes_only and not _may_write(command, client, request):
         return False

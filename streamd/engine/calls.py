@@ -1,11 +1,11 @@
 """What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
 import time
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, islice
+from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.base.log import log
 from streamd.catalog import Command, CommandTable, Context
 from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
@@ -15,6 +15,27 @@ from streamd.resp.types import Reply, Sliced
 from streamd.session.blocking import Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
+
+# What a request of a run takes at most, unless its command has taken longer so far: all are small.
+_USUAL_NS: Final = 20_000
+# So many calls say what is usual.
+_CALLS_MIN: Final = 100
+
+
+def slow_in_run(command: Command, took_ns: int, count: int, slow_ns: int) -> tuple[bool, int]:
+    """Return whether each request of a run took `slow_ns` or more, and what one of them took that alone did; 0: none.
+
+    A run is timed as a whole, so that its requests cost nothing more. No request that may take long by itself is part
+    of one: each takes about what is usual, and what the run took beyond that is one request's, or a pause of the
+    process that one of them met.
+    """
+    calls, each_ns = command.calls - count, took_ns // count
+    usual_ns = (command.nanoseconds - took_ns) // calls if calls >= _CALLS_MIN else min(each_ns, _USUAL_NS)
+    if count == 1 or slow_ns <= min(usual_ns, each_ns):
+        return each_ns >= slow_ns, 0
+    if each_ns < slow_ns and took_ns - (count - 1) * max(usual_ns, _USUAL_NS) < slow_ns:
+        return False, 0
+    return False, took_ns - (count - 1) * min(usual_ns, each_ns)
 
 
 class Calls:
@@ -58,10 +79,9 @@ class Calls:
                 taken += 1
             reply = self.failure(command, client.db, [*chain(*requests[at : at + taken])], error)
             client.out[before:] = [encode(reply, client.protocol)] * taken
-        if taken and (each_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
-            for number in range(at, at + taken):
-                owner = client if owner_of is None else owner_of(number)
-                self.note_slow(command, each_ns, owner, requests[number])
+        if taken and (took_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
+            run = islice(requests, at, at + taken)
+            self._note_slow_run(command, took_ns, taken, run, lambda number: owner_of(number) if owner_of else client)
         return taken
 
     def call_alike(
@@ -84,19 +104,42 @@ class Calls:
             words = [*chain(*chain(*map(rows_of, parts)))]
             reply = self.failure(command, client.db, words, error)
             client.out[before:] = [encode(reply, client.protocol)] * size
-        if (each_ns := self._count_batch(command, client, size, started_ns)) >= self._state.slow_ns:
-            for number, request in enumerate(chain(*map(rows_of, parts))):
-                self.note_slow(command, each_ns, owner_of(number), request)
+        if (took_ns := self._count_batch(command, client, size, started_ns)) >= self._state.slow_ns:
+            self._note_slow_run(command, took_ns, size, chain(*map(rows_of, parts)), owner_of)
         return size
 
     def _count_batch(self, command: Command, client: Context, taken: int, started_ns: int) -> int:
-        """Count a batch that ends now; return how long each of its requests took, in nanoseconds."""
+        """Count a batch that ends now; return how long it took, in nanoseconds."""
         client.last_command = command.name
         command.calls += taken
         now_ns = self.now_ns = self.stopwatch()
         took_ns = now_ns - started_ns
         command.nanoseconds += took_ns
-        return took_ns // taken
+        return took_ns
+
+    def _note_slow_run(
+        self,
+        command: Command,
+        took_ns: int,
+        count: int,
+        requests: Iterable[list[bytes]],
+        owner_of: Callable[[int], Client],
+    ) -> None:
+        """Note what was slow in a run of `count` requests that took `took_ns` in all; see `slow_in_run`."""
+        state, latency, each_ns = self._state, self._state.latency, took_ns // count
+        if latency.is_tracking:
+            latency.count(command.name, each_ns, count)
+        if latency.threshold_ms:
+            all_slow, one_ns = slow_in_run(command, took_ns, count, latency.threshold_ms * 1_000_000)
+            latency.note_event("fast" in command.flags, each_ns if all_slow else one_ns, state.time.ms // 1000)
+        all_slow, one_ns = slow_in_run(command, took_ns, count, state.log_slow_ns)
+        if all_slow:
+            for number, request in enumerate(requests):
+                state.note_slow(owner_of(number), each_ns // 1000, request)
+        elif one_ns:
+            first = next(iter(requests))
+            words = [first[0], b"... (one of %d requests that were executed as one)" % count]
+            state.note_slow(owner_of(0), one_ns // 1000, words)
 
     def attempt(self, waiter: Waiter[Client]) -> Reply:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on
@@ -111,24 +154,17 @@ class Calls:
             return waiter.attempt()
         except Exception as error:
             command = self._commands.find(waiter.command.encode())
-            return self.failure(command, waiter.db, [waiter.command.encode(), *waiter.keys], error)
+            return self.failure(command, waiter.db, [waiter.command.encode(), *waiter.keys, *waiter.request], error)
 
     def count_error(self, error: CommandError) -> CommandError:
-        """Count an error by its code and return it."""
+        """Count an error by its code and return it as a reply."""
         if not error.is_counted:
             self._state.stats.count_error(error)
-        return error
+        return error.as_reply()
 
     def bug(self, where: str, may_have_changed: bool = True) -> CommandError:
-        """Log and count the exception that is being handled, which nobody expected; return what a client is told.
-
-        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
-        does not bring back something else, or find a record that it cannot apply.
-        """
-        log.exception("bug", "a bug in %s", where)
-        self._state.stats.internal_errors += 1
-        if may_have_changed and self._state.journal is not None:
-            self._state.journal.doubt()
+        """Note the exception that is being handled, see `State.note_bug`; return what a client is told."""
+        self._state.note_bug(where, may_have_changed)
         return self.count_error(CommandError("ERR internal error"))
 
     def encode_unusual(self, client: Client, request: list[bytes], reply: Reply) -> bytes:
@@ -166,7 +202,9 @@ class Calls:
     def note_slow(self, command: Command, took_ns: int, client: Client, request: list[bytes]) -> None:
         """Note a command that took as long as somebody asks for: in the slow log, for LATENCY, or both."""
         state = self._state
-        if state.latency.is_tracking or state.latency.threshold_ms:
-            state.latency.note_command(command.name, "fast" in command.flags, took_ns, state.time.ms // 1000)
+        if state.latency.is_tracking:
+            state.latency.count(command.name, took_ns)
+        if state.latency.threshold_ms:
+            state.latency.note_event("fast" in command.flags, took_ns, state.time.ms // 1000)
         if took_ns >= state.log_slow_ns and "skip_slowlog" not in command.flags:
             state.note_slow(client, took_ns // 1000, request)

@@ -5,7 +5,8 @@ from typing import Final
 from streamd.catalog import Command, Context
 from streamd.catalog.named import keys_of
 from streamd.data.keyspace import Database
-from streamd.resp.types import NO_REPLY, Reply, Sliced
+from streamd.resp.slicing import sliced
+from streamd.resp.types import NO_REPLY, Reply
 from streamd.session.blocking import BLOCKED
 from streamd.session.monitor import monitor_line
 from streamd.session.state import State
@@ -51,7 +52,7 @@ class Careful:
         tracker = client.tracker
         if tracker is None or tracker.held is None or (client.in_unit and not _is_exec(command)):
             return reply
-        if tracker.held and not is_value and reply is not BLOCKED and type(reply) is not Sliced:
+        if tracker.held and not is_value and reply is not BLOCKED and sliced(reply) is None:
             client.reply(reply)
             reply = NO_REPLY
         state.tracking.end(client, tracker)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from streamd.data.expiring import expire_due
 from streamd.session.state import State
 
 Chore = Callable[[State, Callable[[], bool]], bool]
@@ -19,7 +20,7 @@ def expire(state: State, stop: Callable[[], bool]) -> bool:
         return False
     more = False
     for db in state.keyspace:
-        if (db.deadlines or db.field_times) and db.expire_due(stop):
+        if (db.deadlines or db.field_times or db.set_aside) and expire_due(db, stop):
             more = True
     return more
 

@@ -17,7 +17,6 @@ from streamd.base.limits import (
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
     REQUESTS_PER_LOOK,
-    SLICE_US,
     TURN_REQUESTS_MAX,
     TURN_US,
 )
@@ -33,9 +32,10 @@ from streamd.engine.careful import Careful
 from streamd.engine.chores import CHORES
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.runs import NOBODY, Gathering
-from streamd.engine.slices import Slices
+from streamd.engine.slices import Slices, end_of_slice
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
+from streamd.resp.slicing import sliced
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
@@ -51,8 +51,7 @@ class Engine:
     `tick` does what time demands: blocked clients whose time is up, expired keys, expired iids.
 
     Another front end than a connection: `connect()`, then `call(client, words)` for a value instead of bytes. What it
-    puts into `client.out` leaves as a connection's output does: `client.flush` is called once all that it may tell of
-    is as durable as it has to be.
+    puts into `client.out` leaves as a connection's output does: `client.flush` is called once that may be sent.
 
     want_turn: called when output waits for another turn; whoever has a loop then calls `tick` soon.
     """
@@ -70,7 +69,7 @@ class Engine:
         self.access = Access(self.state, self.commands, quick_commands(self.commands), self.disconnect)
         self.access.start()
         self.quick: QuickTable = self.access.quick
-        self.state.on_restricted = self.access.fill
+        self.state.on_restricted, self.state.forget = self.access.fill, self.disconnect
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.careful = Careful(self.state)
@@ -78,7 +77,7 @@ class Engine:
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
         self.memory_limit = MemoryLimit(self.state)
-        self.state.tracking.on_changed = self._want_broadcast
+        self.state.tracking.on_changed = lambda: self.want_turn()
 
     # -- clients --------------------------------------------------------------------------------------------------
 
@@ -86,8 +85,8 @@ class Engine:
         """Return a new client."""
         state = self.state
         state.last_client_id += 1
-        self.state.time.set(self.clock.now_ms())
-        client = Context(state, self, state.last_client_id, address, local_address, state.time.ms)
+        self.state.time.read(self.clock)
+        client = Context(state, self, state.last_client_id, address, local_address, state.time.monotonic_ms)
         self.access.begin(client)
         state.clients[client.id] = client
         state.stats.connections += 1
@@ -133,7 +132,8 @@ class Engine:
                 return
             if client.close_soon:
                 return  # what comes behind QUIT, or from a client that was killed
-            state.time.ms = client.last_ms = self.clock.now_ms()
+            state.time.ms = self.clock.now_ms()
+            client.last_ms = state.time.monotonic_ms
             if not client.flush_wanted:
                 client.flush_wanted = True
                 state.to_flush.append(client)
@@ -239,12 +239,13 @@ class Engine:
                     try:
                         data = ENCODERS[client.protocol][kind](reply)
                     except TypeError:
-                        # (Sliced has no encoder: so looking for it costs other replies nothing.)
-                        if type(reply) is Sliced and client.begin(reply):
+                        # (Neither Sliced nor what is long has an encoder: so to look for it costs others nothing.)
+                        long = sliced(reply)
+                        if long is not None and client.begin(long):
                             if state.blocked.ready:
                                 self._serve_ready()
                             break
-                        data = calls.encode_unusual(client, request, reply)
+                        data = calls.encode_unusual(client, request, reply if long is None else long)
                     client.out.append(data)
                     size = len(data)
                 if size > LARGE_REPLY_BYTES:
@@ -275,16 +276,14 @@ class Engine:
             state.journal.end_turn()
             return
         clients, state.to_flush = state.to_flush, []
-        for client in clients:
-            client.flush_wanted = False
-            client.flush()
+        state.flush(clients)
 
     def call(self, client: Context, request: list[bytes]) -> Reply:
         """Execute one request of a front end that wants values, and return its reply: an error is a CommandError, and
         BLOCKED says that the reply comes later, through `client.reply`.
         """
         self.gathering.run()
-        self.state.time.set(self.clock.now_ms())
+        self.state.time.read(self.clock)
         replies = self.execute(client, [request])
         if client.waiter is not None:
             client.waiter.request = request
@@ -359,7 +358,10 @@ class Engine:
             blocked.ready = {}
             blocked.shared = {}
             for (_, key), db in ready.items():
-                blocked.serve(db, key, self._attempt)
+                try:
+                    blocked.serve(db, key, self._attempt)
+                except Exception:
+                    self.calls.bug(f"the waiters of {key[:64]!r}")
         blocked.shared = None
 
     def serve(self, waiters: list[Waiter[Client]]) -> None:
@@ -371,6 +373,9 @@ class Engine:
             self.want_turn()
 
     def _attempt(self, waiter: Waiter[Client]) -> None:
+        self.state.guard(waiter.client, "the end of a wait", self._try, waiter)
+
+    def _try(self, waiter: Waiter[Client]) -> None:
         tracker = waiter.client.tracker
         if tracker is not None:
             self.state.tracking.hold(tracker)
@@ -382,13 +387,16 @@ class Engine:
         if tracker is not None:
             self.state.tracking.release(waiter.client, tracker)
 
+    def _time_out(self, waiter: Waiter[Client]) -> None:
+        self.unblock(waiter, self.state.blocked.late_reply(waiter))
+
     def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
         """End a client's wait with `reply`; its backlog runs when the running commands have ended."""
         client = waiter.client
         assert isinstance(client, Context)
         self.state.blocked.remove(waiter)
         if reply is not NO_REPLY and (client.reply_mode == "on" or client.wants_reply()):
-            client.reply(reply)
+            self.state.guard(client, "the reply at the end of a wait", client.reply, reply)
         self.state.wants_flush(client)
         self._resumed.append(client)
 
@@ -419,12 +427,10 @@ class Engine:
                     if client.closed:
                         continue
                     if client.resume is not None:
-                        client.resume()
-                    elif client.backlog and client.waiter is None:
+                        self.state.guard(client, "the backlog of a client", client.resume)
+                    elif client.waiter is None:
                         assert isinstance(client, Context)
-                        requests = list(client.backlog)
-                        client.backlog.clear()
-                        self.run(client, requests)
+                        self.make_slices(client)
         finally:
             self._running_backlogs = False
 
@@ -433,17 +439,15 @@ class Engine:
     def tick(self) -> None:
         """Do what is due now: time-outs of blocked clients, the end of a pause, broadcasts. Ends the turn."""
         self.gathering.run()
-        self.state.time.set(self.clock.now_ms())
-        if 0 < self.state.pause_until_ms <= self.state.time.ms:
-            self.end_pause()
-        for waiter in () if self.state.is_busy else self.state.blocked.due_retries(self.state.time.ms):
-            self._attempt(waiter)
-        for waiter in self.state.blocked.due(self.state.time.ms):
+        self.state.time.read(self.clock)
+        self._go_on_in_time()
+        for waiter in self.state.blocked.due(self.state.time.monotonic_ms):
             if waiter.client.waiter is waiter:
-                self.unblock(waiter, self.state.blocked.late_reply(waiter))
+                self.state.guard(waiter.client, "the end of a wait", self._time_out, waiter)
         if self._resumed:
             self._run_backlogs()
-        self.state.tracking.broadcast()
+        if self.state.tracking.has_news and self.state.tracking.broadcast(end_of_slice(self.clock)):
+            self.want_turn()
         self.end_turn()
 
     def cron(self) -> bool:
@@ -451,16 +455,12 @@ class Engine:
         do; return whether more is due at once. A bug in one of them keeps none of the others from being done.
         """
         self.gathering.run()
-        self.state.time.set(self.clock.now_ms())
+        self.state.time.read(self.clock)
         if self.state.is_busy:
             return False  # nothing changes, nor is written, between two halves of a script
-        deadline_us = self.clock.monotonic_us() + SLICE_US
-
-        def stop() -> bool:
-            return self.clock.monotonic_us() >= deadline_us
-
-        more = False
-        for chore in (self._look_at_limits, *CHORES):
+        self._go_on_in_time()
+        stop, more = end_of_slice(self.clock), False
+        for chore in (self.memory_limit.look, *CHORES):
             try:
                 more = chore(self.state, stop) or more
                 self._end_unit()
@@ -473,14 +473,12 @@ class Engine:
         self.end_turn()
         return more
 
-    def _look_at_limits(self, state: State, stop: Callable[[], bool]) -> bool:
-        if 0 < state.pause_until_ms <= state.time.ms:
+    def _go_on_in_time(self) -> None:
+        """End a pause, and have waiters try again, whose time has come; by the cron, too: wall times may leap."""
+        if 0 < self.state.pause_until_ms <= self.state.time.monotonic_ms:
             self.end_pause()
-        self.memory_limit.check()
-        return False
-
-    def _want_broadcast(self) -> None:
-        self.want_turn()
+        if not self.state.is_busy:
+            self.serve(self.state.blocked.due_retries(self.state.time.ms))
 
     # -- services for commands ------------------------------------------------------------------------------------
 

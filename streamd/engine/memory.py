@@ -31,6 +31,11 @@ class MemoryLimit:
         self._next_give_back_ms = 0
         state.config.on_change("maxmemory", self.check)
 
+    def look(self, state: State, stop: Callable[[], bool]) -> bool:
+        """Check as one of the cron's chores."""
+        self.check()
+        return False
+
     def check(self) -> None:
         """Measure, and refuse or allow growth."""
         state = self._state
@@ -40,8 +45,8 @@ class MemoryLimit:
             state.refuse_growth(False)
             return
         exceeded = self._measure() > limit_bytes
-        if exceeded and state.time.ms >= self._next_give_back_ms:
-            self._next_give_back_ms = state.time.ms + _GIVE_BACK_MS
+        if exceeded and state.time.monotonic_ms >= self._next_give_back_ms:
+            self._next_give_back_ms = state.time.monotonic_ms + _GIVE_BACK_MS
             self._give_back()
             exceeded = self._measure() > limit_bytes
         state.refuse_growth(exceeded)

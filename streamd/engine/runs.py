@@ -160,30 +160,45 @@ class Gathering:
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
         while at < total:
-            if type(part := parts[at]) is Alike and firsts[at][1] in clients[at].db.waiting:
-                rest = self._serve_with_first(clients[at], part)
-                if not rest:
-                    at += 1
-                    continue
-                parts[at], sizes[at] = rest, rest.count
-            end, taken = at + 1, 0
-            if at >= batch_at:
-                end = self._end_of_like(clients, firsts, at)
-                if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(sizes[at:end])) >= RUN_MIN:
-                    taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
-                    if taken == size:
-                        at = end
+            end = batch_end = at + 1
+            try:
+                if type(part := parts[at]) is Alike and firsts[at][1] in clients[at].db.waiting:
+                    rest = self._serve_with_first(clients[at], part)
+                    if not rest:
+                        at += 1
                         continue
-                    # (Else it would look at the same requests again and again.)
-                    batch_at = at + 1 + patience
-                    patience *= 2
-            while at < end and taken >= sizes[at]:
-                taken -= sizes[at]
-                at += 1
-            if at < end:
-                # What is left of a part is that client's own pipeline.
-                self._run(clients[at], rows_of(parts[at])[taken:])
-                at += 1
+                    parts[at], sizes[at] = rest, rest.count
+                taken = 0
+                if at >= batch_at:
+                    end = self._end_of_like(clients, firsts, at)
+                    if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(sizes[at:end])) >= RUN_MIN:
+                        batch_end = end
+                        taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
+                        if taken == size:
+                            at = end
+                            continue
+                        # (Else it would look at the same requests again and again.)
+                        batch_at = at + 1 + patience
+                        patience *= 2
+                while at < end and taken >= sizes[at]:
+                    taken -= sizes[at]
+                    at += 1
+                batch_end = at + 1
+                if at < end:
+                    # What is left of a part is that client's own pipeline.
+                    self._run(clients[at], rows_of(parts[at])[taken:])
+                    at += 1
+            except Exception:
+                self._lose(clients[at:batch_end])
+                at = batch_end
+
+    def _lose(self, clients: list[Context]) -> None:
+        """Close the clients whose requests were being executed: those of the others go on."""
+        self._collector.out.clear()
+        if self._state.records:
+            self._end_units(clients)
+        for client in clients:
+            self._state.lose(client, "requests that came together")
 
     def _serve_with_first(self, client: Context, part: Alike) -> Alike | None:
         """Execute the first request of a template alone, as its key has somebody who waits, and return the others: no
@@ -275,7 +290,7 @@ class Gathering:
             replies = iter(out)
             pieces = [b"".join(islice(replies, count)) for count in counts]
         out.clear()
-        now_ms, command_name, to_flush = state.time.ms, command.name, state.to_flush
+        now_ms, command_name, to_flush = state.time.monotonic_ms, command.name, state.to_flush
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
             client.last_ms = now_ms
@@ -290,9 +305,6 @@ class Gathering:
 
 def _is_allowed(guard: Permissions, command: Command, part: Requests) -> bool:
     """Return whether a client may have all executed that it sent."""
-    known = guard.known.get(command.name)
-    if known is None:
-        return True
     if isinstance(part, Alike):
         return guard.allows(command, part.first())
     first = part[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from streamd.base.clock import Clock
 from streamd.base.limits import OUTPUT_TURN_BYTES, SLICE_US
 from streamd.catalog import Context
 from streamd.engine.calls import Calls
@@ -24,6 +25,9 @@ class Slices:
 
     def go_on(self, client: Context) -> None:
         """Make the next slice of a client's reply, or execute its backlog. It must not wait, nor its output."""
+        self._state.guard(client, "the backlog of a client", self._go_on, client)
+
+    def _go_on(self, client: Context) -> None:
         unfinished = client.unfinished
         if unfinished is not None:
             if client.flush_wanted:
@@ -61,3 +65,10 @@ class Slices:
             unfinished.is_made = client.close_soon = True
         client.out_bytes += size
         unfinished.pinned_bytes = 0 if unfinished.is_made else max(0, unfinished.pinned_bytes - size)
+
+
+def end_of_slice(clock: Clock) -> Callable[[], bool]:
+    """Return what says whether a slice of other work is over that begins now."""
+    now_us = clock.monotonic_us
+    deadline_us = now_us() + SLICE_US
+    return lambda: now_us() >= deadline_us

@@ -94,7 +94,7 @@ def survey(keyspace: Keyspace, found: Survey, largest: int = LARGEST) -> Iterato
                     if work >= WORK_PER_SLICE:
                         yield work
                         work = 0
-                row = (STREAM.memory_bytes(value), db.index, key)
+                row = (STREAM.memory_bytes(value, 0), db.index, key)
                 if len(heap) < largest:
                     heappush(heap, row)
                 elif row > heap[0]:
@@ -162,7 +162,7 @@ def _add(totals: Totals, stream: Stream, facts: StreamFacts | None = None) -> It
     idmp = stream.idmp
     totals.streams += 1
     totals.entries += len(stream)
-    totals.bytes += STREAM.memory_bytes(stream)
+    totals.bytes += STREAM.memory_bytes(stream, 0)
     totals.entries_added += stream.entries_added
     totals.producers += idmp.pids_tracked
     totals.iids += idmp.iids_tracked

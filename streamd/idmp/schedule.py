@@ -1,6 +1,10 @@
 """Which producers of a table are to be looked at, and when."""
 
 from heapq import heappop, heappush
+from typing import Final
+
+# So much later: what fails may fail each time, and the others have their turn before.
+_PUT_OFF_S: Final = 60
 
 
 class Schedule:
@@ -28,6 +32,10 @@ class Schedule:
         self.pids[second] = [pid]
         heappush(self.seconds, second)
         return True
+
+    def put_off(self, pid: bytes) -> None:
+        """Look at a producer later than planned: the look at it has met an exception."""
+        self.add(self.seconds[0] + _PUT_OFF_S, pid)
 
     def drop_first(self) -> None:
         """Forget the earliest second."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from weakref import ref
 
 from sortedcontainers import SortedList
 
 from streamd.base.heap import packed
 from streamd.idmp.table import IdmpTable
+
+# A table whose sweep has met an exception is looked at again so much later.
+_RETRY_MS: Final = 1_000
 
 
 class _Place(ref[IdmpTable]):
@@ -66,9 +70,12 @@ class Sweeper:
             self._remove(place)
             table = place()
             if table is not None:
-                due_ms = table.expire(now_ms, should_stop)
-                if due_ms is not None:
-                    self.enroll(table, due_ms)
+                due_ms: int | None = now_ms + _RETRY_MS
+                try:
+                    due_ms = table.expire(now_ms, should_stop)
+                finally:  # a table that has met an exception comes again behind the others
+                    if due_ms is not None:
+                        self.enroll(table, due_ms)
             if should_stop():
                 break
         return bool(order) and order[0][0] <= now_ms

@@ -349,8 +349,7 @@ class IdmpTable:
 
     def iids(self, pid: bytes) -> list[tuple[bytes, int]]:
         """Return (iid, entry ID) of one producer, oldest first; empty if it is not there (any more)."""
-        window = self._packed.get(pid)
-        if window is not None:
+        if (window := self._packed.get(pid)) is not None:
             return packed.items(window)
         indexed = self._indexed.get(pid)
         return [] if indexed is None else indexed.items()
@@ -362,8 +361,7 @@ class IdmpTable:
         step that came to it.
         """
         for pid in self.pids():
-            for iid, entry_id in self.iids(pid):
-                yield pid, iid, entry_id
+            yield from ((pid, iid, entry_id) for iid, entry_id in self.iids(pid))
 
     def memory_bytes(self) -> int:
         """Return about how much memory the table takes, from a sample of its producers."""
@@ -382,7 +380,12 @@ class IdmpTable:
                 return second * 1000
             pids = schedule.pids[second]
             while pids:
-                self._visit(pids.pop(), until_ms, second, schedule)
+                try:
+                    self._visit(pids[-1], until_ms, second, schedule)
+                except BaseException:
+                    schedule.put_off(pids.pop())
+                    raise
+                pids.pop()
                 if should_stop() and pids:
                     return second * 1000
             schedule.drop_first()
@@ -423,9 +426,9 @@ class IdmpTable:
 
     def _free_packed(self, pid: bytes, window: packed.Window, until_ms: int) -> packed.Window:
         """Free the expired iids of a packed window; return what is left of it."""
-        self.iids_tracked -= packed.count(window)
+        before = packed.count(window)
         left = self._packed[pid] = packed.without_expired(window, until_ms)
-        self.iids_tracked += packed.count(left)
+        self.iids_tracked += packed.count(left) - before
         return left
 
     def _record_packed(

@@ -9,7 +9,7 @@ from typing import Final
 from streamd.journal.filesystem import FileSystem, repeat, write_all
 from streamd.journal.jobs import Pending, Submit
 from streamd.journal.manifest import Part
-from streamd.journal.record import FIRST_LINE_BYTES, encode_end, encode_run
+from streamd.journal.record import DATABASES_LINE, FIRST_LINE_BYTES, encode_end, encode_run, encode_select
 from streamd.journal.recovery import create_part
 
 # A run: large enough that its header does not count, small enough to be read at once.
@@ -33,13 +33,20 @@ class BaseWriter:
         self._submit = submit
         self._parts: list[bytes] = []
         self._parts_bytes = 0
+        self._select = b""  # what each further run begins with, once another database than 0 was named
         self._runs: list[bytes] = []
         self._runs_bytes = 0
         self._written = self._pushed = self.size
         self._writing: Pending | None = None
-        self._error: OSError | None = None
+        self._error: BaseException | None = None
         self._is_ended = False
         self._file, self._salt = create_part(files, directory, part.name)
+        self._add_run(DATABASES_LINE)
+
+    def select(self, db: int) -> None:
+        """Take what comes for a database."""
+        self.add(encode_select(db), False)
+        self._select = encode_select(db) if db or self._select else b""
 
     def add(self, data: bytes, notes: bool) -> None:
         """Take ready-made commands, or with `notes` lines of ours, too."""
@@ -47,6 +54,8 @@ class BaseWriter:
             self._end_run()
             self._add_run(encode_run([data], 0, True, self._salt))
             return
+        if not self._parts and self._select:
+            self._parts.append(self._select)
         self._parts.append(data)
         self._parts_bytes += len(data)
         if self._parts_bytes >= _RUN_BYTES:
@@ -69,7 +78,7 @@ class BaseWriter:
         return self._is_ended and self._writing is None and self._error is None and not self._runs
 
     def check(self) -> None:
-        """Raise the OSError of a job that failed; nothing is written after it."""
+        """Raise what a job raised; nothing is written after it."""
         if self._error is not None:
             raise self._error
 
@@ -102,10 +111,13 @@ class BaseWriter:
                 self._file.push(self._pushed, self._written - self._pushed)
                 self._pushed = self._written
 
-        def done(error: OSError | None) -> None:
+        def done(error: BaseException | None) -> None:
             self._writing = None
             self._error = error
-            self._write()
+            try:
+                self._write()
+            except Exception as failure:  # what it was to hand over is not in the file: the next check says so
+                self._error = failure
 
         pending = self._submit(job, done)
         if not pending.ended:

@@ -58,9 +58,14 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
         b"XSETID", key, format_id(stream.last_id), b"ENTRIESADDED", b"%d" % stream.entries_added,
         b"MAXDELETEDID", format_id(stream.max_deleted_id),
     ))  # fmt: skip
+    yield from dump_groups(db_index, key, stream)
+    yield from _dump_window(db_index, key, stream)
+
+
+def dump_groups(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
+    """Yield the pieces that make the groups of a stream that has its entries and its counters."""
     for name, group in (stream.groups or {}).items():
         yield from _dump_group(db_index, key, name, group, stream)
-    yield from _dump_window(db_index, key, stream)
 
 
 def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:

@@ -3,12 +3,21 @@
 import errno
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 # Only what was written must be durable, not the file's times; where fdatasync is missing (macOS), fsync does it.
 _sync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 READ_BYTES: Final = 1024 * 1024
+
+
+class Identity(NamedTuple):
+    """What tells a file from another of its name, and from itself before it was changed."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
 
 
 class LockedError(OSError):
@@ -108,6 +117,15 @@ class FileSystem:
     def exists(self, path: str) -> bool:
         """Return whether there is a file or directory of that name."""
         return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether there is a directory of that name."""
+        return os.path.isdir(path)
+
+    def identity(self, path: str) -> Identity:
+        """Return which file has a name, its size, and when it was last changed."""
+        found = os.stat(path)
+        return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def list(self, directory: str) -> list[str]:
         """Return the names in a directory."""

@@ -15,19 +15,23 @@ class Pending(Protocol):
         """Return when the job has ended; its `done` was called, or is called here."""
 
 
-# submit(job, done): run job outside of the turn, then call done(its OSError or None) between two turns.
-Submit = Callable[[Callable[[], None], Callable[[OSError | None], None]], Pending]
+# What is told how a job ended: None, or what it raised. An OSError is the system's; anything else is a bug, and who
+# waits for the job is told of that as well, or would wait for ever.
+Done = Callable[[BaseException | None], None]
+
+# submit(job, done): run job outside of the turn, then call done between two turns.
+Submit = Callable[[Callable[[], None], Done], Pending]
 
 
 class Syncs(Protocol):
     """Runs the jobs that output waits for."""
 
-    def submit(
-        self, job: Callable[[], None], done: Callable[[OSError | None], None], is_timed: bool = False
-    ) -> Pending:
+    def submit(self, job: Callable[[], None], done: Done, is_timed: bool = False) -> Pending:
         """Run `job` outside of the turn, then call `done` between two turns. is_timed: it is like those that
         run_if_quick() is given, and tells how quick they are.
         """
 
     def run_if_quick(self, job: Callable[[], None]) -> bool:
-        """Run `job` within the turn if such have been quick lately; return whether it was run. Raises: OSError."""
+        """Run `job` within the turn if such have been quick lately; return whether it was run. Raises: what that
+        does.
+        """

@@ -2,15 +2,16 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from streamd.data.records import Record, Run
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import File, FileSystem, LockedError, NoFile, repeat
+from streamd.journal.filesystem import File, FileSystem, Identity, LockedError, NoFile, repeat
 from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
+from streamd.journal.mending import free_name, stamp
 from streamd.journal.recovery import Cut, Loading, apply_cut, create_part, read_manifest, read_parts
 from streamd.journal.rewrite import Rewrite
 from streamd.journal.writer import Writer
@@ -25,8 +26,10 @@ class Journal:
     close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
     Instead of load() and start(): start_anew() -> a rewrite.
 
-    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. moved_aside:
-    files that the manifest does not name, as they are called now. rewrite: the one that is running. base_bytes: the
+    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. own: after
+    close(), the files that this process has loaded or written, by their paths. old_directory: where the files go that
+    it has neither loaded nor written, once a rewrite has taken their place. moved_aside: files that the manifest does
+    not name, as they are called now. rewrite: the one that is running. base_bytes: the
     size of the base and of what was there when it became one, which automatic rewriting compares with. writes: how many
     `write` calls have written units; synced_writes: how many of these are on the disk.
     """
@@ -47,8 +50,11 @@ class Journal:
         self.synced_writes = 0
         self.moved_aside: list[str] = []
         self.is_unsaved = False
+        self.own: Mapping[str, Identity] = {}
+        self.old_directory: str | None = None
         self._lock: File | None = None
         self._older_bytes = 0
+        self._names_databases = False
 
     # -- start ----------------------------------------------------------------------------------------------------
 
@@ -67,23 +73,26 @@ class Journal:
         for piece in read_parts(self.files, self.directory, self.manifest, self.loading, loader.begin_file):
             yield from loader.take(piece)
         loader.end()
+        self._names_databases = loader.names_databases
 
-    def start(self) -> Cut | None:
+    def start(self, now_ms: int) -> Cut | None:
         """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
         cut = self.loading.cut
         salt = self.loading.last_salt
         begun = bool(salt)
+        names_databases = bool(self.manifest.increments) and self._names_databases
         if not self.manifest.increments:
             file, salt = self._create_increment()
             begun = True
         else:
             if cut is not None:
-                apply_cut(self.files, cut)
+                cut = apply_cut(self.files, cut, now_ms)
             file = self.files.open(self._path(self.manifest.increments[-1]))
             repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
         size = file.size()
         manifest = self.manifest
         self.writer = Writer(file, size, size, salt or self.files.salt(), begun)
+        self.writer.names_databases = names_databases
         self.base_bytes = self.loading.sizes.get(manifest.base.name, 0) if manifest.base else 0
         self._older_bytes = sum(self.loading.sizes.get(part.name, 0) for part in manifest.parts()[:-1])
         if self.base_bytes == 0:
@@ -93,8 +102,7 @@ class Journal:
 
     def _create_increment(self) -> tuple[File, int]:
         """Create a first increment and a manifest that names it; return it with its salt. Raises: OSError."""
-        manifest = self.manifest
-        seq = manifest.next_seq()
+        manifest, seq = self.manifest, self._free_seq()
         part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         file, salt = create_part(self.files, self.directory, part.name)
         try:
@@ -112,9 +120,23 @@ class Journal:
         self.manifest = manifest
         return file, salt
 
-    def start_anew(self) -> None:
-        """Take units, but leave what the directory holds as it is until a rewrite takes its place. Raises: OSError."""
+    def _free_seq(self) -> int:
+        """Return a number that no file in the directory has, whoever it is of."""
+        seq = self.manifest.next_seq()
+        while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
+            seq += 1  # something that could not be moved aside
+        return seq
+
+    def start_anew(self, own: Mapping[str, Identity], now_ms: int) -> None:
+        """Take units, but leave what the directory holds as it is until a rewrite takes its place.
+
+        own: what an earlier journal of this process had. Files that are not among these are not removed then, but
+        moved to a directory of their own, in which they are a journal. Raises: OSError.
+        """
+        self.own = own
         self._move_leftovers()
+        if any(self.files.identity(path) != own.get(path) for path in map(self._path, self.manifest.parts())):
+            self.old_directory = free_name(self.files, f"{self.directory}.old-{stamp(now_ms)}")
         if not self.manifest.parts():
             self._create_increment()[0].close()  # files of a rewrite that a crash ends are never without a manifest
         repeat(lambda: self.files.sync_directory(self.data_directory))
@@ -126,6 +148,8 @@ class Journal:
         if self.writer is not None:
             try:
                 self.writer.close()
+                if not self.is_unsaved:
+                    self.own = {path: self.files.identity(path) for path in map(self._path, self.manifest.parts())}
             except OSError:
                 pass
             self.writer = None
@@ -143,8 +167,9 @@ class Journal:
         for name in leftovers(self.files, self.directory, self.filename, self.manifest):
             path = f"{self.directory}/{name}"
             try:
-                self.files.rename(path, path + ASIDE)
-                self.moved_aside.append(path + ASIDE)
+                aside = free_name(self.files, path + ASIDE)
+                self.files.rename(path, aside)
+                self.moved_aside.append(aside)
             except OSError:
                 pass  # it is in nobody's way, and the next start tries again
 
@@ -214,9 +239,7 @@ class Journal:
         assert self._lock is not None
         self._lock.check_place()  # a directory of the same name may be another server's
         self.files.make_directory(self.directory)
-        seq = self.manifest.next_seq()
-        while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
-            seq += 1  # something that could not be moved aside
+        seq = self._free_seq()
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         self.rewrite = rewrite(self.files, self.directory, base, increment)
@@ -261,7 +284,7 @@ class Journal:
         rewrite, old = self.rewrite, self.writer
         assert rewrite is not None
         assert old is not None
-        obsolete = self.manifest.parts()
+        obsolete, old_directory, self.old_directory = self.manifest, self.old_directory, None
         self.manifest = Manifest(rewrite.base, [rewrite.increment])
         self.writer = rewrite.writer
         self.rewrite = None
@@ -274,13 +297,29 @@ class Journal:
                 old.close()
             except OSError:
                 pass
-            for part in obsolete:
+            try:
+                if old_directory is not None:
+                    self._move_old(obsolete, old_directory)
+                    return
+            except OSError:
+                return  # the next start moves them aside
+            for part in obsolete.parts():
                 try:
                     self.files.unlink(self._path(part))
                 except OSError:
-                    pass  # the next start removes it
+                    pass  # the next start moves it aside
 
         return job
+
+    def _move_old(self, old: Manifest, directory: str) -> None:
+        """Make a directory into the journal that this one was. Raises: OSError."""
+        self.files.make_directory(directory)
+        manifests.write_temporary(self.files, directory, self._manifest_name, old)
+        manifests.rename_temporary(self.files, directory, self._manifest_name)
+        for part in old.parts():
+            self.files.rename(self._path(part), f"{directory}/{part.name}")
+        for changed in (directory, self.directory, self.data_directory):
+            self.files.sync_directory(changed)
 
     def abandon_rewrite(self) -> None:
         """Forget a rewrite that failed, and remove its files, unless a manifest may name them."""

@@ -8,6 +8,7 @@ from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
 from streamd.journal.notes import NOTES
 from streamd.journal.reading import Bare, Parsed
+from streamd.journal.record import encode_select
 from streamd.journal.words import NoCommandError, all_bare_commands, bare_commands
 from streamd.resp.template import Template, template_around
 
@@ -23,6 +24,7 @@ _TOGETHER_BYTES_MAX: Final = 256 * 1024
 _TEMPLATES_MAX: Final = 4
 # Of a longer record most is its values, which are copied whichever way.
 _TEMPLATE_BYTES_MAX: Final = 1_024
+_FIRST_SELECT: Final = encode_select(0)
 # Of the number of a database; Redis takes no longer one.
 _DIGITS_MAX: Final = 10
 
@@ -71,12 +73,17 @@ class _Refusal(Exception):
 
 
 class Loader:
-    """Hands commands and notes to the target in their order. commands: how many were applied."""
+    """Hands commands and notes to the target in their order.
+
+    commands: how many were applied. names_databases: whether the file has named another database than 0.
+    """
 
     def __init__(self, keyspace: Keyspace, target: Target) -> None:
         self._databases = len(keyspace.databases)
         self._target = target
         self.commands = 0
+        self.names_databases = False
+        self._select = _FIRST_SELECT
         self._path = self._advice = ""
         self._db = self._weight = 0
         self._templates: deque[Template] = deque(maxlen=_TEMPLATES_MAX)  # what may cut the next piece
@@ -84,11 +91,17 @@ class Loader:
     def begin_file(self, path: str, advice: str) -> None:
         """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
         self._target.end_run()
-        self._db = 0
+        self._db, self._select = 0, _FIRST_SELECT
+        self.names_databases = False
         self._path, self._advice = path, advice
 
     def take(self, piece: Bare | Parsed) -> Iterator[None]:
         """Apply a piece; yields after each slice of it. Raises: LoadError."""
+        if isinstance(piece, Bare) and piece.data.startswith(self._select):
+            # What a run says though it is so already; what follows is often of one shape.
+            at = len(self._select)
+            piece = Bare(piece.data[at:], piece.offset + at)
+            self.commands += 1
         commands: Iterable[list[bytes]] = bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
         if isinstance(piece, Bare) and len(piece.data) <= _TOGETHER_BYTES_MAX:
             is_taken = self._take_columns(piece.data)
@@ -171,10 +184,12 @@ class Loader:
             db_index = self._check_database(words[1] if len(words) > 1 else b"")
             name = name[1:]
             if name not in NOTES:
-                raise _Refusal("this version does not know such a note")
+                raise _Refusal("this version does not know such a note, a newer streamd wrote it")
             words = [name, *words[2:]]
         elif name == b"SELECT" or name.upper() == b"SELECT":
             self._db = self._check_database(words[1] if len(words) == 2 else b"")
+            self._select = encode_select(self._db)
+            self.names_databases = self.names_databases or self._db > 0
             return
         elif name in (b"MULTI", b"EXEC"):
             return

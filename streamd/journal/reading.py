@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from xxhash import xxh32_hexdigest
 
 from streamd.journal.filesystem import READ_BYTES, File, read_exactly
-from streamd.journal.record import CUT_LINE, decode_first_line, decode_note, run_hash
+from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, decode_note, newer_format, run_hash
 
 LINE_BYTES_MAX: Final = 1024
 
@@ -17,8 +17,9 @@ _RUN_LINE: Final = re.compile(_RUN.pattern.replace(b"[0-9a-f]+", b".+"), re.DOTA
 _DIGEST_DIGITS: Final = 8
 _MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
 _LINES_OF_NOTES: Final = re.compile(rb"#streamd (note|more) ([\x21-\x7e ]*)\n")
+_NOT_BEGUN: Final = "a line of streamd's stands in a part of the file that streamd has not begun"
 _TEXT: Final = re.compile(rb"[\x20-\x7e\t\r]*")
-_LIKE_A_HEADER: Final = re.compile(rb"[0-9a-f]{15}|streamd")
+_LIKE_A_LINE_OF_OURS: Final = re.compile(rb"[0-9a-f]{15}|streamd|each run names|its database")
 
 
 class Incomplete(Exception):
@@ -33,13 +34,15 @@ class Trouble(NamedTuple):
     """Where a file stops making sense.
 
     offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies
-    inside a run, so that a CUT_LINE must stand there before anything else does.
+    inside a run, so that a CUT_LINE must stand there before anything else does. is_newer: nothing is wrong there but
+    that a newer version wrote it.
     """
 
     offset: int
     torn: bool
     in_run: bool
     detail: str
+    is_newer: bool = False
 
 
 class Bare(NamedTuple):
@@ -70,12 +73,23 @@ class Parsed(NamedTuple):
         return self.places[number]
 
 
+class Extent(NamedTuple):
+    """Where the body of a run begins and ends, what else its header says, and whether it matches its checksum."""
+
+    body_at: int
+    end: int
+    synced: int
+    has_notes: bool
+    is_whole: bool
+
+
 class FileReader:
     """Reads a file; `pieces()` ends at the end of the file or at `trouble`.
 
     offset: everything before it was read. ours: what stands there was written by streamd, and so every record of it
-    lies in a run; salt: that of its hashes, 0 if it has none, None while it is not ours. begun_by_us: so was its first
-    line. ended: the line that ends a base was met.
+    lies in a run; salt: that of its hashes, 0 if it has none, None while it is not ours. names_databases: each run that
+    is not of database 0 begins with a SELECT. begun_by_us: so was its first line. ended: the line that ends a base was
+    met.
     """
 
     def __init__(self, file: File) -> None:
@@ -83,6 +97,7 @@ class FileReader:
         self.size = file.size()
         self.offset = 0
         self.salt: int | None = None
+        self.names_databases = False
         self.begun_by_us = False
         self.ended = False
         self.trouble: Trouble | None = None
@@ -127,10 +142,13 @@ class FileReader:
             self._comment(line)
         elif (salt := decode_first_line(head[: end + 1])) is not None:
             self.salt = salt
+            self.names_databases = False
             self.begun_by_us = self.begun_by_us or self.offset == 0
             self.offset += end + 1
+        elif (newer := newer_format(head[: end + 1])) is not None:
+            self.trouble = Trouble(self.offset, False, False, f"its format is {newer}", is_newer=True)
         elif not self.ours:
-            self._stop("a line of streamd's stands in a part of the file that streamd has not begun")
+            self._stop(_NOT_BEGUN)
         elif (found := _RUN_LINE.fullmatch(line)) and _are_digests(found[5] or b""):
             yield from self._run(found, end + 1)
         elif (mark := _MARK.fullmatch(line)) and self._hash(mark[1], mark[2]) == mark[3]:
@@ -144,11 +162,16 @@ class FileReader:
             self._stop("a line of streamd's is damaged")
 
     def _comment(self, line: bytes) -> None:
-        """Skip a line that others wrote, unless it looks like a header of ours that was damaged."""
-        if _TEXT.fullmatch(line) is None or (self.ours and _LIKE_A_HEADER.search(line)):
+        """Skip a line that others wrote, unless it looks like one of ours that was damaged."""
+        if line == DATABASES_LINE[:-1] and self.ours:
+            self.names_databases = True
+        elif line == DATABASES_LINE[:-1]:
+            self._stop(_NOT_BEGUN)
+            return
+        elif _TEXT.fullmatch(line) is None or (self.ours and _LIKE_A_LINE_OF_OURS.search(line)):
             self._stop("a line is damaged")
-        else:
-            self.offset += len(line) + 1
+            return
+        self.offset += len(line) + 1
 
     # -- runs -----------------------------------------------------------------------------------------------------
 
@@ -182,6 +205,7 @@ class FileReader:
     def _foreign_commands(self) -> Iterator[Parsed]:
         """Yield commands that stand in no run, some at a time, up to the next line; MULTI ... EXEC stay together."""
         want = READ_BYTES
+        self.names_databases = False
         while True:
             data = self._take(self.offset, want)
             at_end = self.offset + len(data) >= self.size
@@ -211,6 +235,29 @@ class FileReader:
         start = self.offset + header.end() + 1
         whole = _whole_units(self._take(start, place - start), header[5] or b"")
         return (start + whole, True) if whole else (self.offset, False)
+
+    # -- behind a trouble -----------------------------------------------------------------------------------------
+
+    def resume(self, offset: int, salt: int | None) -> None:
+        """Go on behind a trouble: at `offset` something stands that its hash, made with `salt`, says to be whole."""
+        self.trouble = None
+        self.offset = offset
+        self.salt = salt
+        self.ended = False
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes of the file from `offset` on, as many as there are of `length`."""
+        return read_exactly(self._file, offset, length)
+
+    def run_here(self) -> Extent | None:
+        """Return where the run stands that `pieces()` gave last; None if that piece stood in no run."""
+        header = _RUN.match(self._peek(LINE_BYTES_MAX))
+        if header is None:
+            return None
+        body_at, length = self.offset + header.end() + 1, int(header[2])
+        body = self._take(body_at, length)
+        is_whole = len(body) == length and self._hash(body, header[4]) == header[3]
+        return Extent(body_at, body_at + length, int(header[4]), header[1] == b"mix", is_whole)
 
     # -- what was synced ------------------------------------------------------------------------------------------
 
@@ -309,14 +356,14 @@ def parse_body(body: bytes, offset: int) -> Parsed | str:
         at = 0
         while at < len(body):
             parsed.places.append(offset + at)
-            words, at = _parse_one(body, at)
+            words, at = parse_one(body, at)
             parsed.commands.append(words)
     except (Incomplete, Malformed):
         return "a run of records is whole, but no run that this version can read"
     return parsed
 
 
-def _parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
+def parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
     """Return `(words, where the next begins)` of the command or note at `at`."""
     if body[at : at + 1] != b"#":
         return parse_command(body, at)
@@ -342,10 +389,10 @@ def _whole_units(body: bytes, digests: bytes) -> int:
     whole = 0
     for place in range(0, len(digests), _DIGEST_DIGITS):
         try:
-            count, end = _parse_unit(body, whole)
+            count, end = parse_unit(body, whole)
             # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
             while xxh32_hexdigest(body[whole:end]).encode() != digests[place : place + _DIGEST_DIGITS]:
-                more, end = _parse_unit(body, end)
+                more, end = parse_unit(body, end)
                 count += more
                 if count > 64 and end - whole > 16 * READ_BYTES:
                     return whole
@@ -355,13 +402,13 @@ def _whole_units(body: bytes, digests: bytes) -> int:
     return whole
 
 
-def _parse_unit(body: bytes, at: int) -> tuple[int, int]:
+def parse_unit(body: bytes, at: int) -> tuple[int, int]:
     """Return `(how many commands and notes it has, where the next begins)` of the unit at `at`."""
-    words, at = _parse_one(body, at)
+    words, at = parse_one(body, at)
     count = 1
     if words == [b"MULTI"]:
         while words != [b"EXEC"]:
-            words, at = _parse_one(body, at)
+            words, at = parse_one(body, at)
             count += 1
     return count, at
 

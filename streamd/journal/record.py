@@ -18,10 +18,14 @@ several: they tell which units of a torn run are whole. Other lines of ours:
     #streamd synced LENGTH HASH  how many bytes of the file are on the disk, when no run came since to say it
     #streamd cut                 the run before it ends here: its end was torn, and cut off by a start
     #streamd end LENGTH HASH     the end of a base, LENGTH is its place
+    # each run names ...          DATABASES_LINE: from here on a run begins with a SELECT, or is of database 0
+
+So a run behind a damaged one says whose keys it names; to those who only ever use database 0 it costs nothing.
 
 redis-server skips such lines anywhere between commands, but none of 1,024 bytes or more.
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -48,7 +52,11 @@ _FIRST_LINE_HEAD: Final = b"#streamd journal 2 "
 FIRST_LINE_BYTES: Final = len(_FIRST_LINE % (0, bytes(16)))
 # As it was before there was a salt.
 FIRST_LINE: Final = b"#streamd journal 1\n"
+_ANY_FIRST_LINE: Final = re.compile(rb"#streamd journal ([1-9]\d{0,8})(?=[ \n])")
+_FORMAT: Final = 2
 CUT_LINE: Final = b"#streamd cut\n"
+# (Versions before it take it for a line of others.)
+DATABASES_LINE: Final = b"# each run names its database, or is of 0\n"
 
 # With 8 digits each and at most 72 bytes in front, a header stays below the 1,000 bytes that a line may have.
 UNITS_PER_RUN_MAX: Final = 100
@@ -279,6 +287,17 @@ def decode_first_line(line: bytes) -> int | None:
     except ValueError:
         return None
     return salt if salt and line == encode_first_line(salt) else None
+
+
+def newer_format(line: bytes) -> int | None:
+    """Return the format that a first line names if this version does not know it; None for any other line.
+
+    A line that is one of today's but for this number is damaged.
+    """
+    found = _ANY_FIRST_LINE.match(line)
+    if found is None or int(found[1]) <= _FORMAT:
+        return None
+    return None if decode_first_line(_FIRST_LINE_HEAD + line[found.end() + 1 :]) else int(found[1])
 
 
 def encode_run(units: Sequence[bytes], synced: int, notes: bool, salt: int = 0) -> bytes:

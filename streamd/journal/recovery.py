@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import File, FileSystem, repeat, write_all
+from streamd.journal.filesystem import File, FileSystem, write_all
 from streamd.journal.leftovers import Unnamed, leftovers
 from streamd.journal.manifest import Manifest, ManifestError, Part
+from streamd.journal.mending import Change, change, stamp
 from streamd.journal.reading import Bare, FileReader, Parsed, Trouble
 from streamd.journal.record import CUT_LINE, encode_first_line
-
-SALVAGE: Final = "restore it from a copy, or save what is before the damage: streamd check DIR --export OUT"
-
 
 _RESTORE: Final = "restore it, or move the directory away"
 
@@ -27,8 +25,18 @@ class DamagedError(Exception):
         self.detail = detail
 
 
+class NewerError(DamagedError):
+    """A journal of a format that this version does not know."""
+
+    def __init__(self, path: str, offset: int, detail: str) -> None:
+        super().__init__(path, offset, detail, "")
+        self.args = (f"{path} was written by a newer streamd ({detail}, at offset {offset}): start that version on it",)
+
+
 class Cut(NamedTuple):
-    """What recovery cut off: the file's length before, and where it ends now."""
+    """What recovery cut off: the file's length before, and where it ends now. kept: the file that has what was cut;
+    None for a torn record, of which nobody was told.
+    """
 
     path: str
     offset: int
@@ -36,10 +44,12 @@ class Cut(NamedTuple):
     detail: str
     torn: bool
     in_run: bool
+    kept: str | None = None
 
     def __str__(self) -> str:
         lost = self.size - self.offset
-        return f"{self.path}: {self.detail} at offset {self.offset}: the last {lost} bytes are cut off"
+        where = f", and are in {self.kept}" if self.kept is not None else ""
+        return f"{self.path}: {self.detail} at offset {self.offset}: the last {lost} bytes are cut off{where}"
 
 
 @dataclass(slots=True)
@@ -106,12 +116,12 @@ def read_parts(
             if reader.trouble is not None:
                 loading.cut = _judge(path, directory, reader, reader.trouble, part, last)
             elif part.kind == manifests.BASE and reader.ours and not reader.ended:
-                raise DamagedError(path, reader.size, "the end of the base is missing", SALVAGE)
+                raise DamagedError(path, reader.size, "the end of the base is missing", _advice(directory, part))
             elif part.kind == manifests.BASE and not reader.size:
                 empty_base = path
             elif empty_base is not None and reader.begun_by_us:
                 # An empty base is what redis-server makes of no data; streamd's has at least two lines.
-                raise DamagedError(empty_base, 0, "it is empty", f"a base cannot be cut: {SALVAGE}")
+                raise DamagedError(empty_base, 0, "it is empty", _advice(directory, parts[0]))
             before += reader.size
             loading.bytes_done = before
         finally:
@@ -125,30 +135,26 @@ def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part
     that is noted as synced must be whole; what comes behind may be torn (a crash in the middle of a write) or garbled
     (a power loss: blocks reach the disk in any order).
     """
-    fix = _advice_to_cut(directory, "all behind it")
-    if part.kind == manifests.BASE:
-        raise DamagedError(path, trouble.offset, trouble.detail, f"a base cannot be cut: {SALVAGE}")
-    if not last:
-        raise DamagedError(path, trouble.offset, trouble.detail, fix)
+    if trouble.is_newer:
+        raise NewerError(path, trouble.offset, trouble.detail)
+    if part.kind == manifests.BASE or not last:
+        raise DamagedError(path, trouble.offset, trouble.detail, _advice(directory, part))
     synced = reader.noted_sync()
     if synced > trouble.offset:
         detail = f"{trouble.detail}, though the first {synced} bytes had been written to the disk"
-        raise DamagedError(path, trouble.offset, detail, fix)
+        raise DamagedError(path, trouble.offset, detail, _advice(directory, part))
     return Cut(path, trouble.offset, reader.size, trouble.detail, trouble.torn, trouble.in_run)
 
 
 def _advice(directory: str, part: Part) -> str:
-    """Return what to do when a command of a part cannot be applied."""
-    if part.kind == manifests.BASE:
-        return (
-            "a base cannot be cut: start the server that wrote it and have that removed, or save what is before it: "
-            f"`streamd check {_quoted(directory)} --export OUT`"
-        )
-    return _advice_to_cut(directory, "all from there on")
-
-
-def _advice_to_cut(directory: str, what: str) -> str:
-    return f"`streamd check {_quoted(directory)} --fix` cuts off {what}, without --fix it only reports"
+    """Return what to do about a part that cannot be loaded: first what changes nothing."""
+    check = f"streamd check {_quoted(directory)}"
+    is_base = part.kind == manifests.BASE
+    fix = "a base cannot be cut" if is_base else f"`{check} --fix`, which cuts off all from there on"
+    return (
+        f"copy the directory first, then `{check}` reports what is whole; then choose: a backup, a replica's data, "
+        f"`{check} --skip`, which leaves out only what is damaged or does not fit; {fix}"
+    )
 
 
 def _quoted(directory: str) -> str:
@@ -157,19 +163,13 @@ def _quoted(directory: str) -> str:
     return quote(directory)
 
 
-def apply_cut(files: FileSystem, cut: Cut) -> int:
-    """Cut a file as recovery found it has to be, durably; return its length now. Raises: OSError."""
-    file = files.open(cut.path)
-    try:
-        repeat(lambda: file.truncate(cut.offset))
-        length = cut.offset
-        if cut.in_run:
-            write_all(file, length, CUT_LINE)
-            length += len(CUT_LINE)
-        repeat(file.sync)
-    finally:
-        file.close()
-    return length
+def apply_cut(files: FileSystem, cut: Cut, now_ms: int) -> Cut:
+    """Cut a file as recovery found it has to be, durably; return the cut with the file that has what was cut, unless
+    that is a torn record. Raises: OSError.
+    """
+    name = None if cut.torn else f"{cut.path}.cut-{stamp(now_ms)}"
+    instead = CUT_LINE if cut.in_run else b""
+    return cut._replace(kept=change(files, cut.path, [Change(cut.offset, cut.size, instead)], name))
 
 
 def create_part(files: FileSystem, directory: str, name: str) -> tuple[File, int]:

@@ -16,8 +16,9 @@ is always kept, the keys that wait change their database, and are written to the
 without it.
 
 All that time the old increment takes everything, and is what counts: until the manifest names the new files, a crash
-or a failure loses nothing but the work. While the manifest is being replaced, and it is not known which one a crash
-would leave, each unit is written to both increments before anybody is told of it.
+or a failure loses nothing but the work. So whatever goes wrong with one key, or with one record, ends the rewrite as a
+whole: files that lack a key never take the place of those that have it. While the manifest is being replaced, and it is
+not known which one a crash would leave, each unit is written to both increments before anybody is told of it.
 
 Why not a snapshot of everything at the beginning: the key table alone takes longer to copy than a slice may be at some
 hundred thousand keys. Of a large stream a snapshot is taken at its cut, which shares segments, windows and pending
@@ -28,6 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from streamd.base.errors import reason_of
 from streamd.data.keyspace import Keyspace
 from streamd.data.records import Record, Run, Words
 from streamd.data.types import KeyValue, type_of
@@ -48,7 +50,17 @@ _AT_ONCE_ENTRIES_MAX: Final = 1_000
 # Keys are put on the list so many at once: half a millisecond.
 _LISTED_AT_ONCE: Final = 5_000
 
+# So much of a key's name is said where it cannot be written.
+_SHOWN_BYTES_MAX: Final = 64
+
 _Pieces = Iterator[tuple[bool, bytes]]
+
+
+class UnwritableKey(Exception):
+    """A key that could not be written; the message says which, and why."""
+
+    def __init__(self, index: int, key: bytes, error: Exception) -> None:
+        super().__init__(f"key {key[:_SHOWN_BYTES_MAX]!r} of database {index}: {reason_of(error)}")
 
 
 class Rewrite:
@@ -91,6 +103,7 @@ class Rewrite:
         self._queue: deque[Sequence[Record | Run] | _Pieces] = deque()
         self._db: int | None = None
         self._ended = False
+        self._failure: Exception | None = None
         self._base = BaseWriter(files, directory, base, submit)
         try:
             file, salt = create_part(files, directory, increment.name)
@@ -105,10 +118,18 @@ class Rewrite:
     # -- what happens meanwhile -----------------------------------------------------------------------------------
 
     def observe(self, records: Sequence[Record | Run]) -> None:
-        """Take a unit that has just been applied; the keyspace is as it is directly behind it."""
+        """Take a unit that has just been applied; the keyspace is as it is directly behind it. Raises: nothing: it is
+        not the fault of who wrote, and the next step raises it.
+        """
         if self._ended and not self._queue:
             self.writer.append_unit(records)
-            return
+        elif self._failure is None:
+            try:
+                self._observe(records)
+            except Exception as error:
+                self._failure = error
+
+    def _observe(self, records: Sequence[Record | Run]) -> None:
         kept: list[Record | Run] = []
         anew: set[tuple[int, bytes]] = set()
         for record in records:
@@ -150,7 +171,7 @@ class Rewrite:
         key = run.key
         if key is None:
             for record in run.records():
-                self.observe([record])
+                self._observe([record])
         elif not self._is_listed:
             self._waiting[run.db_index][key] = None
         elif key not in self._waiting[run.db_index]:
@@ -209,8 +230,10 @@ class Rewrite:
 
     def step(self, should_stop: Callable[[], bool]) -> None:
         """Work until `should_stop` says so, asked about every half millisecond, or it must_wait, or all is done.
-        Raises: OSError.
+        Raises: UnwritableKey, OSError, and what else a bug raises: then the rewrite is to be abandoned.
         """
+        if self._failure is not None:
+            raise self._failure
         self._base.check()
         self.writer.write()
         while not (self.is_complete or self.must_wait):
@@ -274,7 +297,7 @@ class Rewrite:
             home = self._home[index]
             if home != self._db:
                 self._db = home
-                self._base.add(encode_select(home), False)
+                self._base.select(home)
             if value is None:
                 return iter(())
             return _snapshot(home, key, value, db.expires_ms.get(key))
@@ -348,11 +371,24 @@ def _places(index: int, words: Words) -> list[tuple[int, bytes]]:
 
 
 def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
-    """Return the pieces that say what `value` is now, whatever happens to it before they are asked for."""
-    kind = type_of(value)
-    if kind.elements(value) <= _AT_ONCE_ENTRIES_MAX:
-        return iter(list(dump_key(index, key, value, expires_ms)))
-    return dump_key(index, key, (kind.snapshot or kind.copy)(value), expires_ms)
+    """Return the pieces that say what `value` is now, whatever happens to it before they are asked for. Raises (this
+    call, and who asks for a piece): UnwritableKey.
+    """
+    try:
+        kind = type_of(value)
+        if kind.elements(value) <= _AT_ONCE_ENTRIES_MAX:
+            return iter(list(dump_key(index, key, value, expires_ms)))
+        copied = (kind.snapshot or kind.copy)(value)
+    except Exception as error:
+        raise UnwritableKey(index, key, error) from error
+    return _pieces(index, key, copied, expires_ms)
+
+
+def _pieces(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
+    try:
+        yield from dump_key(index, key, value, expires_ms)
+    except Exception as error:
+        raise UnwritableKey(index, key, error) from error
 
 
 def _with_first(first: tuple[bool, bytes], rest: _Pieces) -> _Pieces:

@@ -7,6 +7,7 @@ from streamd.journal.duplicates import DUPLICATES, DuplicateNotes, without_overt
 from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.notes import NOTES
 from streamd.journal.record import (
+    DATABASES_LINE,
     UNITS_PER_RUN_MAX,
     encode_columns,
     encode_command,
@@ -23,7 +24,7 @@ class Writer:
     """Appends to one file, and knows how much of it is on the disk.
 
     size: bytes written, a trailing note about syncing included. synced: bytes known to be on the disk. salt: that of
-    the file.
+    the file. names_databases: each run begins with a SELECT, since another database than 0 was named before.
     """
 
     def __init__(self, file: File, size: int, synced: int, salt: int, begun: bool = True) -> None:
@@ -32,11 +33,13 @@ class Writer:
         self.size = size
         self.synced = synced
         self.salt = salt
+        self.names_databases = False
+        self._select = b""  # what a run begins with, if the database of its first unit is the one that is selected
         self._db: int | None = None
         self._units: list[Sequence[Record | Run]] = []
         # Take a unit for the next `write`; a run stands alone, and is several. (On the hot path: no call between.)
         self.append_unit = self._units.append
-        self._unwritten = b"" if begun else encode_first_line(salt)
+        self._unwritten = DATABASES_LINE if begun else encode_first_line(salt) + DATABASES_LINE
         self._noted = synced
         self._data_end = size
 
@@ -48,16 +51,16 @@ class Writer:
     def write(self) -> bool:
         """Write the collected units with one operation; return whether there were any.
 
-        Raises: OSError. The units are kept, and the next call writes them in the same place.
+        Raises: OSError, and what a bug raises. The units are kept, and the next call writes them in the same place.
         """
         units = self._units
         if units:
             only = units[0][0] if len(units) == 1 and len(units[0]) == 1 and not self._unwritten else None
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves, without what many need.
+                self._unwritten = encode_run((self._select + encode_command(only[1]),), self.synced, False, self.salt)
                 units.clear()
                 self._noted = self.synced
-                self._unwritten = encode_run((encode_command(only[1]),), self.synced, False, self.salt)
             elif type(only) is Run and only.db_index == self._db and only.end is None:
                 # What many such clients leave.
                 self._unwritten = self._encode_bodies(encode_columns(only.columns))
@@ -89,7 +92,7 @@ class Writer:
         write_all(self.file, self.size, data)
         self.size += len(data)
         self._data_end = self.size
-        self._db = None
+        self._selected(None)
 
     def sync(self) -> None:
         """Return when all that was written is on the disk, in the file of that name. Raises: OSError."""
@@ -128,15 +131,21 @@ class Writer:
         self.file.close()
 
     def _encode_bodies(self, bodies: list[bytes]) -> bytes:
-        """Return units without notes as runs."""
+        """Return units without notes, of the database that is selected, as runs."""
         if len(bodies) <= UNITS_PER_RUN_MAX:
-            return encode_run(bodies, self.synced, False, self.salt)
+            return self._encode_run(bodies, False)
         return b"".join(
             [
-                encode_run(bodies[at : at + UNITS_PER_RUN_MAX], self.synced, False, self.salt)
+                self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], False)
                 for at in range(0, len(bodies), UNITS_PER_RUN_MAX)
             ]
         )
+
+    def _encode_run(self, bodies: list[bytes], notes: bool) -> bytes:
+        """Return units as a run; `_select` says what is selected before the first."""
+        if self._select:
+            bodies[0] = self._select + bodies[0]
+        return encode_run(bodies, self.synced, notes, self.salt)
 
     def _encode(self) -> None:
         db = self._db
@@ -145,7 +154,7 @@ class Writer:
         notes = False
         duplicates = DuplicateNotes()
         for unit in self._units:
-            only = unit[0]
+            only, before = unit[0], db
             if duplicates.kept and not duplicates.may_wait(unit):
                 bodies += duplicates.end()
             if type(only) is Run:
@@ -155,7 +164,8 @@ class Writer:
                 else:
                     bodies.append(encode_together([*encode_columns(only.columns), encode_command(only.end)]))
                 if only.db_index != db:
-                    db = only.db_index
+                    before = db = only.db_index
+                    self.names_databases = self.names_databases or db > 0
                     bodies[first] = encode_select(db) + bodies[first]
             elif len(unit) == 1 and only[0] == db and only[1][0] not in NOTES:  # type: ignore[index]
                 # The most frequent kind: one command in the same database as the one before.
@@ -167,14 +177,21 @@ class Writer:
                 body, db, has_notes = encode_unit(without_overtaken(unit), db)  # type: ignore[arg-type]  # no run
                 notes = notes or has_notes
                 bodies.append(body)
+                self.names_databases = self.names_databases or any(index for index, _ in unit)  # type: ignore[misc]
             while len(bodies) > UNITS_PER_RUN_MAX:
-                parts.append(encode_run(bodies[:UNITS_PER_RUN_MAX], self.synced, notes, self.salt))
+                parts.append(self._encode_run(bodies[:UNITS_PER_RUN_MAX], notes))
                 del bodies[:UNITS_PER_RUN_MAX]
+                self._selected(before)  # by what stands in front of the units that are left: one, or those of a Run
         if duplicates.kept:
             bodies += duplicates.end()
         for at in range(0, len(bodies), UNITS_PER_RUN_MAX):
-            parts.append(encode_run(bodies[at : at + UNITS_PER_RUN_MAX], self.synced, notes, self.salt))
+            parts.append(self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], notes))
         self._units.clear()
-        self._db = db
+        self._selected(db)
         self._noted = self.synced
         self._unwritten = parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _selected(self, db: int | None) -> None:
+        self._db = db
+        self.names_databases = self.names_databases or bool(db)
+        self._select = encode_select(db) if self.names_databases and db is not None else b""

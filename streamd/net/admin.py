@@ -10,8 +10,11 @@ from streamd.base.log import log
 _HEAD_BYTES_MAX: Final = 16 * 1024
 # A client that has not sent its request by then is cut.
 _PATIENCE_S: Final = 10.0
-# So many at one time: who watches asks seldom, and a scrape takes work.
-_CONNECTIONS_MAX: Final = 16
+# So many at one time. For one more the oldest is cut that has sent no request yet, or else has not read its answer: so
+# idle ones keep nobody out.
+CONNECTIONS_MAX: Final = 64
+# So many scrapes at one time: who watches asks seldom, and each takes work.
+SCRAPES_MAX: Final = 16
 _REQUEST: Final = re.compile(rb"(GET|HEAD|[A-Z]+) (/[^ ?]*)(?:\?[^ ]*)? HTTP/1\.[01]\r?\n")
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -30,7 +33,7 @@ NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]
 class Host(Protocol):
     """What the admin port asks of the server that it belongs to."""
 
-    admin_connections: "set[AdminConnection]"
+    admin_connections: "dict[AdminConnection, None]"
 
     def scrape(self, write: Callable[[str], object]) -> Iterator[int] | None:
         """Hand the metrics to `write`, a slice each time it is asked; None where their library is missing."""
@@ -51,12 +54,29 @@ class AdminConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._transport.abort)
-        self._server.admin_connections.add(self)
-        if len(self._server.admin_connections) > _CONNECTIONS_MAX:
-            self._answer(503, "too many connections\n")
+        others = self._server.admin_connections
+        if len(others) >= CONNECTIONS_MAX:
+            left = [one for one in others if not one.is_served]
+            if left:
+                next((one for one in left if one._task is None), left[0]).cut()
+        others[self] = None
+
+    @property
+    def is_served(self) -> bool:
+        """Whether it has sent its request, and waits for the answer."""
+        return self._task is not None and not self._task.done()
+
+    def cut(self) -> None:
+        """Close at once."""
+        self._server.admin_connections.pop(self, None)
+        self._transport.abort()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; return whether the transport stays open, for an answer that it may wait for."""
+        return self.is_served
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._server.admin_connections.discard(self)
+        self._server.admin_connections.pop(self, None)
         self._patience.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -92,6 +112,9 @@ class AdminConnection(asyncio.Protocol):
             self._answer(500, "internal error\n")
 
     async def _serve_metrics(self) -> None:
+        if sum(one.is_served for one in self._server.admin_connections) > SCRAPES_MAX:
+            self._answer(503, "too many scrapes\n")
+            return
         pieces: list[str] = []
         steps = self._server.scrape(pieces.append)
         if steps is None:

@@ -9,9 +9,11 @@ from streamd.base.limits import (
     BEFORE_AUTH,
     INPUT_TURN_BYTES,
     INPUT_WAITING_BYTES_MAX,
+    LAST_TURN_US,
     OUTPUT_BYTES_MAX,
     OUTPUT_PAUSE_BYTES,
     OUTPUT_PUBSUB_BYTES_MAX,
+    OUTPUT_STALLED_MS_MAX,
     RequestLimits,
 )
 from streamd.base.log import log
@@ -43,12 +45,39 @@ class Host(Protocol):
         """Call the connection's `resume` in a later turn."""
 
 
+class _Nowhere:
+    """The transport of a connection that is lost, while what its client sent is executed: output goes nowhere."""
+
+    def write(self, data: bytes) -> None:
+        """Drop it."""
+
+    def writelines(self, pieces: list[bytes]) -> None:
+        """Drop them."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return 0: nothing waits."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def abort(self) -> None:
+        """Do nothing."""
+
+
+_NOWHERE: Final = cast(asyncio.Transport, _Nowhere())
+
+
 class Connection:
     """The thin I/O side of a client, an asyncio.Protocol; everything it needs of the world is a transport.
 
     (It has no base: compiled, a class with an interpreted one looks up whatever it has by name.)
 
     Reading stops while the client does not read its replies, and while it is blocked and keeps sending.
+
+    The end of input takes effect behind all requests that came before it: they are executed, whether the client can
+    still read the replies (a half-closed connection) or not (a lost one). As in Redis a blocked client is disconnected
+    at once, and the requests behind the blocking one are dropped.
     """
 
     __slots__ = (
@@ -56,8 +85,11 @@ class Connection:
         "_decoder",
         "_ended",
         "_limits",
+        "_lost",
         "_paused_reading",
         "_server",
+        "_taken_bytes",
+        "_taken_ms",
         "_transport",
         "client",
     )
@@ -67,6 +99,9 @@ class Connection:
         self._paused_reading = False
         self._closing = False
         self._ended = False
+        self._lost = False
+        self._taken_bytes = -1  # of the output, by the client's system, as of `_taken_ms`
+        self._taken_ms = 0
         self._limits = AUTHENTICATED
         self.client: Context | None = None
 
@@ -134,26 +169,33 @@ class Connection:
         self._server.end_turn()
 
     def eof_received(self) -> bool:
-        """The client sends no more: what it has sent is answered before the connection is closed.
+        """The client sends no more; return whether the transport stays open for the replies.
 
-        It may still read (`printf 'PING\\r\\n' | nc -N`). One that waits in a blocking command is gone, as in Redis.
+        The client may still read (`printf 'PING\\r\\n' | nc -N`).
         """
         if self._closing or self.client is None:
             return False
-        self._ended = True
-        self._close_at_the_end()
+        self._end_input()
         if self._transport.get_extra_info("sslcontext") is not None:
-            # TLS ends both ways at once: what is ready leaves now.
-            self._server.engine.end_turn()
+            self._answer_now()
             return False
         self._server.end_turn()
         return True
 
     def connection_lost(self, error: Exception | None) -> None:
+        """The transport is gone: the client is disconnected once the requests that it sent are executed."""
+        client = self.client
+        if client is not None and not self._closing:
+            self._lose_transport()
+            self._end_input()
+            self._server.end_turn()
+            if not client.close_soon:
+                return
         self._closing = True
-        if self.client is not None:
-            self._server.engine.disconnect(self.client)
+        if client is not None:
+            self._server.engine.disconnect(client)
             self._server.connections.discard(self)
+            client.leave_connection()
 
     def pause_writing(self) -> None:
         """The client does not read: take no more requests from it."""
@@ -172,6 +214,7 @@ class Connection:
         """Execute what has been received whole."""
         client = self.client
         assert client is not None
+        self._fit_limits(client)
         if not client.authenticated and not self._take_before_auth(client):
             return
         engine, decoder = self._server.engine, self._decoder
@@ -185,6 +228,16 @@ class Connection:
             client.close_soon = True
             engine.state.wants_flush(client)
 
+    def _fit_limits(self, client: Context) -> None:
+        """Have a client decoded by the limits that are its own now; many things let one in, RESET and others out again.
+
+        (The type of the decoder says which it has: so the hot path asks no more than it must.)
+        """
+        decoder = self._decoder
+        if client.authenticated != isinstance(decoder, FastDecoder) and decoder.error is None:
+            rest = decoder.rest()
+            self._decoder = FastDecoder(self._limits, rest) if client.authenticated else Decoder(BEFORE_AUTH, rest)
+
     def _take_before_auth(self, client: Context) -> bool:
         """Execute one request at a time until one authenticates, which lifts the limits for the next; return whether
         there is more to do.
@@ -195,40 +248,79 @@ class Connection:
             if request is None:
                 break
             self._server.engine.run(client, [request])
-        if client.authenticated and decoder.error is None:
-            self._decoder = FastDecoder(self._limits, decoder.rest())
+        self._fit_limits(client)
         return client.authenticated or decoder.error is not None
 
     def resume(self) -> None:
         """Go on with what the client sent while it was blocked or did not read."""
         client = self.client
         assert client is not None
-        if self._closing or client.close_soon or client.waiter is not None or self._is_choked():
-            return
+        if not (self._closing or client.close_soon or client.waiter is not None or self._is_choked()):
+            self._go_on()
+        if self._ended:
+            self._close_at_the_end()
+
+    def _go_on(self) -> None:
+        """Execute the next part of what waits, and read on behind the last."""
+        client, decoder = self.client, self._decoder
+        assert client is not None
         if client.backlog:
+            if self._lost and client.unfinished is not None:
+                client.unfinished.is_made = True  # nobody reads the rest
             self._server.engine.make_slices(client)
-        decoder = self._decoder
         if _goes_on(client) and (decoder.buffered_bytes or decoder.error is not None):
             self._take()
-        if _goes_on(client) and self._paused_reading and not self._is_choked():
+        if _goes_on(client) and self._paused_reading and not self._ended and not self._is_choked():
             self._paused_reading = False
             self._transport.resume_reading()
-        self._close_at_the_end()
+
+    def _end_input(self) -> None:
+        """Execute what was received, or begin to, and have the connection closed behind it."""
+        self._server.engine.gathering.run()
+        self._ended = True
+        self.resume()
 
     def _close_at_the_end(self) -> None:
-        """Close behind the last reply, if the client has ended its side and nothing of it waits."""
-        client = self.client
+        """Close behind the last reply once no request is left, or at once for a blocked client.
+
+        (One whose script was interrupted only looks blocked.)
+        """
+        client, engine = self.client, self._server.engine
         assert client is not None
-        if self._ended and (client.waiter is not None or not client.backlog):
+        is_left = engine.scripts.runs_for(client) if client.waiter is not None else bool(client.backlog)
+        if not is_left:
             client.close_soon = True
-            self._server.engine.state.wants_flush(client)
+            engine.state.wants_flush(client)
+
+    def _answer_now(self) -> None:
+        """Execute what is left and let the replies leave, for a transport that takes no later ones.
+
+        asyncio has no half-closed TLS: it closes behind `eof_received`. Others have no turn meanwhile, so this ends
+        after LAST_TURN_US: what is left then is executed in turns as for a lost connection.
+        """
+        client, engine = self.client, self._server.engine
+        assert client is not None
+        until_us = engine.clock.monotonic_us() + LAST_TURN_US
+        engine.end_turn()
+        while client.backlog and not _waits(client) and engine.clock.monotonic_us() < until_us:
+            self._go_on()
+            self._close_at_the_end()
+            engine.end_turn()
+        if engine.state.journal is not None:
+            engine.state.journal.wait_for(client)
+        if not self._closing:
+            self._lose_transport()
+
+    def _lose_transport(self) -> None:
+        self._lost = True
+        self._transport = _NOWHERE
 
     def _limit_waiting_input(self) -> None:
         if self._decoder.buffered_bytes > INPUT_WAITING_BYTES_MAX:
             self._pause_reading()
 
     def _pause_reading(self) -> None:
-        if not self._paused_reading and not self._closing:
+        if not self._paused_reading and not self._closing and not self._ended:
             self._paused_reading = True
             self._transport.pause_reading()
 
@@ -285,14 +377,14 @@ class Connection:
             log.warning(
                 "client-output-limit", "client %s closed: %d bytes of output wait to be read", client.address, waiting
             )
-            self._closing = True
-            transport.abort()
+            self.abort()
 
     def close(self) -> None:
         """Close once what is written has left."""
         if not self._closing:
             self._closing = True
             self._transport.close()
+            self._end_lost()
 
     def kill(self) -> None:
         """Close without waiting for a client that does not read."""
@@ -300,27 +392,51 @@ class Connection:
         if self._transport.get_write_buffer_size():
             self._transport.abort()
 
-    def close_if_left(self, now_ms: int) -> None:
-        """Close if nobody is there any more: no request for longer than `timeout`, or blocked and gone.
+    def close_if_left(self, monotonic_ms: int) -> None:
+        """Close if nobody is there any more: no request for longer than `timeout`, blocked and gone, or the end of
+        input was reached and replies are not read.
 
-        While a blocked client is not read from, because it sent too much, its end is not seen by reading.
+        While a client is not read from, because it sent too much or does not read, its end is not seen by reading.
         """
         client = self.client
-        if client is None or self._closing:
+        if client is None:
+            return
+        if not (self._ended or self._closing or self._paused_reading):
+            self._taken_bytes = -1
+        elif self._is_stalled() and (self._ended or self._closing or _has_hung_up(self._transport)):
+            log.warning("client-not-reading", "client %s closed: it does not read its last replies", client.address)
+            self.abort()
+        if self._closing:
             return
         if client.waiter is not None:
             if self._paused_reading and _has_hung_up(self._transport):
                 self.abort()
             return
         timeout_s = self._server.engine.state.config.integer("timeout")
-        if timeout_s and now_ms - client.last_ms > timeout_s * 1000 and not client.subscription_count():
+        if timeout_s and monotonic_ms - client.last_ms > timeout_s * 1000 and not client.subscription_count():
             log.info("client-idle", "closing idle client %s", client.address)
             self.kill()
+
+    def _is_stalled(self) -> bool:
+        """Return whether output waits of which the client has taken nothing for OUTPUT_STALLED_MS_MAX."""
+        assert self.client is not None
+        now_ms = self._server.engine.clock.monotonic_us() // 1000
+        waiting_bytes = self._transport.get_write_buffer_size()
+        taken_bytes = self.client.bytes_out - waiting_bytes
+        if not waiting_bytes or taken_bytes != self._taken_bytes:
+            self._taken_bytes, self._taken_ms = taken_bytes, now_ms
+        return now_ms - self._taken_ms >= OUTPUT_STALLED_MS_MAX
 
     def abort(self) -> None:
         """Close at once, whatever waits to be sent."""
         self._closing = True
         self._transport.abort()
+        self._end_lost()
+
+    def _end_lost(self) -> None:
+        """Do what a transport that is lost already does not do again."""
+        if self._lost:
+            self.connection_lost(None)
 
 
 def _address(name: object) -> str:

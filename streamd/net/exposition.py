@@ -1,6 +1,7 @@
 """The metrics of a server in Prometheus's text format, made in slices; those of redis_exporter have its names."""
 
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -15,6 +16,10 @@ from streamd.net.measures import Measures
 
 # Lines that are written between two turns of clients: some hundred microseconds of work.
 SAMPLES_PER_SLICE: Final = 100
+# A longer name is not shown whole: of 100 streams with ten groups each it would stand there a thousand times.
+NAME_CHARACTERS_MAX: Final = 200
+NAME_BEGINNING: Final = 150
+_DIGEST_MARK: Final = "...sha256:"
 
 Sample = tuple[dict[str, str], float]
 Family = tuple[str, str, str, list[Sample]]  # name, kind, what it says, samples
@@ -99,7 +104,7 @@ def _server(server: Host) -> Iterator[Family]:
 
     yield gauge("up", "1: the server answers.", 1)
     yield gauge("process_id", "The process.", process.pid)
-    yield gauge("uptime_in_seconds", "Seconds since the start.", (state.clock.now_ms() - state.started_ms) // 1000)
+    yield gauge("uptime_in_seconds", "Seconds since the start.", state.up_s())
     yield gauge("start_time_seconds", "When it was started, as Unix time.", state.started_ms // 1000)
     yield gauge("connected_clients", "Connections.", len(state.clients))
     yield gauge("blocked_clients", "Clients that wait in a blocking command.", state.blocked.count)
@@ -144,6 +149,9 @@ def _server(server: Host) -> Iterator[Family]:
     fields = state.persistence()
     for name in ("aof_last_write_status", "aof_last_bgrewrite_status"):
         yield gauge(name, "1: it succeeded.", int(fields.get(name, "ok") == "ok"))
+    error = str(fields.get("aof_last_bgrewrite_error", ""))
+    text = "1: the last rewrite of the journal failed, for a backup maybe: at which key, and why."
+    yield "streamd_rewrite_failed", "gauge", text, [({"error": error}, float(bool(error)))]
     errors = [({"err": code}, float(count)) for code, count in sorted(stats.errors.items())]
     yield "redis_errors_total", "counter", "Error replies, by their first word.", errors
     yield "streamd_internal_errors_total", "counter", "Bugs met.", [({}, stats.internal_errors)]
@@ -212,6 +220,12 @@ def _labels(facts: StreamFacts) -> dict[str, str]:
 
 
 def _name(word: bytes) -> str:
-    """Return a key as a label: text, with what is none as backslash escapes; long ones shortened."""
+    """Return a key as a label, another one for each key: two series with the same labels make Prometheus refuse all.
+
+    A key that is text and not long is the label itself. Of others it is the beginning, with bytes that are no text as
+    backslash escapes, and a digest of the whole; so is that of a key which looks like such a label.
+    """
     text = word.decode("utf-8", "backslashreplace")
-    return text if len(text) <= 200 else f"{text[:190]}...({len(text)})"
+    if len(text) <= NAME_CHARACTERS_MAX and _DIGEST_MARK not in text and text.encode() == word:
+        return text
+    return f"{text[:NAME_BEGINNING]}{_DIGEST_MARK}{sha256(word, usedforsecurity=False).hexdigest()[:32]}"

@@ -1,7 +1,6 @@
 """The server: sockets, timers and signals around one engine."""
 
 import asyncio
-import os
 import socket
 import ssl
 import sys
@@ -21,7 +20,7 @@ from streamd.journal.recovery import DamagedError
 from streamd.net import tls, unix_socket
 from streamd.net.admin import NO_LIBRARY, AdminConnection
 from streamd.net.connection import Connection
-from streamd.net.gate import Gate
+from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
 from streamd.net.threads import JournalThread
 
@@ -111,12 +110,13 @@ class Server:
         self.connections: set[Connection] = set()
         self.addresses: list[tuple[str, int]] = []
         self.admin_addresses: list[tuple[str, int]] = []
-        self.admin_connections: set[AdminConnection] = set()
+        self.admin_connections: dict[AdminConnection, None] = {}
         self.inherited: list[socket.socket] = []
         self.paths: list[str] = []
         self._listeners: list[asyncio.Server] = []
-        self._encrypted: list[tuple[Listener, asyncio.Server]] = []
-        self._reloading: set[asyncio.Task[None]] = set()
+        self._encrypted = EncryptedListeners(self.config, self._listeners)
+        # Read certificates and keys again, for connections that come from now on. Raises: ConfigError.
+        self.reload_tls: Callable[[], None] = self._encrypted.reload
         self._turn_ending = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -138,6 +138,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Event = asyncio.Event()
+        self._is_tick_near = False
         self.engine.want_turn = self._tick_soon
         if self.measures is not None:
             self._prepare_metrics()
@@ -153,8 +154,7 @@ class Server:
             self._close_journal()
             raise
         self.config.on_change("appendonly", self._appendonly_changed)
-        for option in tls.TLS_OPTIONS:
-            self.config.on_change(option, self._tls_changed)
+        self._encrypted.follow_options()
         if isinstance(self.clock, ManualClock):
             self.clock.on_move(lambda: self._from_any_thread(self._clock_moved))
         self._is_ready = True
@@ -266,8 +266,6 @@ class Server:
                     where = host if port == UNIX else f"{host} port {port}"
                     line = f"cannot listen on {where}: {getattr(error, 'strerror', None) or error}"
                     raise AddressError(line, listener.flags)
-                if context is not None:
-                    self._encrypted.append((listener, made))
                 free_port = self._take_listener(made, listener)
         if not self.addresses and not self.paths:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
@@ -294,52 +292,7 @@ class Server:
             return await self._loop.create_unix_server(serve, sock=sock, backlog=backlog)
         if context is None:
             return await self._loop.create_server(serve, host, port, backlog=backlog)
-        infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return await self._open_encrypted(listener, socket.create_server((host, port), family=infos[0][0]), context)
-
-    async def _open_encrypted(self, listener: Listener, sock: socket.socket, context: ssl.SSLContext) -> asyncio.Server:
-        """Accept connections at a socket, and encrypt them. Raises: OSError."""
-        sock.setblocking(False)
-        needs_certificate = self.config.text("tls-auth-clients") == "yes"
-        return await self._loop.create_server(
-            lambda: Gate(partial(listener.serve, self), needs_certificate),
-            sock=sock,
-            backlog=self.config.integer("tcp-backlog"),
-            ssl=context,
-            ssl_handshake_timeout=tls.HANDSHAKE_S,
-            ssl_shutdown_timeout=tls.SHUTDOWN_S,
-        )
-
-    def _tls_changed(self) -> None:
-        """Encrypt new connections as the options say now. Raises: ConfigError with Redis's text."""
-        try:
-            self.reload_tls()
-        except ConfigError as error:
-            log.warning("tls-unchanged", "TLS goes on as before: %s", error)
-            raise ConfigError("Unable to update TLS configuration. Check server logs.")
-
-    def reload_tls(self) -> None:
-        """Read certificates and keys again, for connections that come from now on. Raises: ConfigError."""
-        if self._encrypted:
-            task = self._loop.create_task(self._listen_anew(tls.make_context(self.config)))
-            self._reloading.add(task)
-            task.add_done_callback(self._reloading.discard)
-
-    async def _listen_anew(self, context: ssl.SSLContext) -> None:
-        """Have the sockets that are there accept connections with another context; none that comes is lost."""
-        before, self._encrypted = self._encrypted, []
-        for listener, old in before:
-            for sock in old.sockets:
-                made = await self._open_encrypted(listener, socket.socket(fileno=os.dup(sock.fileno())), context)
-                self._encrypted.append((listener, made))
-                self._listeners.append(made)
-            if isinstance(self._loop, asyncio.SelectorEventLoop):  # what it accepts becomes its own an iteration later
-                for sock in old.sockets:
-                    self._loop.remove_reader(sock.fileno())
-                await asyncio.sleep(0.001)
-            self._listeners.remove(old)
-            old.close()
-        log.info("tls-reloaded", "TLS: certificates read again")
+        return await self._encrypted.open(serve, host, port, context)
 
     # -- turns and timers -----------------------------------------------------------------------------------------
 
@@ -383,13 +336,13 @@ class Server:
 
     def _arm_timer(self) -> None:
         """Wake up when the next blocked client's time is up."""
-        due_ms = self.engine.state.blocked.next_deadline_ms()
+        due_ms = self.engine.state.blocked.next_due_ms(self.clock)
         if due_ms is None or (self._timer_ms is not None and self._timer_ms <= due_ms):
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = due_ms
-        self._timer = self._loop.call_later(max(0, due_ms - self.clock.now_ms()) / 1000, self._timer_fired)
+        self._timer = self._loop.call_later(max(0, due_ms - self.clock.monotonic_ms()) / 1000, self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer = self._timer_ms = None
@@ -398,21 +351,29 @@ class Server:
             self._arm_timer()
 
     def _tick_soon(self) -> None:
-        self._loop.call_soon(self.engine.tick)
+        if not self._is_tick_near:
+            self._is_tick_near = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._is_tick_near = False
+        self.engine.tick()
 
     def _run_cron(self) -> None:
-        more = False
+        more, time = False, self.engine.state.time
+        # No request since then has noted a later one: by this no client seems to be idle for what others' turns took.
+        noted_ms = time.monotonic_ms
         try:
             more = self.engine.cron()
-            now_ms = self.engine.state.time.ms
+            now_ms = time.monotonic_ms
             if now_ms // 1000 != self._checked_s:
                 self._checked_s = now_ms // 1000
                 calls = sum(one.calls for one in self.engine.commands.leaves())
                 self.engine.state.stats.sample(now_ms, calls, *self.engine.state.traffic_bytes())
-                for connection in list(self.connections):
-                    connection.close_if_left(now_ms)
+                self._look_for_left(noted_ms)
             if not more:
-                self._trim.look(self.engine.state.dirty)
+                stats = self.engine.state.stats
+                self._trim.look(self.engine.state.dirty, stats.sampled_bytes, sum(stats.per_second[1:]))
         except Exception:
             self.engine.calls.bug("the cron")
         delay = 0.0 if more else 1 / self.config.integer("hz")
@@ -423,10 +384,15 @@ class Server:
             self._cron.cancel()
             self._run_cron()
 
+    def _look_for_left(self, now_ms: int) -> None:
+        for connection in list(self.connections):
+            connection.close_if_left(now_ms)
+
     def _clock_moved(self) -> None:
         self.engine.tick()
         while self.engine.cron():
             pass
+        self._look_for_left(self.engine.state.time.monotonic_ms)
 
     def _from_any_thread(self, action: Callable[[], None]) -> None:
         try:

@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from threading import Thread
 from time import perf_counter_ns
 
-Done = Callable[[OSError | None], None]
+from streamd.journal.jobs import Done
 
 # On average of the last ones. (Where a sync takes 8 ms, 50 clients are served 1.1 to 1.3 times as quickly within the
 # turn, in pipelines of 16 0.8 times. A busy machine lengthens what is measured.)
@@ -38,13 +38,11 @@ class Handed:
         self._running.release()
 
     def wait(self) -> None:
-        """Return when the job has ended and `done` was called. Raises: what the job raised, but for an OSError."""
+        """Return when the job has ended and `done` was called."""
         with self._running:
             pass
         if not self.ended:
             self.ended = True
-            if self._failure is not None and not isinstance(self._failure, OSError):
-                raise self._failure
             self._done(self._failure)
 
 
@@ -78,7 +76,7 @@ class JournalThread:
     def run_if_quick(self, job: Callable[[], None]) -> bool:
         """Run `job` here if the last timed ones were quick, wherever they ran; return whether it was run.
 
-        Raises: OSError.
+        Raises: what the job raises.
         """
         if self._took_ns >= QUICK_NS:
             return False
@@ -100,8 +98,10 @@ class JournalThread:
 
     def _end(self, handed: Handed) -> None:
         if not handed.ended:
-            handed.wait()
-            self._after_job()
+            try:
+                handed.wait()
+            finally:
+                self._after_job()
 
     def close(self) -> None:
         """Return when the thread has ended."""

@@ -181,7 +181,7 @@ class Decoder:
         try:
             request = self._request()
         except ProtocolError as error:
-            self.error = error
+            self.error = error.as_reply()
             return None
         if self._at == len(self._data):
             self._data = b""

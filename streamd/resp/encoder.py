@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from streamd.base.errors import CommandError
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
     BigNumber,
+    Later,
     LongArray,
     Pairs,
     Parts,
@@ -167,10 +169,27 @@ def _resp3() -> _Encoders:
     return encoders
 
 
+def _but_long(whole: _Encoders, set_head: bytes) -> _Encoders:
+    """Return encoders that raise TypeError for an array or a set of many items; those within others they make whole."""
+
+    def several(items: list[Reply]) -> bytes:
+        if len(items) > SLICED_ITEMS_MIN:
+            raise TypeError("made in slices")
+        return b"%d\r\n%b" % (len(items), b"".join([whole[type(item)](item) for item in items]))
+
+    encoders = _Encoders(whole)
+    encoders[list] = lambda items: b"*" + several(items)
+    encoders[SetReply] = lambda reply: set_head + several(reply.items)
+    return encoders
+
+
 # By the protocol's version, then by the reply's type. (`Sliced` is in none: what it becomes depends on the client.)
-ENCODERS: Final = (_for_both(), _for_both(), _resp2(), _resp3())
-for _protocol, _encoders in enumerate(ENCODERS):
-    _encoders[LongArray] = lambda reply, protocol=_protocol: b"".join(encode_pieces(reply, protocol))  # type: ignore[misc]
+_WHOLE: Final = (_for_both(), _for_both(), _resp2(), _resp3())
+for _protocol, _encoders in enumerate(_WHOLE):
+    for _long in (LongArray, Later):
+        _encoders[_long] = lambda reply, protocol=_protocol: b"".join(encode_pieces(reply, protocol))  # type: ignore[misc]
+# The same, but for replies of many items: a TypeError says that one may have to be made in slices.
+ENCODERS: Final = (*_WHOLE[:2], _but_long(_WHOLE[2], b"*"), _but_long(_WHOLE[3], b"~"))
 assert NULL_ARRAY is not NO_REPLY
 
 
@@ -179,7 +198,7 @@ def encode(reply: Reply, protocol: int) -> bytes:
 
     The table of what becomes what is tests/unit/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
     """
-    return ENCODERS[protocol][type(reply)](reply)
+    return _WHOLE[protocol][type(reply)](reply)
 
 
 def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
@@ -189,15 +208,17 @@ def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
     items of a long array are dicts or lists that have some.
     """
     kind = type(reply)
-    encoders = ENCODERS[protocol]
+    encoders = _WHOLE[protocol]
     if kind is LongArray:
         count = 0
         for more in (reply.count,) if isinstance(reply.count, int) else reply.count:
             count += more
             yield b""
-        yield (b"%%%d\r\n" if reply.is_map and protocol > 2 else b"*%d\r\n") % (
-            2 * count if reply.is_map and protocol <= 2 else count
-        )
+        if protocol > 2:
+            head = b"%%%d\r\n" if reply.is_map else b"~%d\r\n" if reply.is_set else b"*%d\r\n"
+            yield head % count
+        else:
+            yield b"*%d\r\n" % (2 * count if reply.is_map else count)
         for part in reply.parts:
             if type(part) is bytes:
                 yield part
@@ -206,6 +227,9 @@ def encode_pieces(reply: Reply, protocol: int) -> Iterator[bytes]:
                     yield from encode_pieces(item, protocol)
             else:
                 yield b"".join([encoders[type(item)](item) for item in part])
+    elif kind is Later:
+        for step in reply.steps:
+            yield b"" if step is None else encoders[type(step)](step)
     elif kind is dict:
         yield b"%%%d\r\n" % len(reply) if protocol > 2 else b"*%d\r\n" % (2 * len(reply))
         for key, value in reply.items():

@@ -1,7 +1,7 @@
 """Replies as plain values: ready-made RESP in them taken apart."""
 
 from streamd.base.errors import CommandError
-from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Push, Raw, Reply, SetReply, Sliced
+from streamd.resp.types import NULL_ARRAY, Later, LongArray, Pairs, Parts, Push, Raw, Reply, SetReply, Sliced
 
 
 def plain(reply: Reply) -> Reply:
@@ -21,6 +21,8 @@ def plain(reply: Reply) -> Reply:
             pass
         items = [item for part in reply.parts for item in (_several(part) if type(part) is bytes else map(plain, part))]
         return dict(zip(items[::2], items[1::2], strict=True)) if reply.is_map else items
+    if kind is Later:
+        return plain(next(step for step in reply.steps if step is not None))
     if kind is list or kind is tuple:
         return [plain(item) for item in reply]
     if kind is dict:

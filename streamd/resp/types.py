@@ -90,7 +90,7 @@ class BigNumber:
 
 
 class LongArray:
-    """An array, or a map, whose items are made while it is encoded, once.
+    """An array, or a map or a set, whose items are made while it is encoded, once.
 
     count: how many items it has (a map: pairs); or what finds out, piece by piece: numbers that add up to it.
     parts: yields the items, some at a time, in well below a millisecond each: ready-made RESP that is the same in both
@@ -98,21 +98,40 @@ class LongArray:
     Both are asked later, and may look only at what nobody changes meanwhile.
     """
 
-    __slots__ = ("count", "is_map", "parts")
+    __slots__ = ("count", "is_map", "is_set", "parts")
 
     def __init__(
-        self, count: int | Iterator[int], parts: Iterable[bytes | list[Reply]], *, is_map: bool = False
+        self,
+        count: int | Iterator[int],
+        parts: Iterable[bytes | list[Reply]],
+        *,
+        is_map: bool = False,
+        is_set: bool = False,
     ) -> None:
         self.count = count
         self.parts = parts
         self.is_map = is_map
+        self.is_set = is_set
+
+
+class Later:
+    """A reply that is found while it is encoded, once.
+
+    steps: yields None, each time after well below a millisecond, and then the reply. They are asked for later, and may
+    look only at what nobody changes meanwhile.
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Iterator[Reply]) -> None:
+        self.steps = steps
 
 
 class Sliced:
     """A long reply, to be made in slices with others' turns in between, where the client's connection can do that.
 
-    content: the reply: a LongArray, or a dict or Pairs whose values may be some. pinned_bytes: about how much memory
-    cannot be freed before it is made, whatever happens to the value that it shows.
+    content: the reply: a LongArray, or a dict or Pairs whose values may be some; or what comes later. pinned_bytes:
+    about how much memory cannot be freed before it is made, whatever happens to the value that it shows.
     """
 
     __slots__ = ("content", "pinned_bytes")

@@ -92,22 +92,22 @@ class Runtime:
         self._error: type[Exception] = _lua().LuaError
         self._full = bytes_max * 2 // 3
         self._state = state = _new_state(bytes_max)
-        self.used_bytes: Callable[[], int] = state.get_memory_used  # what Lua has allocated beyond the empty state
+        self.used_bytes: Any = state.get_memory_used  # what Lua has allocated beyond the empty state
         self._caller: Caller | None = None
         self._call_of: list[Callable[[list[bytes]], Reply]] = [_no_command]  # of the script that runs
         self._protocol = 2
         self._words: list[bytes | int | float] = []
         self._tokens: Iterator[Token] = _NOTHING
-        self._invoke = self._make_invoke()
+        self._invoke, self._let_go = self._make_invoke()
         self._tick = tick
         random = Random48()
         execute = self._execute
         sandbox = execute("sandbox", self._ticked, bytes_max, random.next, random.seed)
         null = execute("null", sandbox)
-        float_bytes, read_float = execute("cmsgpack", sandbox)
+        floats = execute("cmsgpack", sandbox)
         execute("cjson", sandbox, null, self._quote)
-        execute("struct", sandbox, float_bytes, read_float)
-        execute("bit", sandbox, _operate)
+        execute("struct", sandbox, *floats)
+        execute("bit", sandbox, _lowest_bits)
         self._compile, self._load, self._run, self._feed, self._run_fed, self._more = execute(
             "redis",
             sandbox,
@@ -129,6 +129,16 @@ class Runtime:
         self._state.set_max_memory(0)  # here nothing would catch Lua's error
         self._state.gccollect()
         self._state.set_max_memory(self.bytes_max)
+
+    def close(self) -> None:
+        """Free the Lua state, once its functions are let go of; nothing may be asked of it any more.
+
+        It refers to the functions that it calls, and these to it. The collector would free such a cycle only after many
+        further objects were made, for it counts objects, and a state of many megabytes is one of them.
+        """
+        self._let_go()
+        self._state = self.used_bytes = None
+        self._compile = self._load = self._run = self._feed = self._run_fed = self._more = None
 
     def compile(self, text: bytes) -> Any:
         """Return the function that a script is. Raises: Failed, with Lua's message."""
@@ -201,8 +211,10 @@ class Runtime:
             log.exception("bug", "a bug in what runs beside scripts")
             return True
 
-    def _make_invoke(self) -> Callable[..., tuple[Any, ...]]:
-        """Return the function that executes a command of strings; the hot path of every script, hence a closure."""
+    def _make_invoke(self) -> tuple[Callable[..., tuple[Any, ...]], Callable[[], None]]:
+        """Return the function that executes a command of strings (the hot path of scripts, hence a closure), and one
+        that has it let go of the Lua state.
+        """
         used, full, call_of, answer = self.used_bytes, self._full, self._call_of, self._answer
 
         def invoke(*words: bytes) -> tuple[Any, ...]:
@@ -222,7 +234,11 @@ class Runtime:
                 log.exception("bug", "a bug in a command that a script called")
                 return ERROR, b"ERR internal error"
 
-        return invoke
+        def let_go() -> None:
+            nonlocal used
+            used = None
+
+        return invoke, let_go
 
     def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
         """Execute a command whose words may be numbers, and whose first ones may have gone before.
@@ -347,34 +363,9 @@ def _write_log(level: float, text: bytes) -> None:
     log.write("script", _LEVELS[int(level)], "%s", text.decode("utf-8", "replace"))
 
 
-def _signed(number: int) -> int:
-    number &= 0xFFFFFFFF
-    return number - 0x100000000 if number & 0x80000000 else number
-
-
-def _whole(number: float) -> int:
-    """Return a Lua number's lowest bits, rounded as the library does: half to even."""
-    if type(number) is float:
-        return round(number) if number - number == 0 else 0
-    return int(number)
-
-
-def _operate(name: bytes, first: float, second: float) -> int:
-    """Return what an operation of `bit` makes of two numbers."""
-    a, b = _whole(first) & 0xFFFFFFFF, _whole(second)
-    return _signed(_OPERATIONS[name](a, b))
-
-
-_OPERATIONS: Final[dict[bytes, Callable[[int, int], int]]] = {
-    b"tobit": lambda a, b: a,
-    b"bnot": lambda a, b: ~a,
-    b"bswap": lambda a, b: int.from_bytes(a.to_bytes(4, "little"), "big"),
-    b"band": lambda a, b: a & b,
-    b"bor": lambda a, b: a | b,
-    b"bxor": lambda a, b: a ^ b,
-    b"lshift": lambda a, b: a << (b & 31),
-    b"rshift": lambda a, b: a >> (b & 31),
-    b"arshift": lambda a, b: _signed(a) >> (b & 31),
-    b"rol": lambda a, b: a << (b & 31) | a >> (-b & 31),
-    b"ror": lambda a, b: a >> (b & 31) | a << (-b & 31),
-}
+def _lowest_bits(number: float) -> int:
+    """Return a Lua number's lowest 32 bits, rounded as the library `bit` does: half to even."""
+    if number - number != 0:  # inf, nan
+        return 0
+    whole: int = round(number)
+    return whole & 0xFFFFFFFF

@@ -158,9 +158,11 @@ class Scripts:
             self._drop()
 
     def _drop(self) -> None:
-        self._runtime = None
+        runtime, self._runtime = self._runtime, None
         for script in self._by_sha.values():
             script.function = script.runtime = None
+        if runtime is not None:
+            runtime.close()
 
     @property
     def memory_bytes(self) -> int:

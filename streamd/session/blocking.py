@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sortedcontainers import SortedList
 
+from streamd.base.clock import Clock
 from streamd.data.keyspace import Database
 from streamd.resp.types import Reply
 from streamd.session.filter_table import Filtering, FilterTable
@@ -40,8 +41,8 @@ class Waiter(Generic[Who]):
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
     command: the name of what the client waits in; failures are counted there.
     request: what the client said, once that is known.
-    on_timeout: the reply when `deadline_ms` passes (None: it never does).
-    retry_ms: when to attempt again though no key became ready; None for never.
+    deadline_ms: the monotonic time when it ends with the reply `on_timeout`; None: it never does.
+    retry_ms: the wall time when to attempt again though no key became ready; None for never.
     line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
         all behind it. None for who stands alone.
     filtering: what it waits for if only some of a stream's entries are for it; None for all others.
@@ -118,7 +119,7 @@ class BlockedClients(Generic[Who]):
         line: bytes | None = None,
         filtering: Filtering | None = None,
     ) -> None:
-        """Park a client until one of `keys` serves it or the Unix time `deadline_ms` comes.
+        """Park a client until one of `keys` serves it or the monotonic time `deadline_ms` comes.
 
         line: see Waiter; only for who waits for one key. filtering: see Waiter.
         """
@@ -141,7 +142,10 @@ class BlockedClients(Generic[Who]):
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
     def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
-        """Have a waiter attempt again at a Unix time, without a key becoming ready (XREADGROUP CLAIM)."""
+        """Have a waiter attempt again at a wall time, without a key becoming ready; 0: soon.
+
+        (XREADGROUP CLAIM: pending entries have been idle since a time that is stored.)
+        """
         if waiter.retry_ms is not None:
             self._retries.discard((waiter.retry_ms, waiter.number, waiter))
         waiter.retry_ms = retry_ms
@@ -225,18 +229,20 @@ class BlockedClients(Generic[Who]):
         """Return how many of the clients wait until a deadline."""
         return len(self._deadlines)
 
-    def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline or time of a further attempt, or None."""
-        heads = [rows[0][0] for rows in (self._deadlines, self._retries) if rows]
+    def next_due_ms(self, clock: Clock) -> int | None:
+        """Return the monotonic time of the earliest deadline or further attempt, as it seems now, or None."""
+        heads = [self._deadlines[0][0]] if self._deadlines else []
+        if self._retries:
+            heads.append(clock.monotonic_ms() + max(0, self._retries[0][0] - clock.now_ms()))
         return min(heads) if heads else None
 
     def due_retries(self, now_ms: int) -> list[Waiter[Who]]:
-        """Return the waiters who are to attempt again, earliest first."""
+        """Return the waiters who are to attempt again at the wall time `now_ms`, earliest first."""
         return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
 
-    def due(self, now_ms: int) -> list[Waiter[Who]]:
+    def due(self, monotonic_ms: int) -> list[Waiter[Who]]:
         """Return the waiters whose deadline has come, earliest first."""
-        return [row[2] for row in self._deadlines.irange_key(None, (now_ms, 2**63))]
+        return [row[2] for row in self._deadlines.irange_key(None, (monotonic_ms, 2**63))]
 
 
 def _stream(db: Database, key: bytes) -> Stream | None:

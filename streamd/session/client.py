@@ -49,6 +49,8 @@ class Unfinished:
 class Client(Watcher):
     """The state of one connection, without the connection.
 
+    authenticated: it may send commands: it has logged in, as has_logged_in says, or need not at present. (As in Redis
+        who came while nobody had to has logged in.)
     db: the database it has selected.
     in_unit: what it does is part of EXEC (or a script): nothing may block.
     out: encoded replies that the end of the turn sends.
@@ -75,6 +77,7 @@ class Client(Watcher):
         "db",
         "flush",
         "flush_wanted",
+        "has_logged_in",
         "id",
         "in_unit",
         "kill",
@@ -122,7 +125,7 @@ class Client(Watcher):
         self.bytes_in = 0
         self.bytes_out = 0
         self.protocol = 2
-        self.authenticated = True
+        self.authenticated = self.has_logged_in = True
         self.no_evict = False
         self.no_touch = False
         self.monitoring = False
@@ -144,6 +147,13 @@ class Client(Watcher):
         self.flush_wanted = False
         self.close_soon = False
         self.closed = False
+
+    def leave_connection(self) -> None:
+        """Let go of the connection, which is lost: each holding the other, the two and all that either has received or
+        queued would stay until the collector of cycles runs, and that counts objects, not bytes.
+        """
+        self.flush = self.kill = _no_flush
+        self.resume = None
 
     def reply(self, reply: Reply) -> None:
         """Put a reply or a push behind those that wait."""
@@ -176,7 +186,7 @@ class Client(Watcher):
             assert not self.unfinished.is_begun
             self.unfinished.pieces = iter((encode(error, self.protocol),))
 
-    def describe(self, now_ms: int) -> bytes:
+    def describe(self, monotonic_ms: int) -> bytes:
         """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
         tracker = self.tracker
         flags = [
@@ -199,8 +209,8 @@ class Client(Watcher):
             ("laddr", self.local_address),
             ("fd", 0),
             ("name", self.name.decode()),
-            ("age", (now_ms - self.created_ms) // 1000),
-            ("idle", (now_ms - self.last_ms) // 1000),
+            ("age", (monotonic_ms - self.created_ms) // 1000),
+            ("idle", (monotonic_ms - self.last_ms) // 1000),
             ("flags", "".join(letter for letter, is_set in flags if is_set) or "N"),
             ("db", self.db.index),
             ("sub", len(self.subscriptions or ())),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
-from streamd.base.glob import Matcher
+from streamd.base.glob_table import GlobTable
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.patterns import EntryFilter, Pattern, value_of
@@ -58,8 +58,11 @@ class _Field:
     def __init__(self) -> None:
         self.places: dict[tuple[bytes, bytes], _Waiters] = {}
         self.values: dict[bytes, _Waiters] = {}
-        self.globs: dict[bytes, tuple[Matcher, _Waiters]] = {}
+        self.globs: GlobTable[_Waiters] = GlobTable()
         self.topics = _Level()
+
+    def __bool__(self) -> bool:
+        return bool(self.values) or bool(self.places)
 
     def place(self, pattern: Pattern) -> _Waiters:
         """Return where those stand who wait for what matches a pattern, made if need be."""
@@ -73,7 +76,9 @@ class _Field:
 
     def _place(self, pattern: Pattern) -> _Waiters:
         if pattern.levels is None:
-            return self.globs.setdefault(pattern.text, (pattern.matches, {}))[1]
+            waiters: _Waiters = {}
+            self.globs.add(pattern.text, waiters)
+            return waiters
         level = self.topics
         for name in pattern.levels:
             if name == b"#":
@@ -91,7 +96,7 @@ class _Field:
             return
         del self.places[pattern.kind, pattern.text]
         if pattern.levels is None:
-            del self.globs[pattern.text]
+            self.globs.remove(pattern.text)
         else:
             path = [(self.topics, b"")]
             for name in pattern.levels:
@@ -106,9 +111,8 @@ class _Field:
         """Add to `found` those whose filters let a value through."""
         if value in self.values:
             found.update(self.values[value])
-        for matches, waiters in self.globs.values():
-            if matches(value):
-                found.update(waiters)
+        for _, waiters in self.globs.find(value) if len(self.globs) else ():
+            found.update(waiters)
         top = self.topics
         is_system = value[:1] == b"$"  # no wildcard at the beginning matches it
         levels = [top]
@@ -182,10 +186,24 @@ class FilterTable:
         del place[waiter]
         if not place:
             self._last = None
-            self._by_field[wanted.field].forget(wanted.pattern)
+            field = self._by_field[wanted.field]
+            field.forget(wanted.pattern)
+            if not field:
+                del self._by_field[wanted.field]
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
-        """Return whom what came to the stream at a key is for; the others need not look at it any more."""
+        """Return whom what came to the stream at a key is for; the others need not look at it any more.
+
+        Where a bug ends that, it counts as not looked at: the next entry has it looked at again.
+        """
+        before = self.seen_id, self._added, self.stream, self._has_passed
+        try:
+            return self._due(key, stream)
+        except Exception:
+            self.seen_id, self._added, self.stream, self._has_passed = before
+            raise
+
+    def _due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
         before, added = (self.seen_id, self._added) if stream is self.stream else (0, 0)
         self.stream = stream
         if stream is None:
@@ -204,19 +222,33 @@ class FilterTable:
         while at < stream.last_id and (batch := stream.log.read_batch(at + 1)):
             at = batch[-1][0]
             for _, fields in batch:
-                for name, field in self._by_field.items():
-                    value = value_of(fields, name)
-                    if value is not None:
-                        field.find(value, found)
+                self._find(fields, found)
         if has_passed:
             for waiter in found:
                 waiter.filtering.passed(key, before)
         return found
 
+    def _find(self, fields: list[bytes], found: _Waiters) -> None:
+        """Add to `found` those whose filters let an entry through. The fields that are looked at are those of the entry
+        or those of the filters, whichever are fewer.
+        """
+        by_field = self._by_field
+        if len(fields) >= 2 * len(by_field):
+            for name, field in by_field.items():
+                value = value_of(fields, name)
+                if value is not None:
+                    field.find(value, found)
+            return
+        # (Of a field that an entry has several times the last value counts, which is the one that a dict keeps.)
+        for name, value in dict(zip(fields[::2], fields[1::2], strict=True)).items():
+            wanted = by_field.get(name)
+            if wanted is not None:
+                wanted.find(value, found)
+
     def _all(self) -> _Waiters:
         everybody = dict(self._tried_always)
         for field in self._by_field.values():
-            for waiters in (*field.values.values(), *(waiters for _, waiters in field.globs.values())):
+            for waiters in (*field.values.values(), *field.globs.values()):
                 everybody.update(waiters)
             levels = [field.topics]
             while levels:

@@ -36,10 +36,10 @@ class CommandTimes:
         self.counts = [0] * (len(_BUCKETS_NS) + 1)
         self.calls = 0
 
-    def add(self, took_ns: int) -> None:
-        """Count a call."""
-        self.calls += 1
-        self.counts[bisect_left(_BUCKETS_NS, took_ns)] += 1
+    def add(self, took_ns: int, calls: int = 1) -> None:
+        """Count calls that took so long each."""
+        self.calls += calls
+        self.counts[bisect_left(_BUCKETS_NS, took_ns)] += calls
 
     def buckets(self) -> dict[int, int]:
         """Return microseconds -> how many calls took at most so many, for each bucket that has some."""
@@ -69,14 +69,16 @@ class Latency:
         self.events: dict[str, Event] = {}
         self.commands: dict[str, CommandTimes] = {}
 
-    def note_command(self, name: str, is_fast: bool, took_ns: int, unix_s: int) -> None:
-        """Note how long a command took."""
-        if self.is_tracking:
-            times = self.commands.get(name)
-            if times is None:
-                times = self.commands[name] = CommandTimes()
-            times.add(took_ns)
-        if self.threshold_ms and took_ns >= self.threshold_ms * 1_000_000:
+    def count(self, name: str, took_ns: int, calls: int = 1) -> None:
+        """Count calls of a command that took so long each."""
+        times = self.commands.get(name)
+        if times is None:
+            times = self.commands[name] = CommandTimes()
+        times.add(took_ns, calls)
+
+    def note_event(self, is_fast: bool, took_ns: int, unix_s: int) -> None:
+        """Note that a command took so long, if that is longer than what is asked for."""
+        if took_ns >= self.threshold_ms * 1_000_000:
             self.events.setdefault("fast-command" if is_fast else "command", Event()).add(unix_s, took_ns // 1_000_000)
 
     def reset(self, names: Iterable[str] = ()) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from streamd.base.glob import compile_glob
+from streamd.base.glob_table import GlobTable
 from streamd.resp.types import Push, Reply
 
 
@@ -23,13 +23,14 @@ Who = TypeVar("Who", bound=Subscriber)
 class PubSub(Generic[Who]):
     """Who is subscribed to what, in the order they came.
 
-    Shape: channels and patterns map a name to its clients (a dict used as an ordered set); a client carries its
-    own sets of both. wants_flush(client): have a client's output sent at the end of the turn.
+    Shape: channels and patterns map a name to its clients (a dict used as an ordered set), and patterns are found by a
+    channel without comparing all of them; a client carries its own sets of both. wants_flush(client): have a client's
+    output sent at the end of the turn.
     """
 
     def __init__(self, wants_flush: Callable[[Who], None]) -> None:
         self.channels: dict[bytes, dict[Who, None]] = {}
-        self.patterns: dict[bytes, dict[Who, None]] = {}
+        self.patterns: GlobTable[dict[Who, None]] = GlobTable()
         self._wants_flush = wants_flush
 
     def subscribe(self, client: Who, channel: bytes) -> None:
@@ -44,7 +45,11 @@ class PubSub(Generic[Who]):
         if client.patterns is None:
             client.patterns = {}
         client.patterns[pattern] = None
-        self.patterns.setdefault(pattern, {})[client] = None
+        clients = self.patterns.get(pattern)
+        if clients is None:
+            self.patterns.add(pattern, {client: None})
+        else:
+            clients[client] = None
 
     def unsubscribe(self, client: Who, channel: bytes) -> None:
         """End a subscription, if there is one."""
@@ -56,14 +61,14 @@ class PubSub(Generic[Who]):
         """End a subscription to a pattern, if there is one."""
         if client.patterns is not None:
             client.patterns.pop(pattern, None)
-        _drop(self.patterns, pattern, client)
+        self._drop_pattern(pattern, client)
 
     def leave(self, client: Who) -> None:
         """End all subscriptions of a client."""
         for channel in client.subscriptions or ():
             _drop(self.channels, channel, client)
         for pattern in client.patterns or ():
-            _drop(self.patterns, pattern, client)
+            self._drop_pattern(pattern, client)
         client.subscriptions = client.patterns = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
@@ -73,13 +78,19 @@ class PubSub(Generic[Who]):
             client.reply(Push([b"message", channel, message]))
             self._wants_flush(client)
         sent = len(receivers)
-        for pattern, clients in list(self.patterns.items()):
-            if compile_glob(pattern)(channel):
-                for client in list(clients):
-                    client.reply(Push([b"pmessage", pattern, channel, message]))
-                    self._wants_flush(client)
-                    sent += 1
+        for pattern, clients in self.patterns.find(channel) if len(self.patterns) else ():
+            for client in list(clients):
+                client.reply(Push([b"pmessage", pattern, channel, message]))
+                self._wants_flush(client)
+                sent += 1
         return sent
+
+    def _drop_pattern(self, pattern: bytes, client: Who) -> None:
+        clients = self.patterns.get(pattern)
+        if clients is not None and client in clients:
+            del clients[client]
+            if not clients:
+                self.patterns.remove(pattern)
 
 
 def _drop(subscribers: dict[bytes, dict[Who, None]], name: bytes, client: Who) -> None:

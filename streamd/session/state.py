@@ -1,18 +1,20 @@
 """What all clients share: keyspace, configuration, time, statistics, who waits and who listens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from streamd.acl.log import RefusalLog
 from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
 from streamd.base.config import Config
-from streamd.base.errors import Busy, CommandError
+from streamd.base.errors import CODE_CHARACTERS_MAX, Busy, CommandError, error_code
+from streamd.base.log import log
 from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import Record, Run
 from streamd.idmp.sweeper import Sweeper
+from streamd.journal.filesystem import Identity
 from streamd.resp.types import Raw
 from streamd.session.blocking import BlockedClients, Waiter
 from streamd.session.client import Client
@@ -23,6 +25,11 @@ from streamd.session.pubsub import PubSub
 from streamd.session.slowlog import SlowLog
 from streamd.session.tracking import Tracking
 from streamd.stream.stream import Stream
+
+# So many error codes are counted apart, as in Redis: a script can make any number. All further ones count together,
+# under the name by which Redis says that it counts no more.
+ERROR_CODES_MAX: Final = 128
+FURTHER_CODES: Final = "ERRORSTATS_DISABLED"
 
 
 class Backups(Protocol):
@@ -58,6 +65,9 @@ class Journal(Protocol):
 
     def end_turn(self) -> None:
         """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+
+    def wait_for(self, client: Client) -> None:
+        """Return once no output of a client is held: what it says is as durable as it has to be."""
 
     def tick(self) -> bool:
         """Do what time demands; return whether more is to be done at once."""
@@ -127,10 +137,20 @@ class Stats:
             )
             self.per_second = (commands, received, sent)
 
+    @property
+    def sampled_bytes(self) -> int:
+        """How many bytes were received and sent when that was last sampled."""
+        return self._sampled[2] + self._sampled[3]
+
     def count_error(self, error: CommandError) -> None:
-        """Count an error by its code."""
-        code = str(error).partition(" ")[0]
-        self.errors[code] = self.errors.get(code, 0) + 1
+        """Count an error by its code, as `error_code` shows it."""
+        errors, line = self.errors, str(error)
+        code = line[:CODE_CHARACTERS_MAX].partition(" ")[0]
+        if code not in errors:
+            code = error_code(line)
+            if code not in errors and len(errors) >= ERROR_CODES_MAX:
+                code = FURTHER_CODES
+        errors[code] = errors.get(code, 0) + 1
 
 
 class State:
@@ -150,7 +170,10 @@ class State:
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
     on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
     slow_ns: what is to be noted, in the slow log or for LATENCY. log_slow_ns: what in the slow log.
-    pause_until_ms: until when clients are paused, and pause_writes_only: which of their commands; 0: they are not.
+    started_ms: the Unix time of the start.
+    pause_until_ms: the monotonic time until which clients are paused, 0: they are not; pause_writes_only: which of
+        their commands.
+    forget(client): ends a client, and all that it waits for.
     active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
         that are not for them; both for tests, see DEBUG.
     notify_flags: classes of keyspace events that somebody wants to know of; empty means none. All of them while every
@@ -160,8 +183,9 @@ class State:
     def __init__(self, clock: Clock, config: Config, users: Users) -> None:
         self.clock = clock
         self.config = config
-        self.time = TurnTime(clock.now_ms())
+        self.time = TurnTime(clock)
         self.started_ms = self.time.ms
+        self._started_monotonic_ms = self.time.monotonic_ms
         self.keyspace = Keyspace(config.integer("databases"), self.time)
         self.blocked: BlockedClients[Client] = BlockedClients()
         self.clients: dict[int, Client] = {}
@@ -187,7 +211,8 @@ class State:
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
         followers = self.keyspace.followers
-        self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, self._free)
+        self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, self._free, self.lose)
+        self.forget: Callable[[Client], None] = _ignore
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
@@ -207,6 +232,8 @@ class State:
         self.active_expire = True
         self.scripts_may_all = False
         self.journal: Journal | None = None
+        # What this process has loaded or written of the journal that ended last, by path: `appendonly yes` asks.
+        self.own_files: Mapping[str, Identity] = {}
         for db in self.keyspace:
             db.on_ready = self.blocked.mark_ready
             db.on_expired = self._expired
@@ -273,6 +300,10 @@ class State:
             monitor.reply(Raw(b"+%b\r\n" % line))
             self.wants_flush(monitor)
 
+    def up_s(self) -> int:
+        """Return how many seconds ago the start was."""
+        return (self.clock.monotonic_ms() - self._started_monotonic_ms) // 1000
+
     def traffic_bytes(self) -> tuple[int, int]:
         """Return how many bytes clients have sent, and were sent. (Counted by client, since each request is.)"""
         clients, stats = self.clients.values(), self.stats
@@ -295,6 +326,47 @@ class State:
         if not client.flush_wanted:
             client.flush_wanted = True
             self.to_flush.append(client)
+
+    def flush(self, clients: list[Client]) -> None:
+        """Let the output of some clients leave."""
+        for client in clients:
+            client.flush_wanted = False
+            try:
+                client.flush()
+            except Exception:
+                self.lose(client, "the output of a client")
+
+    # -- bugs -----------------------------------------------------------------------------------------------------
+
+    def note_bug(self, where: str, may_have_changed: bool = True, error: BaseException | None = None) -> None:
+        """Log and count an exception that nobody expected: `error`, or the one that is being handled.
+
+        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
+        does not bring back something else, or find a record that it cannot apply.
+        """
+        log.exception("bug", "a bug in %s", where, error=error)
+        self.stats.internal_errors += 1
+        if may_have_changed and self.journal is not None:
+            self.journal.doubt()
+
+    def lose(self, client: Client, where: str) -> None:
+        """Note the exception that is being handled, and close a client that it may have cost a reply or a message: it
+        would wait for that for ever, or take another one for it.
+        """
+        self.note_bug(where)
+        try:
+            self.forget(client)
+            client.out.clear()
+            client.kill()
+        except Exception:
+            self.note_bug("closing a client")
+
+    def guard(self, client: Client, where: str, work: Callable[..., object], *arguments: object) -> None:
+        """Do for a client what was noted for it, and is noted no more. Raises: nothing; see `lose`."""
+        try:
+            work(*arguments)
+        except Exception:
+            self.lose(client, where)
 
     def _free(self, value: object) -> None:
         self.keyspace.trash.add(value)
@@ -363,3 +435,7 @@ class State:
             self.notify("h", "hexpired", key, db.index)
             if key not in db.values:
                 self.notify("g", "del", key, db.index)
+
+
+def _ignore(client: Client) -> None:
+    pass

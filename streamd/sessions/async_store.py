@@ -97,6 +97,10 @@ class AsyncDeviceStore:
                 return
             try:
                 replies = await exchange(self._client, [request for request, _ in waiting])
+            except asyncio.CancelledError:
+                for _, future in waiting:
+                    future.cancel()  # nobody sends these again
+                raise
             except Exception as error:
                 replies = [error] * len(waiting)
             _settle(waiting, replies)

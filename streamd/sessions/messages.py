@@ -114,15 +114,18 @@ def to_json(fields: list[dict[str, Any]]) -> str:
 
 
 def from_json(text: bytes | str) -> Message:
-    """Return a message that was stored, by this library or by another broker. Raises: ValueError."""
+    """Return a message that was stored, by this library or by another broker. Raises: ValueError.
+
+    Some brokers write `topicName` and `retained` for `topic` and `retain`.
+    """
     fields = json.loads(text)
     try:
         correlation = fields.get("correlationData")
         return Message(
-            topic=fields["topic"],
+            topic=fields["topicName"] if "topicName" in fields else fields["topic"],
             payload=b64decode(fields.get("payload") or ""),
             qos=fields["qos"],
-            retain=bool(fields.get("retain", False)),
+            retain=bool(fields.get("retained") or fields.get("retain")),
             expiry_s=fields.get("msgExpiryInterval"),
             payload_format=fields.get("payloadFormatIndicator"),
             content_type=fields.get("contentType"),

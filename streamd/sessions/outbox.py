@@ -118,9 +118,11 @@ class Outbox:
             return
         try:
             replies = self._exchange([request for request, _ in waiting])
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C too: nobody sends these again
             for _, future in waiting:
                 future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
         else:
             settle(waiting, replies)
 

@@ -10,7 +10,7 @@ A command that adds an entry, `*n $XADD $key $ID $field $value ...`, has the sam
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain
 from operator import itemgetter
@@ -27,6 +27,10 @@ _DASHED: Final = [b"-%d" % number for number in range(1000)]
 _DASHED_SIZES: Final = bytes([len(text) for text in _DASHED])
 _BULK: Final = [b"\r\n$%d\r\n" % length for length in range(1024)]
 _ID: Final = b"\r\n*2\r\n$%d\r\n%b"
+# What stands in front of values is kept of so many lists of fields, unless they are long: then it is a small part.
+_KEPT_LISTS_MAX: Final = 256
+KEPT_FIELDS_MAX: Final = 256
+KEPT_FIELD_BYTES_MAX: Final = 4_096
 
 # Less entries are quicker to encode one by one.
 WOVEN_MIN: Final = 4
@@ -57,9 +61,7 @@ def split_ids(ids: Sequence[int]) -> IdParts:
     return ms, stamps, seq, None if seqs.count(seq) == length else seqs
 
 
-def split_fields(
-    texts: Texts, width: int, length: int
-) -> tuple[tuple[bytes, ...] | None, Texts, list[int]]:
+def split_fields(texts: Texts, width: int, length: int) -> tuple[tuple[bytes, ...] | None, Texts, list[int]]:
     """Return `(fields, values, their lengths)` of `length` entries that have `width` texts each.
 
     When they do not have the same fields: `(None, texts, their lengths)`.
@@ -177,7 +179,6 @@ def _formatted(ms: int, stamps: Sequence[int], seq: int, seqs: Sequence[int] | N
     return [start % (len(text), text) for text in texts]
 
 
-@lru_cache(maxsize=256)
 def _field_texts(fields: tuple[bytes, ...], lengths: tuple[int, ...] | None, counted: bool) -> list[bytes]:
     """Return what stands in front of each value of an entry; with the value's own header if `lengths` are given.
 
@@ -189,6 +190,9 @@ def _field_texts(fields: tuple[bytes, ...], lengths: tuple[int, ...] | None, cou
     if lengths is not None:
         texts = [b"%b\r\n$%d\r\n" % (text, length) for text, length in zip(texts, lengths, strict=True)]
     return texts
+
+
+_kept_field_texts: Final = lru_cache(maxsize=_KEPT_LISTS_MAX)(_field_texts)
 
 
 def _command_start(words: tuple[bytes, ...], width: int) -> bytes:
@@ -222,14 +226,16 @@ def weave_same_fields(
     length = len(values) // width
     columns, tail = id_columns(ids, length, _command_start(command, width) if command else _ID)
     alike = type(lengths) is tuple
+    is_short = width <= KEPT_FIELDS_MAX and sum(map(len, fields)) <= KEPT_FIELD_BYTES_MAX
+    texts_of: Callable[..., list[bytes]] = _kept_field_texts if is_short else _field_texts
     head, digits = columns[0], columns[-1]
     if width == 1 and alike and isinstance(head, bytes) and not isinstance(digits, bytes):
         # What many streams are: without loops over columns they take a tenth less.
-        pieces = [head, b"", tail + _field_texts(fields, lengths, not command)[0], b""] * length
+        pieces = [head, b"", tail + texts_of(fields, lengths, not command)[0], b""] * length
         pieces[1::4] = digits[::-1] if reverse else digits
         pieces[3::4] = values[::-1] if reverse else values
         return pieces, 4
-    for place, text in enumerate(_field_texts(fields, lengths if alike else None, not command)):
+    for place, text in enumerate(texts_of(fields, lengths if alike else None, not command)):
         columns.append(tail + text if tail and not place else text)
         if not alike:
             columns.append(_bulk_headers(lengths[place::width]))

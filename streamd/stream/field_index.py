@@ -29,6 +29,8 @@ _NOTE_BYTES: Final = 33
 # How many patterns are remembered, and how many numbers of them: so many, or half of those that there are.
 _PATTERNS_MAX: Final = 16
 _NUMBERS_MIN: Final = 4_096
+# What is known of a longer pattern is found out again each time.
+_PATTERN_BYTES_MAX: Final = 4_096
 # To find so many numbers one by one takes as long as to compare all.
 _FEW: Final = 8
 
@@ -126,6 +128,8 @@ class FieldIndex:
         """Return what is known of a pattern."""
         wanted = self._wanted.pop(pattern, None) or Wanted(pattern)
         numbers_max = max(_NUMBERS_MIN, len(self._values) // 2)
+        if len(pattern.text) > _PATTERN_BYTES_MAX:
+            return wanted
         while self._wanted and (
             len(self._wanted) >= _PATTERNS_MAX
             or sum(len(one.numbers) for one in self._wanted.values()) + len(wanted.numbers) > numbers_max

@@ -67,10 +67,10 @@ class Group:
             self.consumers = {name: consumer}
         return consumer, True
 
-    def remove_consumer(self, name: bytes) -> int:
-        """Remove a consumer with its pending entries; return how many they were."""
+    def remove_consumer(self, name: bytes, dropped: list[object]) -> int:
+        """Remove a consumer with its pending entries; return how many they were. dropped: gets what is to be freed."""
         consumer = self.consumers.pop(name, None)
-        return 0 if consumer is None else self.pending.remove_owner(consumer)
+        return 0 if consumer is None else self.pending.remove_owner(consumer, dropped)
 
     def snapshot(self) -> "Group":
         """Return the group as it is now, for reading only: its pending entries are shared until they change.

@@ -66,9 +66,7 @@ class Log(OpenTail):
         texts = self._texts
         texts += fields
 
-    def append_many(
-        self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None
-    ) -> None:
+    def append_many(self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None) -> None:
         """Add entries that have `width` texts each; `texts` has them, one entry behind the other.
 
         They are fields and values, or values alone if there is a layout.
@@ -443,6 +441,11 @@ class Log(OpenTail):
         in_tail = max(-(-(sealed.live_count - ranks.start) // count), 0)
         found = sealed.ids_at(ranks[:in_tail]) if in_tail else []
         return found + [self._ids[rank - sealed.live_count] for rank in ranks[in_tail:]]
+
+    def own(self, segment: Segment) -> Segment:
+        """Return a sealed segment as one that no copy of this log has."""
+        assert self._sealed is not None
+        return self._sealed.own(segment)
 
     def copy(self) -> "Log":
         """Return a log with the same entries that can be changed apart from this one."""

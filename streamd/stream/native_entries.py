@@ -8,6 +8,7 @@ from typing import Final
 
 from librt.strings import BytesWriter
 
+from streamd.stream.entry_encoder import KEPT_FIELD_BYTES_MAX, KEPT_FIELDS_MAX
 from streamd.stream.native_columns import number_at
 from streamd.stream.native_numbers import digits_of, write_number
 
@@ -38,6 +39,8 @@ class _FieldTexts:
             if lengths is not None:
                 texts = [b"%b%d\r\n" % (text, length) for text, length in zip(texts, lengths, strict=True)]
             texts[0] = b"\r\n*%d%b" % (2 * len(fields), texts[0])
+            if len(fields) > KEPT_FIELDS_MAX or sum([len(name) for name in fields]) > KEPT_FIELD_BYTES_MAX:
+                return texts
             self.fields, self.lengths, self.texts = fields, lengths, texts
         return self.texts
 

@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.base.glob import Matcher, compile_glob
+from streamd.base.glob import Matcher, compile_bytes, compile_glob
+from streamd.base.kept import SHORT_BYTES_MAX, Kept
 
 # What a topic's length can say in MQTT.
 _TOPIC_BYTES_MAX: Final = 65_535
@@ -34,7 +35,7 @@ class Pattern:
             self.levels = _checked_levels(text)
             if b"+" not in text and b"#" not in text:
                 self.literal = text
-            self.matches = _topic_matcher(self.levels)
+            self.matches = (topic_matcher if len(text) <= SHORT_BYTES_MAX else long_topic_matcher)(self.levels)
         elif kind == b"GLOB":
             if not _GLOB_SPECIAL.search(text):
                 self.literal = text
@@ -76,10 +77,20 @@ def value_of(fields: list[bytes], field: bytes) -> bytes | None:
     return None
 
 
-@lru_cache(maxsize=1024)
 def entry_filter(field: bytes, kind: bytes, text: bytes) -> EntryFilter:
-    """Return a filter; equal ones are made once. `kind` is in upper case. Raises: CommandError."""
+    """Return a filter; equal ones are mostly made once. `kind` is in upper case. Raises: CommandError."""
+    size = len(field) + len(text)
+    if size <= SHORT_BYTES_MAX:
+        return _short_filter(field, kind, text)
+    return _long.get((field, kind, text), size, lambda: _filter(field, kind, text))
+
+
+def _filter(field: bytes, kind: bytes, text: bytes) -> EntryFilter:
     return EntryFilter(field, Pattern(kind, text))
+
+
+_short_filter: Final = lru_cache(maxsize=1024)(_filter)
+_long: Final[Kept[EntryFilter]] = Kept()
 
 
 def _checked_levels(text: bytes) -> list[bytes]:
@@ -95,7 +106,8 @@ def _checked_levels(text: bytes) -> list[bytes]:
     return levels
 
 
-def _topic_matcher(levels: list[bytes]) -> Matcher:
+def topic_matcher(levels: list[bytes]) -> Matcher:
+    """Return a function whose result is true for the topics that match a topic filter with these levels."""
     parts = [rb"(?!\$)" if levels[0] in (b"+", b"#") else b""]
     for number, level in enumerate(levels):
         slash = b"/" if number else b""
@@ -103,4 +115,20 @@ def _topic_matcher(levels: list[bytes]) -> Matcher:
             parts.append(b"(?:/.*)?" if number else b".*")
         else:
             parts.append(slash + (b"[^/]*" if level == b"+" else re.escape(level)))
-    return re.compile(b"".join(parts), re.DOTALL).fullmatch
+    return compile_bytes(b"".join(parts), re.DOTALL).fullmatch
+
+
+def long_topic_matcher(levels: list[bytes]) -> Matcher:
+    """Return what `topic_matcher` does, for many levels or long ones: nothing is compiled, which would take long."""
+    is_open, begins_wild = levels[-1] == b"#", levels[0] in (b"+", b"#")
+    wanted = levels[:-1] if is_open else levels
+
+    def matches(topic: bytes) -> bool:
+        if begins_wild and topic[:1] == b"$":
+            return False
+        names = topic.split(b"/")
+        if len(names) < len(wanted) or (len(names) > len(wanted) and not is_open):
+            return False
+        return all(level in (b"+", name) for level, name in zip(wanted, names, strict=False))
+
+    return matches

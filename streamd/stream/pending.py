@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from sys import maxsize
 from typing import Final
@@ -37,6 +37,9 @@ __all__ = [
 # About how much memory one entry takes.
 PENDING_BYTES: Final = 50
 
+# So many more than half of the rows in the heap of the oldest deliveries may be of chunks that are gone.
+STALE_ROWS_MAX: Final = 64
+
 # What groups without pending entries share, as most are.
 _NO_LOWS: Final[list[int]] = []
 _NO_CHUNKS: Final[list[Chunk]] = []
@@ -54,7 +57,7 @@ class PendingEntries(PendingInSlices):
     _lent: chunks that a snapshot may have, too: as long as it is there, they are copied before they are changed.
     """
 
-    __slots__ = ("_chunks", "_length", "_lent", "_lows", "_oldest", "nacked")
+    __slots__ = ("_oldest", "nacked")
 
     def __init__(self) -> None:
         self._lows: list[int] = _NO_LOWS
@@ -240,12 +243,6 @@ class PendingEntries(PendingInSlices):
             at += run
             yield chunk, index, run
 
-    def remove_owner(self, owner: Consumer) -> int:
-        """Remove all entries of a consumer; return how many they were."""
-        removed = [entry_id for entry_id, _, _, _ in self.of_consumer(owner)]
-        self.remove_many(removed)
-        return len(removed)
-
     def _insert(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
         self._length += 1
         at = bisect_right(self._lows, entry_id) - 1
@@ -286,17 +283,6 @@ class PendingEntries(PendingInSlices):
         if not chunk.ids:
             at = bisect_left(self._lows, chunk.low)
             del self._lows[at], self._chunks[at]
-
-    def _own(self, chunk: Chunk) -> Chunk:
-        """Return the chunk to change in place of this one, which a snapshot may have."""
-        if not self._lent or chunk not in self._lent:
-            return chunk
-        if not self._lent.still_held():
-            self._lent = None
-            return chunk
-        self._lent.discard(chunk)
-        own = self._chunks[bisect_left(self._lows, chunk.low)] = chunk.copy()
-        return own
 
     def _find(self, entry_id: int) -> tuple[Chunk, int] | None:
         at = bisect_right(self._lows, entry_id) - 1
@@ -400,9 +386,14 @@ class PendingEntries(PendingInSlices):
     # -- the oldest deliveries --------------------------------------------------------------------------------------
 
     def _note_time(self, time_ms: int, chunk: Chunk) -> None:
-        if self._oldest is not None and (chunk.noted_ms is None or time_ms < chunk.noted_ms):
-            chunk.noted_ms = time_ms
-            heappush(self._oldest, (time_ms, chunk.low))
+        heap = self._oldest
+        if heap is None or (chunk.noted_ms is not None and time_ms >= chunk.noted_ms):
+            return
+        chunk.noted_ms = time_ms
+        heappush(heap, (time_ms, chunk.low))
+        if len(heap) > 2 * len(self._chunks) + STALE_ROWS_MAX:  # most rows are of chunks that are gone
+            heap[:] = [(one.noted_ms, one.low) for one in self._chunks if one.noted_ms is not None]
+            heapify(heap)
 
     def _oldest_chunk(self, passed_over: Container[int]) -> Chunk | None:
         """Return the chunk with the earliest delivery, its row being the heap's head then; None if there is none.
@@ -419,16 +410,18 @@ class PendingEntries(PendingInSlices):
         while heap:
             time_ms, low = heap[0]
             at = bisect_left(self._lows, low)
-            if at < len(self._lows) and self._lows[at] == low and low not in passed_over:
-                chunk = self._chunks[at]
-                if chunk.noted_ms == time_ms:
-                    oldest_ms = chunk.oldest_ms()
-                    if oldest_ms == time_ms:
-                        return chunk
-                    chunk.noted_ms = None
-                    if oldest_ms is not None:
-                        self._note_time(oldest_ms, chunk)
+            is_there = at < len(self._lows) and self._lows[at] == low and low not in passed_over
+            if not is_there or self._chunks[at].noted_ms != time_ms:
+                heappop(heap)
+                continue
+            chunk = self._chunks[at]
+            oldest_ms = chunk.oldest_ms()
+            if oldest_ms == time_ms:
+                return chunk
             heappop(heap)
+            chunk.noted_ms = None
+            if oldest_ms is not None:
+                self._note_time(oldest_ms, chunk)
         return None
 
     def oldest_ms(self) -> int | None:

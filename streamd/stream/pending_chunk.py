@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Final
 
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
@@ -288,6 +288,25 @@ class Chunk:
             del self.times[start:stop]
         if isinstance(self.counts, list):
             del self.counts[start:stop]
+
+    def remove_owner(self, owner: Consumer) -> list[int]:
+        """Remove the entries of one of several consumers, who is gone then; return the IDs that there were before."""
+        owners, before = self.owners, self.ids
+        assert isinstance(owners, list)
+        assert self.held is not None
+        stays = [one is not owner for one in owners]
+        del self.held[owner]
+        self.ids = [*compress(before, stays)]
+        others = list(self.held.items())
+        if len(others) == 1 and others[0][1] == len(self.ids):
+            self.owners, self.held = others[0][0], None
+        else:
+            self.owners = [*compress(owners, stays)]
+        if isinstance(self.times, list):
+            self.times = [*compress(self.times, stays)]
+        if isinstance(self.counts, list):
+            self.counts = [*compress(self.counts, stays)]
+        return before
 
     def split(self, index: int) -> "Chunk":
         """Return a new chunk with the entries from an index on, which are here no longer."""

@@ -1,9 +1,14 @@
-"""Pending entries as long replies look at them: a chunk at a time, or none at all."""
+"""Pending entries a chunk at a time, or none at all, as long replies look at them, and as all of a consumer go."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
 
+from streamd.stream.lent_chunks import Lent
 from streamd.stream.pending_chunk import CHUNK_ENTRIES_MAX, Chunk, Consumer, PendingEntry
+
+# So many chunks are taken out one by one; more of them by making the list anew.
+_FEW_CHUNKS: Final = 16
 
 
 class PendingInSlices:
@@ -12,11 +17,12 @@ class PendingInSlices:
     Shape: see PendingEntries.
     """
 
-    __slots__ = ()
+    __slots__ = ("_chunks", "_length", "_lent", "_lows")
 
     _chunks: list[Chunk]
     _lows: list[int]
     _length: int
+    _lent: Lent | None
 
     def pieces(
         self, start: int, end: int, until_ms: int | None, owner: Consumer | None
@@ -71,3 +77,39 @@ class PendingInSlices:
             if at >= len(lows) or lows[at] != low:
                 at = bisect_left(lows, low)
             yield self._chunks[at]
+
+    def remove_owner(self, owner: Consumer, dropped: list[object]) -> int:
+        """Remove all entries of a consumer, who is gone then; return how many they were.
+
+        dropped: gets what only waits for being freed. A chunk that is the consumer's alone goes as it is: no step is
+        taken for each of its entries.
+        """
+        removed, lows = owner.pending, set[int]()
+        for chunk in list(self.chunks_of(owner, 0)):
+            held = chunk.held
+            if held is None or held[owner] == len(chunk.ids):
+                lows.add(chunk.low)
+                dropped.append(chunk)
+            else:
+                dropped.append(self._own(chunk).remove_owner(owner))
+        if len(lows) > _FEW_CHUNKS:
+            self._chunks = [chunk for chunk in self._chunks if chunk.low not in lows]
+            self._lows = [low for low in self._lows if low not in lows]
+        else:
+            for low in lows:
+                at = bisect_left(self._lows, low)
+                del self._lows[at], self._chunks[at]
+        self._length -= removed
+        owner.pending, owner.chunks = 0, []
+        return removed
+
+    def _own(self, chunk: Chunk) -> Chunk:
+        """Return the chunk to change in place of this one, which a snapshot may have."""
+        if not self._lent or chunk not in self._lent:
+            return chunk
+        if not self._lent.still_held():
+            self._lent = None
+            return chunk
+        self._lent.discard(chunk)
+        own = self._chunks[bisect_left(self._lows, chunk.low)] = chunk.copy()
+        return own

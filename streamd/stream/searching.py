@@ -51,14 +51,16 @@ def search(
     """
     ids: list[int] = []
     parts: list[bytes] = []
-    node: Segment | Tail | None = None
+    node: Segment | Tail | None = None  # the one that is looked at: `seen`, or this log's own copy of it
+    seen: Segment | Tail | None = None
     left = count
     last_high = passed_over = 0
     verdict = SOME_MAY_MATCH
     matching: list[int] | None = None
     known = None if index is None else index.wanted(wanted.pattern)
     for source, low, high in log.runs(start, end):
-        if source is not node:
+        if source is not seen:
+            seen = source
             passed_over = passed_over + 1 if verdict == NONE_MATCHES else _PASSES_PER_LOOK
             if node is not None and passed_over >= _PASSES_PER_LOOK:
                 passed_over = 0
@@ -67,11 +69,15 @@ def search(
             verdict, matching = SOME_MAY_MATCH, None
             if index is not None and known is not None and type(source) is Segment:
                 if source.noted_by is not index:
+                    if source.noted_by is not None:
+                        source = log.own(source)  # the note may be another stream's, which has the segment, too
                     index.note(source)
                     passed_over = _PASSES_PER_LOOK
                 verdict = index.judge(source, known)
                 if verdict == SOME_MAY_MATCH:
                     matching = index.places(source, known)
+        elif node is not None:
+            source = node
         node, last_high = source, high
         if verdict == NONE_MATCHES:
             continue

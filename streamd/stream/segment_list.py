@@ -83,6 +83,10 @@ class SegmentList:
             self._own.add(segment)
         return segment
 
+    def own(self, segment: Segment) -> Segment:
+        """Return a segment of this list as one that no other list has."""
+        return self._to_change(self.index(segment.last_id))
+
     def delete_id(self, entry_id: int) -> bool:
         """Delete an entry by its ID; return whether it was there."""
         index = bisect_right(self.first_ids, entry_id, self.head) - 1

@@ -62,9 +62,7 @@ class Stream:
         if self.entries_added < _COUNT_MAX:
             self.entries_added += 1
 
-    def append_run(
-        self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None
-    ) -> None:
+    def append_run(self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None) -> None:
         """Add entries that have `width` texts each; `texts` has them, one entry behind the other: fields and values, or
         values alone if there is a layout.
         """
@@ -225,7 +223,6 @@ class Stream:
     def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":
         other = Stream(self.log.node_max_entries, self.idmp.duration_s, self.idmp.maxsize)
         other.log = self.log.copy()
-        other.field_index = self.field_index
         other.groups = groups
         other.idmp = idmp
         other.last_id = self.last_id

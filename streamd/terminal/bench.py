@@ -32,9 +32,7 @@ _BESIDE = f"{'ratio':>8}{'beside':>12}{'CPU us':>9}"
 @click.option(
     "--rounds", type=click.IntRange(1, 20), default=3, show_default=True, help="Each row's median is of so many."
 )
-@click.option(
-    "--seconds", type=Seconds(0.05, 60), default=1.0, show_default=True, help="The most that one run takes."
-)
+@click.option("--seconds", type=Seconds(0.05, 60), default=1.0, show_default=True, help="The most that one run takes.")
 @click.option(
     "--requests",
     type=click.IntRange(100, 1_000_000),

@@ -62,5 +62,7 @@ def _connection(text: str, place: str) -> str:
     if "WRONG_VERSION_NUMBER" in text:
         return f"{place}: that port does not speak TLS; give its TLS port, or redis:// in place of rediss://"
     if "closed" in text.lower():
-        return f"{place}: the server closed the connection; is it still running, and is this no port for TLS (rediss://)?"
+        return (
+            f"{place}: the server closed the connection; is it still running, and is this no port for TLS (rediss://)?"
+        )
     return f"{place}: {text.rstrip('.')}; is a server running there? Give another with --url"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streamd.topics.messages import Entry, Message
     from streamd.topics.publishing import NotStored
     from streamd.topics.reading import Batch
+    from streamd.topics.recorded import IidsForgotten
     from streamd.topics.shares import Delivery
 
 # Looked up when first used: the command line knows this package also where redis-py is not installed.
@@ -21,6 +22,7 @@ _PLACES = {
     "Batch": "reading",
     "Delivery": "shares",
     "Entry": "messages",
+    "IidsForgotten": "recorded",
     "Iterator": "iterators",
     "LogDropped": "handle",
     "Member": "log",
@@ -43,6 +45,7 @@ __all__ = [
     "Batch",
     "Delivery",
     "Entry",
+    "IidsForgotten",
     "Iterator",
     "LogDropped",
     "Member",

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from streamd.topics import layout
+from streamd.topics.recorded import Recorded
 from streamd.topics.steps import Steps, run_all
 
 
@@ -28,7 +29,7 @@ class Handle:
 
     meta: as last read. now_ms: the server's time then. retained_ms: the server's time when this handle last looked for
     what is older than the retention. probe_until_s: until when, on this machine's monotonic clock, a message may have
-    been stored already in a generation that was closed.
+    been stored already in a generation that was closed. recorded: the iids that were published by this handle.
     """
 
     meta: layout.Meta
@@ -38,6 +39,7 @@ class Handle:
     retained_ms: int = 0
     probe_until_s: float = 0.0
     monotonic_s: Callable[[], float] = time.monotonic
+    recorded: Recorded = field(default_factory=Recorded)
 
     @property
     def name(self) -> str:

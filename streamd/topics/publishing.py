@@ -1,5 +1,6 @@
 """Publishing messages: each goes to the shard of its publisher, or of its topic, in the current generation."""
 
+from itertools import groupby
 from typing import Any
 
 from streamd.topics import layout, retention
@@ -112,10 +113,21 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
         else:
             named = pack((b"IDMP", publisher, iid, b"*"))
             packed.append(b"*%d\r\n%b%b%b" % (7 + len(words), head, named, pack(words)))
+    known = [handle.recorded.newest((generation.number, shard)) for shard in range(generation.shards)]
     replies: list[Any] = yield Append(packed)
     found: list[Reply] = [None] * len(messages)
     for number, reply in zip(numbers, replies, strict=True):
         found[number] = None if isinstance(reply, Exception) and _EXHAUSTED in str(reply) else reply
+    for shard, group in groupby(numbers, shards.__getitem__):
+        last: Reply = None
+        publishers = []
+        for number in group:
+            one = messages[number]
+            if one.iid is not None and one.publisher is not None:
+                publishers.append(one.publisher)
+                last = found[number]
+        if isinstance(last, bytes):
+            handle.recorded.count((generation.number, shard), publishers, parse_id(last), known[shard])
     return found
 
 

@@ -11,6 +11,7 @@ from streamd.base.config import Config
 from streamd.catalog import COMMANDS, CommandTable, Context
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
+from streamd.journal.jobs import Done
 from tests.crash.simulated_disk import SimulatedDisk
 
 _COMMANDS = COMMANDS.copy_for_server()
@@ -21,7 +22,7 @@ INCREMENT = "data/appendonlydir/appendonly.aof.1.incr.aof"
 class Job:
     """A job that runs when the test says so."""
 
-    def __init__(self, owner: "Restartable", job: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+    def __init__(self, owner: "Restartable", job: Callable[[], None], done: Done) -> None:
         self.ended = False
         self._owner = owner
         self._job = job
@@ -33,10 +34,10 @@ class Job:
         self.ended = True
         if self in self._owner.jobs:
             self._owner.jobs.remove(self)
-        failure: OSError | None = None
+        failure: BaseException | None = None
         try:
             self._job()
-        except OSError as error:
+        except BaseException as error:
             failure = error
         self._done(failure)
 
@@ -89,7 +90,7 @@ class Restartable:
         self.persistence = self._make_persistence()
         self.persistence.begin_anew()
 
-    def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], is_timed: bool = False) -> Job:
+    def submit(self, job: Callable[[], None], done: Done, is_timed: bool = False) -> Job:
         """Keep a job until the test says that it runs."""
         handed = Job(self, job, done)
         self.jobs.append(handed)

@@ -3,7 +3,7 @@
 import errno
 import random
 
-from streamd.journal.filesystem import LockedError
+from streamd.journal.filesystem import Identity, LockedError
 
 SECTOR = 64  # what is written to the platter as one; small, so that short histories tear in many places
 
@@ -87,8 +87,9 @@ class SimulatedLock:
 class SimulatedDisk:
     """Stands for `FileSystem`.
 
-    fail_at: the number of the operation (from 1) that fails; failure: an errno, or "short" for a write that is cut in
-    the middle. fails_for: how many operations fail from there on. operations: how many there were.
+    fail_at: the number of the operation (from 1) that fails; failure: an errno, "short" for a write that is cut in the
+    middle, or "bug" for an exception that is no OSError. fails_for: how many operations fail from there on. operations:
+    how many there were.
     """
 
     def __init__(self) -> None:
@@ -110,6 +111,8 @@ class SimulatedDisk:
             self.failed.append(name)
             if self.failure == "short":
                 return length // 2 if name == "write" else length
+            if self.failure == "bug":
+                raise RuntimeError(f"a bug in {name}")
             number = self.failure
             assert isinstance(number, int)
             raise OSError(number, errno.errorcode[number])  # InterruptedError for EINTR
@@ -129,6 +132,13 @@ class SimulatedDisk:
 
     def exists(self, path: str) -> bool:
         return path in self.names
+
+    def identity(self, path: str) -> Identity:
+        self.step("identity")
+        if path not in self.names:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        inode = self.names[path]
+        return Identity(0, id(inode), len(inode.data), 0)
 
     def list(self, directory: str) -> list[str]:
         self.step("list")

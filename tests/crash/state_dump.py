@@ -1,10 +1,12 @@
 """All that clients can see of a server's state, as one value that two servers can be compared by."""
 
-from collections import deque
 from typing import Any
 
 from streamd.base.errors import CommandError
+from streamd.data.element_list import ElementList
+from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
+from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import SortedSet
 from streamd.data.timed_hash import times_of
 from streamd.data.types import type_of
@@ -35,11 +37,15 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
                     "settings": (value.idmp.duration_s, value.idmp.maxsize),
                     "counters": (value.idmp.iids_added, value.idmp.iids_duplicates),
                 }
+            elif isinstance(value, GrowingString):
+                shown = value.whole()
             elif isinstance(value, SortedSet):
                 shown = (value.scores, value.members(0, len(value)))
             elif isinstance(value, Hash):
                 shown = (dict(value), times_of(value)) if times_of(value) else dict(value)
-            elif isinstance(value, deque):
+            elif isinstance(value, MemberSet):
+                shown = set(value)
+            elif isinstance(value, ElementList):
                 shown = list(value)
             found[(db.index, key)] = (type_of(value).name, db.expires_ms.get(key), shown)
     engine.disconnect(context.client)

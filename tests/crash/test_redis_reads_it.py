@@ -2,7 +2,6 @@
 
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from bench.ports import free_port
 from tests.integration.process import ServerProcess
 
 needs_redis = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server binary")
@@ -33,13 +33,6 @@ class RedisProcess:
     def __exit__(self, *failure: object) -> None:
         self._process.terminate()
         self._process.wait(10)
-
-
-@pytest.fixture
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def seen(client: redis.Redis) -> tuple:
@@ -73,13 +66,14 @@ def write(client: redis.Redis, name: str) -> None:
 
 
 @needs_redis
-def test_a_journal_without_windows_goes_to_redis_and_back(tmp_path, free_port):
+def test_a_journal_without_windows_goes_to_redis_and_back(tmp_path):
+    port = free_port()
     with ServerProcess(tmp_path, "--appendonly", "yes") as streamd:
         client = redis.Redis(port=streamd.port)
         client.xgroup_create("s", "g", "0", mkstream=True)
         write(client, "streamd")
         before = seen(client)
-    with RedisProcess(tmp_path, free_port) as client:
+    with RedisProcess(tmp_path, port) as client:
         assert seen(client) == before
         write(client, "redis")
         before = seen(client)
@@ -87,7 +81,7 @@ def test_a_journal_without_windows_goes_to_redis_and_back(tmp_path, free_port):
         client = redis.Redis(port=streamd.port)
         assert seen(client) == before
         client.save()
-    with RedisProcess(tmp_path, free_port) as client:
+    with RedisProcess(tmp_path, port) as client:
         assert seen(client) == before  # the base
         client.bgrewriteaof()
 

@@ -186,9 +186,7 @@ def _sets_below_deleted(words: list[bytes], value: object, client: Client) -> bo
 def _stores_where_one_waits(words: list[bytes], value: object, client: Client) -> bool:
     """Whether a result may come to a key of another type for which a pop waits: that wakes nobody there."""
     said = words if words[0].startswith(b"EVAL") else words[:1]
-    return any(word.endswith(b"STORE") for word in said) and (
-        bool(client.db.waiting) or client.transaction is not None
-    )
+    return any(word.endswith(b"STORE") for word in said) and (bool(client.db.waiting) or client.transaction is not None)
 
 
 def _leaves_a_set_as_it_is(words: list[bytes], value: object, client: Client) -> bool:

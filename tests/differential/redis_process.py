@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
+
 needs_redis = [
     pytest.mark.redis,
     pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
@@ -84,13 +86,15 @@ def complete_replies(data: bytes) -> int:
 
 
 @contextmanager
-def running_redis(directory: Path) -> Iterator[int]:
-    """Start a redis-server without persistence on a free port, and hand out the port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --enable-debug-command yes --save".split()
-    process = subprocess.Popen([*words, ""], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def running_redis(directory: Path, server: Path = Path("redis-server"), *options: str) -> Iterator[int]:
+    """Start a redis-server without persistence on a free port, and hand out the port.
+
+    server: another program than the one on the path. options: words behind those given here, which they override.
+    """
+    port = free_port()
+    words = f"--port {port} --bind 127.0.0.1 --appendonly no --enable-debug-command yes --save".split()
+    command = [server, *words, "", *options]
+    process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         assert process.stdout is not None
         for line in process.stdout:

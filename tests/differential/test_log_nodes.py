@@ -2,12 +2,12 @@
 
 import random
 import shutil
-import socket
 import subprocess
 
 import pytest
 import redis
 
+from bench.ports import free_port
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.log import Log
 
@@ -19,9 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save".split()
     process = subprocess.Popen(
         [*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -48,12 +48,13 @@ def is_spark(block: Block) -> bool:
 
 # Who runs a block, by asking `blocks_for(__file__)` for those that are its own. Exactly one has to.
 RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
+    "tests/spark/test_pipelines.py": lambda one: one.document == "docs/pipelines.md",
     "tests/documents/test_redis_blocks.py": lambda one: (
         one.language == "redis" and one.document != "docs/new-command.md"
     ),
     "tests/documents/test_shell_blocks.py": lambda one: (
         one.language in ("sh", "console")
-        and one.document not in ("docs/spark.md", "docs/topics.md")
+        and one.document not in ("docs/spark.md", "docs/topics.md", "docs/pipelines.md")
         and not re.search(r"^(?:systemctl|docker) ", one.text, re.MULTILINE)
     ),
     "tests/documents/test_python_blocks.py": lambda one: (

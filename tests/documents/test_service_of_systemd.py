@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from bench.ports import free_port
 from tests.documents.blocks import ROOT, blocks_for
 from tests.integration.process import ServerProcess
 from tests.spark.deployments import make_certificates
-from tests.spark.servers import free_port
 
 CONF, UNIT = (one.text for one in blocks_for(__file__))
 CREDENTIALS = "/run/credentials/streamd.service/"
@@ -29,9 +29,7 @@ def test_the_file_starts_a_server_with_tls_and_its_users(tmp_path: Path):
         assert "(TLS)" in "".join(server.banner)
 
         def client(**user: str) -> redis.Redis:
-            return redis.Redis(
-                "localhost", server.port, ssl=True, ssl_password=made.client_key_password, **tls, **user
-            )  # type: ignore[call-overload]
+            return redis.Redis("localhost", server.port, ssl=True, ssl_password=made.client_key_password, **tls, **user)  # type: ignore[call-overload]
 
         assert client(username="orders", password="secret").xadd("orders:1", {"f": "v"})
         with pytest.raises(redis.exceptions.NoPermissionError):

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.ports import free_port
 from streamd.base.clock import Clock, ManualClock
 from streamd.testing import EmbeddedServer
 from tests.documents.blocks import ROOT, Block, blocks_for
 from tests.spark.deployments import make_certificates
-from tests.spark.servers import free_port
 
 BEGIN_MS = 1_795_248_000_000
 TIMEOUT_S = 60

@@ -1,7 +1,12 @@
-"""`make fuzz`: looks for inputs that break a promise, the time shared by all targets, one line printed for each."""
+"""`make fuzz`: looks for inputs that break a promise, the time shared by all targets, one line printed for each.
+
+By coverage with atheris, or without (`--blind`): so it is where atheris cannot be had, and on the compiled form, whose
+code atheris cannot watch (`make fuzz-compiled`).
+"""
 
 import argparse
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -25,17 +30,13 @@ def install() -> bool:
     return importlib.util.find_spec("atheris") is not None
 
 
-def run_corpus() -> int:
-    """Try the known inputs as ordinary tests; return pytest's exit code."""
-    return subprocess.run([sys.executable, "-m", "pytest", str(HERE)], check=False).returncode
-
-
-def run(target: str, seconds: int) -> bool:
+def run(target: str, seconds: int, is_blind: bool) -> bool:
     """Look for new inputs of a target for so many seconds and print a line; return whether none failed."""
     new, known = FOUND / target, CORPUS / target
     new.mkdir(parents=True, exist_ok=True)
     known.mkdir(parents=True, exist_ok=True)
-    words = [sys.executable, "-m", "tests.fuzz.one", target, "--for", str(seconds), str(new), str(known)]
+    how = ["--blind" if is_blind else "--for", str(seconds), str(new), str(known)]
+    words = [sys.executable, "-m", "tests.fuzz.one", target, *how]
     log = FOUND / f"{target}.log"
     try:
         with log.open("wb") as file:
@@ -46,7 +47,8 @@ def run(target: str, seconds: int) -> bool:
     text = log.read_text(errors="replace")
     runs = re.search(r"number_of_executed_units: (\d+)", text)
     places = re.findall(r"cov: (\d+)", text)
-    said = f"{runs[1] if runs else 0} inputs in {seconds} s, {places[-1] if places else 0} places reached"
+    reached = f"{places[-1] if places else 0} places reached"
+    said = f"{runs[1] if runs else 0} inputs in {seconds} s, {'without coverage' if is_blind else reached}"
     if ended.returncode == 0:
         print(f"{target:<14} {said}, none failed", flush=True)
         return True
@@ -60,14 +62,16 @@ def main() -> int:
     """Return 0 if no input failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60, help="in all")
+    parser.add_argument("--blind", action="store_true", help="without coverage")
     parser.add_argument("targets", nargs="*", choices=[[], *TARGETS], help=f"some of {', '.join(TARGETS)}")
     args = parser.parse_args()
-    if not install():
-        print("fuzz: atheris cannot be installed here; the known inputs are tried as ordinary tests", flush=True)
-        return run_corpus()
+    is_blind = args.blind or os.environ.get("STREAMD_TEST_FORM") == "compiled"
+    if not is_blind and not install():
+        print("fuzz: atheris cannot be installed here; known inputs are changed at random", flush=True)
+        is_blind = True
     targets = args.targets or TARGETS
     share = max(1, args.seconds // len(targets))
-    results = [run(target, share) for target in targets]
+    results = [run(target, share, is_blind) for target in targets]
     return 0 if all(results) else 1
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bench.ports import free_port
 from bench.scrape import measure
 from streamd.base.config import Config
 from streamd.engine.survey import WORK_PER_SLICE
@@ -20,12 +21,6 @@ from streamd.net import server as server_module
 from streamd.net.supervision import notify, take_sockets
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture

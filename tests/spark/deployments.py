@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.spark.servers import free_port, redis_server
+from bench.ports import free_port
+from tests.spark.servers import redis_server
 
 
 @contextmanager

@@ -63,9 +63,10 @@ def main(document: str) -> None:
         if number == 1:
             names["spark"].dataSource.register(StandInForKafka)
         exec(compile(block, f"{document}, block {number + 1}", "exec"), names)
+        for query in names["spark"].streams.active:
+            query.processAllAvailable()  # so that each block finds all that those before it wrote
     spark = names["spark"]
     for query in spark.streams.active:
-        query.processAllAvailable()
         query.stop()
     print()
     print(

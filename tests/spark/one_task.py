@@ -8,6 +8,7 @@ import pyarrow as pa
 import redis
 
 from spark_source.connection import Patience, Server, Session
+from spark_source.durable import choose_durability
 from spark_source.encode import RowEncoder
 from spark_source.identity import BatchName
 from spark_source.markers import commit_batch
@@ -33,8 +34,8 @@ class CutServer(Server):
         object.__setattr__(self, "exchanges", 0)
 
     @contextmanager
-    def session(self, key: str | None = None) -> Iterator[Session]:
-        with super().session(key) as session:
+    def session(self, key: str | None = None, node: str | None = None) -> Iterator[Session]:
+        with super().session(key, node) as session:
             exchange = session.exchange
 
             def breaking(packed, count):
@@ -65,13 +66,15 @@ def write(client: redis.Redis, rows: list[dict], cuts: dict[int, str] | None = N
     """Write rows as one task; keyword arguments are options, and attempt, run, partition, mode, name, columns."""
     task = {"attempt": 0, "run": "r1", "partition": 0, "name": NAME, "mode": None, "columns": COLUMNS}
     task.update({name: given.pop(name) for name in list(given) if name in task})
-    options = parse_options({"port": port_of(client), "stream": "s", "pipeline": "4", "retries": "2", **given})
-    server = CutServer(options.connection, cuts or {})
+    place = {} if "url" in given else {"port": port_of(client)}
+    options = parse_options({**place, "stream": "s", "pipeline": "4", **given})
+    server = CutServer(options.connection, cuts) if cuts else Server(options.connection, Patience())
     mode = task["mode"] or choose_mode(server, options.write)
     if mode == "idmp" and options.write.stream is not None:
         ensure_window(server, options.write.stream, options.write)
     prepared = frozenset([options.write.stream] if options.write.stream else [])
-    made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, "", prepared)
+    durability = choose_durability(server, options.write)
+    made = Task(task["name"], task["partition"], task["attempt"], task["run"], mode, durability, prepared)
     encoder = RowEncoder(task["columns"], options.write.key_columns, options.write.stream, options.write.stream_column)
     types = {"n": pa.int32(), "v": pa.string(), "_stream": pa.string()}
     names = task["columns"].fieldNames()

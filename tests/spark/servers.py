@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from bench.ports import free_port
 from tests.integration.process import ServerProcess
 
 
@@ -37,12 +38,6 @@ def redis_server(*options: str, port: int | None = None) -> Iterator[int]:
     finally:
         process.terminate()
         process.communicate(timeout=20)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def client(port: int) -> redis.Redis:

@@ -10,19 +10,21 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
+from bench.ports import free_port
 from spark_source.connection import Server, Session
+from spark_source.durable import Durability, choose_durability
 from spark_source.encode import RowEncoder
-from spark_source.errors import OptionError, StreamdError, Unreachable
+from spark_source.errors import NotDurable, OptionError, StreamdError, Unreachable
 from spark_source.identity import BatchName
 from spark_source.markers import commit_batch
 from spark_source.options import parse_options
 from spark_source.schema import raw_schema
 from spark_source.sink import Task, TaskWriter
 from spark_source.stream_reader import StreamdStreamReader
-from spark_source.window import check_durability, choose_mode
+from spark_source.window import choose_mode
 from tests.spark.deployments import move_slot_of, redis_cluster
 from tests.spark.schemas import schema
-from tests.spark.servers import free_port, redis_server, streamd_server
+from tests.spark.servers import redis_server, streamd_server
 
 pytestmark = pytest.mark.redis
 
@@ -36,7 +38,7 @@ def round_trip(stream: str = "s", **given: object) -> list[str]:
     name = BatchName("sink", "0", 0, True)
     batch = pa.RecordBatch.from_pylist(ROWS)
     for partition, rows, attempt in ((0, batch.slice(0, 30), 0), (1, batch.slice(30), 0), (1, batch.slice(30), 1)):
-        task = Task(name, partition, attempt, "run", choose_mode(server, options.write), "", frozenset())
+        task = Task(name, partition, attempt, "run", choose_mode(server, options.write), Durability(), frozenset())
         encoder = RowEncoder(schema("n string"), (), stream)
         TaskWriter(server, options.write, encoder, task).write(iter([rows]))
     server.patiently(lambda session: commit_batch(session, stream, name, {"rows": 50}), stream)
@@ -103,7 +105,7 @@ def test_a_slot_that_moves_is_followed(cluster: list[int], mode: str) -> None:
     server = Server(options.connection)
 
     def write(number: int) -> None:
-        task = Task(BatchName("sink", str(number), number, True), 0, 0, "run", mode, "", frozenset())
+        task = Task(BatchName("sink", str(number), number, True), 0, 0, "run", mode, Durability(), frozenset())
         encoder = RowEncoder(schema("n string"), (), options.write.stream)
         TaskWriter(server, options.write, encoder, task).write(iter([pa.RecordBatch.from_pylist(ROWS)]))
 
@@ -160,7 +162,7 @@ def test_of_commands_without_names_only_the_refused_are_sent_again(monkeypatch: 
             return [*replies, *[redis.exceptions.MovedError(f"1 127.0.0.1:{port}")] * (count - 20)]
 
         monkeypatch.setattr(Session, "exchange", refusing)
-        task = Task(BatchName("sink", "0", 0, True), 0, 0, "run", "none", "", frozenset())
+        task = Task(BatchName("sink", "0", 0, True), 0, 0, "run", "none", Durability(), frozenset())
         writer = TaskWriter(Server(options.connection), options.write, RowEncoder(schema("n string"), (), "s"), task)
         writer.write(iter([pa.RecordBatch.from_pylist(ROWS)]))
 
@@ -210,17 +212,16 @@ def test_durability_is_promised_only_where_the_server_keeps_it(tmp_path: Path) -
         options = parse_options({"port": str(port), "stream": "s", "durability": "fsync"})
         server = Server(options.connection)
         with pytest.raises(OptionError, match="durability=fsync needs appendonly yes and appendfsync always"):
-            check_durability(server, options.write)
+            choose_durability(server, options.write)
         with redis.Redis(port=port) as client:
             client.config_set("appendonly", "yes")
             client.config_set("appendfsync", "always")
-        assert check_durability(server, options.write) == ""
+        assert choose_durability(server, options.write).command == ""
 
         waits = parse_options({"port": str(port), "stream": "s", "durability": "replicas:1", "timeout": "1s"})
-        wait_for = check_durability(server, waits.write)
-        task = Task(BatchName("k", "0", 0, True), 0, 0, "r", "marker", wait_for, frozenset())
+        task = Task(BatchName("k", "0", 0, True), 0, 0, "r", "marker", Durability("replicas:1", "WAIT", 1), frozenset())
         writer = TaskWriter(Server(waits.connection), waits.write, RowEncoder(schema("n string"), (), "s"), task)
-        with pytest.raises(StreamdError, match="durability=replicas:1 was not reached for stream s"):
+        with pytest.raises(NotDurable, match="durability=replicas:1 was not reached for stream s"):
             writer.write(iter([pa.RecordBatch.from_pylist(ROWS)]))
 
 

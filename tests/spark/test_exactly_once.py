@@ -72,8 +72,8 @@ def test_the_control_without_identity_shows_what_retries_do(
 @pytest.mark.parametrize(
     "options",
     [
-        {"retries": 0},
-        {"retries": 5, "identity": "key", "idempotencyKey": "source"},
+        {"timeout": "10ms"},
+        {"identity": "key", "idempotencyKey": "source"},
         {"exactlyOnce": "marker"},
     ],
     ids=["content, tasks fail", "key, tasks try again", "marker"],
@@ -132,7 +132,7 @@ def test_rows_that_are_others_at_each_attempt_stop_the_query(
     rows = read_stream(spark, streamd_port, entriesPerPartition=ENTRIES)
     rows = rows.selectExpr("id AS source", "fields").withColumn("dice", dice())
     with pytest.raises(StreamingQueryException) as caught:
-        finish(copy(spark, proxy.port, tmp_path, rows, retries=0))
+        finish(copy(spark, proxy.port, tmp_path, rows, timeout="10ms"))
 
     lines = [line for line in str(caught.value).splitlines() if "spark_source.errors.RowsChanged: " in line]
     assert "may have written some, this one has 2000 and they are not the same: set idempotencyKey" in lines[-1]

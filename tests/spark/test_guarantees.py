@@ -105,7 +105,7 @@ def connection_cut_and_made_again(world: World) -> None:
         world.die()  # nothing is sent again without a name: the task fails, and Spark tries it again
         world.write(attempt=1)
     else:
-        world.write(cuts={2: "after", 4: "after", 6: "before", 8: "after"}, retries="9")
+        world.write(cuts={2: "after", 4: "after", 6: "before", 8: "after"})
 
 
 def stage_runs_again_in_another_order(world: World) -> None:

@@ -11,6 +11,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from spark_source.listener import BatchFigures, StreamdListener
+from spark_source.stream_reader import DEFAULT_MAX_ENTRIES
 from tests.spark.deployments import wait_until
 from tests.spark.servers import Proxy
 from tests.spark.sessions import compare, copy, fill, finish, read_stream
@@ -62,7 +63,7 @@ def test_a_stream_is_copied_once_over_connections_that_break(
     proxy.cut(3, 11)
     rows = read_stream(spark, streamd_port, entriesPerPartition=500).selectExpr("id AS source", "fields")
 
-    assert finish(copy(spark, proxy.port, tmp_path, rows, retries=0, **options)) == [ENTRIES]
+    assert finish(copy(spark, proxy.port, tmp_path, rows, timeout="10ms", **options)) == [ENTRIES]
 
     assert compare(filled) == (0, 0)
     sink = next(iter(filled.hgetall("{out}:spark"))).decode()
@@ -85,6 +86,18 @@ def test_a_query_that_is_started_again_goes_on_where_it_was(
     if commit == "lost":
         assert finish(copy(spark, streamd_port, tmp_path)) == [ENTRIES], "AvailableNow is one batch, here an old one"
     assert finish(copy(spark, streamd_port, tmp_path)) == [10]
+    assert compare(filled) == (0, 0)
+
+
+def test_available_now_reads_all_that_waits_at_each_start(
+    spark: SparkSession, filled: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    """Of more entries than the default limit: a run that reports success has left none."""
+    rows = read_stream(spark, streamd_port).selectExpr("id AS source", "fields")
+    assert finish(copy(spark, streamd_port, tmp_path, rows)) == [ENTRIES]
+    more = DEFAULT_MAX_ENTRIES + 10
+    fill(filled, more, first=ENTRIES)
+    assert finish(copy(spark, streamd_port, tmp_path, rows)) == [more]
     assert compare(filled) == (0, 0)
 
 

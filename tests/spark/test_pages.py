@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from spark_source import pages
+from spark_source import ids, pages
 from spark_source.arrow import RawConverter
 from spark_source.connection import Server, Session
 from spark_source.offsets import Range
@@ -24,6 +24,7 @@ import re, sys
 from spark_source.arrow import MappedConverter, RawConverter
 from spark_source.collector import undisturbed
 from spark_source.connection import Server
+from spark_source.durable import Durability
 from spark_source.encode import RowEncoder
 from spark_source.identity import BatchName
 from spark_source.offsets import Range
@@ -62,7 +63,7 @@ if sys.argv[2] == "raw":
 def copy(stream):
     '''Read a stream and write it to another, in one process: a task whose two Python workers were one.'''
     options = parse_options({"port": sys.argv[1], "stream": f"{stream}-copy"})
-    task = Task(BatchName("sink", "0", 0, True), 0, 0, "r1", "idmp", "", frozenset())
+    task = Task(BatchName("sink", "0", 0, True), 0, 0, "r1", "idmp", Durability(), frozenset())
     writer = TaskWriter(server, options.write, RowEncoder(columns, (), f"{stream}-copy"), task)
     rows = undisturbed(read_range(server, Range(stream, "0-0", f"{2**63}-0", 0), converter, 5000, True))
     return sum(writer.write(rows).rows.values())
@@ -142,8 +143,16 @@ def test_pages_are_read_where_redis_py_is_built_otherwise(either: redis.Redis, m
     assert numbers(either) == list(range(2000))
 
 
-def numbers(client: redis.Redis) -> list[int]:
+@pytest.mark.parametrize("count", [8, 9, 40])
+def test_a_page_that_ends_with_the_greatest_id_there_is_is_the_last(either: redis.Redis, count: int) -> None:
+    greatest = f"{ids.SEQ_MAX}-{ids.SEQ_MAX}"
+    for n in range(count):
+        either.xadd("s", {"v": f"{n} "}, id=greatest if n == count - 1 else "*")
+    assert numbers(either, greatest) == list(range(count))
+
+
+def numbers(client: redis.Redis, end: str = f"{2**63}-0") -> list[int]:
     server = Server(parse_options({"port": port_of(client)}).connection)
-    part = Range("s", "0-0", f"{2**63}-0", 0)
+    part = Range("s", "0-0", end, 0)
     found = pages.read_range(server, part, RawConverter(raw_schema(True, "map")), 5000, True)
     return [int(dict(row["fields"])["v"].partition(" ")[0]) for batch in found for row in batch.to_pylist()]

@@ -10,7 +10,19 @@ from spark_source import ids
 from spark_source.connection import Server
 from spark_source.offsets import Mark
 from spark_source.options import parse_options
-from spark_source.planner import NativeSplitter, PartSizes, WalkSplitter, choose_splitter, find_loss, share, stream_info
+from spark_source.planner import (
+    NativeSplitter,
+    PartSizes,
+    StreamInfo,
+    WalkSplitter,
+    added_up_to,
+    choose_splitter,
+    find_loss,
+    share,
+    stream_info,
+)
+
+GREATEST = f"{ids.SEQ_MAX}-{ids.SEQ_MAX}"
 
 
 def server_of(client: redis.Redis) -> Server:
@@ -81,6 +93,35 @@ def test_an_empty_range_has_no_parts(either: redis.Redis) -> None:
     for splitter in splitters(either):
         assert splitter.cut("s", entries[0], entries[1], None, 1, PartSizes(10, 1)) == ()
         assert splitter.cut("s", entries[2], entries[2], 5, 1, PartSizes(10, 1)) == ()
+
+
+@pytest.mark.parametrize("size", [1, 4, 10, 5000])
+@pytest.mark.parametrize("take", [None, 10, 11])
+def test_the_greatest_id_there_is_ends_a_range(either: redis.Redis, size: int, take: int | None) -> None:
+    """A topic log that was reconfigured ends with it; no range can start behind it."""
+    entries = [*fill(either, 9), GREATEST]
+    either.xadd("s", {"end": ""}, id=GREATEST)
+    for splitter in splitters(either):
+        cuts = splitter.cut("s", "0-0", GREATEST, take, 10, PartSizes(size, 1))
+        assert sum(count for _, count in cuts) == 10
+        assert cuts[-1][0] == GREATEST
+        assert added_up_to(splitter.server, splitter, "s", entries[-2], info_of(either)) == 9
+        assert added_up_to(splitter.server, splitter, "s", GREATEST, info_of(either)) == 10
+
+
+def test_about_how_many_entries_a_range_holds(either: redis.Redis) -> None:
+    entries = fill(either, 3000)
+    for splitter in splitters(either):
+        is_exact = isinstance(splitter, NativeSplitter)
+        for begin in (0, 1000, 2990):
+            about = splitter.about("s", entries[begin], entries[-1], 3000)
+            assert about == 2999 - begin if is_exact else (2999 - begin) / 2 < about < 2 * (2999 - begin)
+
+
+def info_of(client: redis.Redis) -> StreamInfo:
+    found = server_of(client).patiently(lambda session: stream_info(session, "s"))
+    assert found is not None
+    return found
 
 
 def test_at_least_min_partitions(either: redis.Redis) -> None:

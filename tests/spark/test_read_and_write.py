@@ -1,7 +1,7 @@
 """Batch and streaming, reading and writing through Spark: what a user types, and what a wrong word brings."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -144,6 +144,44 @@ def test_each_batch_of_foreach_batch_is_a_write_by_name(
     finish(query.trigger(availableNow=True).start())
 
     assert compare(streamd) == (0, 0)
+
+
+def test_aggregations_are_replaced_or_their_changes_added_by_foreach_batch(
+    spark: SparkSession, streamd: redis.Redis, streamd_port: int, tmp_path: Path
+) -> None:
+    """And not otherwise: Spark refuses `update` for Python sinks, and `complete` is told what to do instead."""
+    rows = read_stream(spark, streamd_port, maxEntriesPerTrigger=10).selectExpr(
+        "CAST(CAST(fields['n'] AS string) AS long) AS n"
+    )
+    counts = rows.groupBy((rows.n % 3).alias("rest")).count()
+
+    def run(mode: str, checkpoint: str, write: Callable | None = None) -> None:
+        writer = counts.writeStream.outputMode(mode).option("checkpointLocation", str(tmp_path / checkpoint))
+        if write is None:
+            writer = writer.format("streamd").option("port", streamd_port).option("stream", "out")
+        else:
+            writer = writer.foreachBatch(write)
+        finish(writer.trigger(availableNow=True).start())
+
+    def writing(stream: str, how: str) -> Callable:
+        def write(batch: DataFrame, number: int) -> None:
+            given = {"port": streamd_port, "stream": stream, "sinkId": stream, "sinkBatch": number}
+            batch.write.format("streamd").options(**given).mode(how).save()
+
+        return write
+
+    for added in range(2):
+        fill(streamd, 20, first=20 * added)
+        run("complete", "complete", writing("whole", "overwrite"))
+        run("update", "update", writing("changes", "append"))
+        found = [(fields[b"rest"], fields[b"count"]) for _, fields in streamd.xrange("whole")]
+        wanted = [sum(n % 3 == rest for n in range(20 * added + 20)) for rest in range(3)]
+        assert sorted(found) == [(b"%d" % rest, b"%d" % count) for rest, count in enumerate(wanted)]
+        newest = {fields[b"rest"]: fields[b"count"] for _, fields in streamd.xrange("changes")}
+        assert newest == dict(found), "the last entry of each"
+    for mode, said in (("complete", r"use foreachBatch, and in it mode\('overwrite'\)"), ("update", "Update mode")):
+        with pytest.raises(Exception, match=said):
+            run(mode, f"direct-{mode}")
 
 
 def test_a_stream_that_comes_later_is_waited_for(

@@ -76,6 +76,7 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(PLACE.parent.parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=2 pyspark-shell",  # 200 of them take a minute
     }
     words = ["sh", "-c", "set -e\n" + "".join(blocks) + job]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400)
@@ -92,6 +93,8 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
     assert streamd.xlen("orders") == 5 + 1000 + 3, "the history, and the records of Kafka"
     assert streamd.xlen("large-orders") == 2 + 499, "of the orders, and of the history"
     assert streamd.xlen("notes") == 2
+    assert streamd.xlen("totals") == 3, "of the large ones, of the others, and of the records, which have no cents"
+    assert streamd.xlen("changed-totals") == 3
 
 
 KAFKA = (

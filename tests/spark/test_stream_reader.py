@@ -9,7 +9,7 @@ import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_source import stream_reader
-from spark_source.errors import DataLoss, OptionError
+from spark_source.errors import DataLoss, OptionError, StreamMissing
 from spark_source.options import parse_options
 from spark_source.schema import raw_schema
 from spark_source.stream_reader import StreamdStreamReader
@@ -187,7 +187,8 @@ def test_a_stream_made_anew_is_read_from_its_start_when_loss_is_allowed(either: 
     source = reader(either, failOnDataLoss="false")
     start = through_json(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
     either.delete("in")
-    fill(either, 4, "in", first=100)
+    for n in range(100, 104):  # later ones: with IDs of the same millisecond it would be a stream that lost its newest
+        either.xadd("in", {"n": n}, id=f"{9_000_000_000_000 + n}-0")
 
     end = through_json(source.latestOffset(start, ReadAllAvailable()))
     assert rows(source, start, end) == numbers(100, 104)
@@ -325,6 +326,43 @@ def test_a_stream_that_is_deleted_when_it_was_read_whole_is_no_loss(
     assert step(source, end) == (end, [])
 
 
+@pytest.mark.parametrize(
+    "options", [{"stream": None, "streamPattern": "in*", "patternInterval": "0s"}, {"stream": "in1,in2"}]
+)
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_checkpoint_on_a_server_without_its_streams_ends_the_query(
+    either: redis.Redis, monkeypatch: pytest.MonkeyPatch, options: dict, lacks: bool
+) -> None:
+    """Also with Spark before 4.2, which tells where the query stands only when the batch is planned."""
+    fill(either, 10, "in1")
+    fill(either, 10, "in2", first=100)
+    source = reader(either, **options)
+    start = through_json(source.initialOffset())
+    end, _ = step(source, start)
+    either.delete("in1", "in2")
+    either.xadd("another", {"n": 1})
+    if lacks:
+        monkeypatch.setattr(stream_reader, "ReadLimit", None)
+
+    def go_on(**more: object) -> list[str]:
+        again = reader(either, **options, **more)
+        if lacks:
+            return rows(again, end, through_json(again.latestOffset()))
+        return step(again, end)[1]
+
+    with pytest.raises(StreamMissing, match=r"stream in1 from 0-0 to .*: 10 of 10 entries are gone"):
+        rows(reader(either, **options), start, end)  # a batch that had begun
+    with pytest.raises(DataLoss, match=r"^streams in1, in2 of this query's checkpoint are not on 127.0.0.1:\d+/0, nor"):
+        go_on()
+    assert go_on(failOnDataLoss=False) == []
+
+
+def test_a_query_that_has_read_nothing_waits_for_its_stream_on_any_server(either: redis.Redis) -> None:
+    source = reader(either)
+    start = through_json(source.initialOffset())
+    assert step(reader(either), start) == (start, [])
+
+
 @pytest.mark.parametrize("moment", ["it is behind", "more was seen"])
 def test_a_stream_that_is_deleted_before_it_was_read_whole_is_a_loss(either: redis.Redis, moment: str) -> None:
     fill(either, 10, "in")
@@ -409,8 +447,36 @@ def test_spark_before_4_2_leaves_limits_to_the_reader_which_keeps_them_from_the_
     assert [len(batch) for batch in found] == sizes
 
 
+@pytest.mark.parametrize("options", [{}, {"maxEntriesPerTrigger": 30}, {"maxBytesPerTrigger": 300}])
+def test_spark_before_4_2_gets_all_that_waits_in_the_first_batch_after_a_start_or_it_is_said(
+    streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, options: dict
+) -> None:
+    """Trigger.AvailableNow has one batch there; a restarted query is told first where it stands, as an empty range."""
+    monkeypatch.setattr(stream_reader, "ReadLimit", None)
+    monkeypatch.setattr(stream_reader, "DEFAULT_MAX_ENTRIES", 50)
+    fill(streamd, 10, "in")
+    end = through_json(reader(streamd).latestOffset())
+
+    fill(streamd, 100, "in", first=10)
+    restarted = reader(streamd, **options)
+    assert restarted.partitions(end, end) == []
+    last, found = end, []
+    for _ in range(2):
+        start, last = last, through_json(restarted.latestOffset())
+        found.append(rows(restarted, start, last))
+        fill(streamd, 100, "in", first=110 + 100 * (len(found) - 1))
+    said = [text for text in caplog.messages if "Trigger.AvailableNow" in text]
+    if not options:
+        assert (len(found[0]), len(found[1]), said) == (100, 50, [])
+    else:
+        assert len(found[0]) < 100
+        assert [text.partition(":")[0] for text in said] == [
+            f"this batch takes {len(found[0])} of about 100 entries that wait"
+        ]
+
+
 def test_spark_before_4_2_runs_an_unfinished_batch_again_and_limits_the_next(
-    streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    streamd: redis.Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(stream_reader, "ReadLimit", None)
     fill(streamd, 100, "in")
@@ -420,6 +486,7 @@ def test_spark_before_4_2_runs_an_unfinished_batch_again_and_limits_the_next(
 
     restarted = reader(streamd, maxEntriesPerTrigger=70)
     assert rows(restarted, start, end) == numbers(100)
+    assert [text[:45] for text in caplog.messages] == ["a batch that had begun is run again as it was"]
     assert rows(restarted, end, through_json(restarted.latestOffset())) == numbers(100, 170)
 
 

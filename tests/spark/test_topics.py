@@ -8,6 +8,7 @@ from spark_source.connection import Server
 from spark_source.errors import DataLoss, OptionError
 from spark_source.offsets import Range
 from spark_source.options import parse_options
+from spark_source.reader import StreamdReader
 from spark_source.topic_filters import TopicFilter
 from spark_source.topic_read import TopicConverter, read_topics
 from spark_source.topic_schema import topic_schema
@@ -109,6 +110,19 @@ def test_a_query_goes_on_through_generations_and_copies_each_message_once(
     copies.publish("copies/devices/d1/temperature", b"library", publisher="d1")
     (last,) = [one for one in copies.next(copies.iterator("#"), 10_000)[0] if one.payload == b"library"]
     assert last.shard == places["d1"]
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_a_log_that_was_reconfigured_is_read_as_a_batch(either: redis.Redis, size: int) -> None:
+    log = filled(either, 90)
+    log.reconfigure(shards=2)
+    log.publish_many((f"devices/d{at}/late", str(at)) for at in range(90, 100))
+    given = {"port": either.connection_pool.connection_kwargs["port"], "log": "telemetry", "entriesPerPartition": size}
+    options = parse_options({name: str(value) for name, value in given.items()})
+    source = StreamdReader(options, topic_schema(True))
+    batches = [batch for part in source.partitions() for batch in source.read(part)]
+    payloads = [int(payload) for batch in batches for payload in batch.column(6).to_pylist()]
+    assert sorted(payloads) == list(range(100))
 
 
 def reading(client: redis.Redis, part: Range, fail: bool = True) -> list[str]:

@@ -29,12 +29,12 @@ def test_a_group_shows_how_far_the_query_is(either: redis.Redis) -> None:
     first = through_json(source.latestOffset(source.initialOffset(), ReadMaxRows(4)))
     assert either.xinfo_groups("in") == [], "nothing is written yet"
 
-    source.commit(first)
-    assert groups(either) == [{"name": b"spark", "lag": 6, "entries-read": 4}]
     second = through_json(source.latestOffset(first, ReadAllAvailable()))
-    source.commit(second)
-    source.commit(second)
-    assert groups(either) == [{"name": b"spark", "lag": 0, "entries-read": 10}]
+    assert groups(either) == [{"name": b"spark", "lag": 6, "entries-read": 4}]
+    source.commit(first)
+    for _ in range(2):
+        assert source.latestOffset(second, ReadAllAvailable()) == second
+        assert groups(either) == [{"name": b"spark", "lag": 0, "entries-read": 10}], "an idle query has read all"
     fill(either, 3, first=10)
     assert groups(either) == [{"name": b"spark", "lag": 3, "entries-read": 10}]
     assert either.xinfo_consumers("in", "spark") == []
@@ -52,13 +52,13 @@ def test_the_group_decides_nothing(either: redis.Redis) -> None:
     fill(either, 10)
     source = reader(either, progressGroup="spark")
     first = through_json(source.latestOffset(source.initialOffset(), ReadMaxRows(4)))
-    source.commit(first)
+    assert source.latestOffset(first, ReadMaxRows(1)) != first
     either.xgroup_setid("in", "spark", "$")
 
     end = through_json(source.latestOffset(first, ReadAllAvailable()))
     assert end["in"]["from"] == first["in"]["id"]
     either.delete("in")
-    source.commit(end)
+    assert source.latestOffset(end, ReadAllAvailable()) == end
     assert not either.exists("in"), "and it makes no stream"
 
 
@@ -70,7 +70,7 @@ def test_a_group_that_somebody_consumes_from_is_left_alone(either: redis.Redis) 
     end = through_json(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
 
     with pytest.raises(OptionError, match="progressGroup=workers names a group of stream in that has consumers: take"):
-        source.commit(end)
+        source.latestOffset(end, ReadAllAvailable())
     assert groups(either) == [{"name": b"workers", "lag": 7, "entries-read": 3}]
 
 
@@ -82,8 +82,8 @@ def test_a_server_that_refuses_the_group_is_said_once_and_the_query_goes_on(
     source = reader(plain_redis, progressGroup="spark", username="few", password="any")
     end = through_json(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
     with caplog.at_level(logging.WARNING):
-        source.commit(end)
-        source.commit(end)
+        source.latestOffset(end, ReadAllAvailable())
+        source.latestOffset(end, ReadAllAvailable())
     plain_redis.acl_deluser("few")
 
     assert [record.message.partition(": ")[0] for record in caplog.records] == [
@@ -171,12 +171,14 @@ def test_the_listener_shows_each_batch_with_what_the_sink_counted(
     assert oldest[0] is not None
     assert oldest[1] is None
     written = [sink for figures in shown for sink in figures.sinks]
-    assert [sink.rows for sink in written] == [60, 40]
+    # Spark tells a listener of a batch when it has time: by then the sink may have written the next one, too.
+    assert sum(sink.rows for sink in written) == 100
+    assert written[0].rows >= 60
     assert written[0].duplicates > 0
-    assert written[0].retries == 1
+    assert sum(sink.retries for sink in written) == 1
     assert isinstance(written[1], SinkFigures)
     assert (written[1].duplicates, written[1].retries) == (0, 0)
     lines = [record.message for record in caplog.records if record.name == "spark_source.listener"]
     assert "read 60 of in, lag 40, oldest unread " in lines[0]
-    assert f"{shown[1]}".endswith("; wrote 40 to out, 0 duplicates, 0 retries, waited 0 ms")
-    assert groups(streamd)[0]["entries-read"] == 60, "one batch behind"
+    assert f"{shown[1]}".endswith(f"; wrote {written[1].rows} to out, 0 duplicates, 0 retries, waited 0 ms")
+    assert groups(streamd)[0]["entries-read"] == 100

@@ -148,6 +148,55 @@ def test_a_sink_id_alone_in_foreach_batch_takes_each_batch_for_itself(
         assert entries(either) == (wanted(ROWS[number::3]) if overwrite else wanted_up_to(number))
 
 
+def test_an_overwrite_in_foreach_batch_leaves_no_key_of_its_own_behind(either: redis.Redis, task: Context) -> None:
+    """Also where the batch was committed already and comes again, as it does after a crash."""
+    for number in (0, 1):
+        task.properties = {QUERY_ID: "q", BATCH_ID: str(number)}
+        for _ in range(2):
+            save(either, ROWS[number::2], True, sinkId="me", sinkBatch=str(number))
+
+    assert entries(either) == wanted(ROWS[1::2])
+    assert sorted(either.keys()) == [b"s", b"{s}:spark"]
+
+
+def test_an_overwrite_that_waits_for_the_disk_leaves_no_key_behind(streamd: redis.Redis, task: Context) -> None:
+    for _ in range(2):
+        save(streamd, ROWS, True, sinkId="me", durability="fsync")
+
+    assert sorted(streamd.keys()) == [b"s", b"{s}:spark"]
+
+
+@pytest.mark.parametrize("before", [{}, {"sinkId": "old"}])
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_changed_sink_id_does_not_write_a_batch_twice(
+    either: redis.Redis, task: Context, before: dict[str, str], committed: bool
+) -> None:
+    """Spark asks for a batch again whose commit file is missing: by its new name nobody would know it."""
+    if committed:
+        micro_batch(either, task, "q", 7, ROWS, **before)
+    else:
+        task.properties = {QUERY_ID: "q", BATCH_ID: "7"}
+        given = parse_options({"port": port_of(either), "stream": "s", **before})
+        StreamdStreamWriter(given, COLUMNS, False).write(batch(ROWS))
+
+    was = "with sinkId=old" if before else "without sinkId"
+    with pytest.raises(OptionError, match=f"this query .* batch 7 to s {was}, .*: start it {was} until the batch"):
+        micro_batch(either, task, "q", 7, ROWS, sinkId="new")
+    assert entries(either) == wanted(ROWS)
+
+    micro_batch(either, task, "q", 7, ROWS, **before)
+    for query, number in (("q", 8), ("another", 7)):  # a later batch, and another query, may have any name
+        micro_batch(either, task, query, number, ROWS, sinkId="new")
+    assert either.xlen("s") == 3 * len(ROWS)
+
+
+def test_two_sinks_of_one_query_may_write_to_one_stream_in_foreach_batch(either: redis.Redis, task: Context) -> None:
+    task.properties = {QUERY_ID: "q", BATCH_ID: "0"}
+    for name in ("large", "small", "large"):
+        save(either, ROWS, sinkId=name)
+    assert either.xlen("s") == 2 * len(ROWS)
+
+
 @pytest.mark.parametrize("label", ["{}", "part-{}", "all"])
 def test_a_name_in_foreach_batch_is_one_of_its_query(either: redis.Redis, task: Context, label: str) -> None:
     """Started on a new checkpoint, the same numbers name other batches."""

@@ -2,7 +2,6 @@
 
 import queue
 import shutil
-import socket
 import subprocess
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from bench.ports import free_port
 from streamd.topics import Entry, Message, TopicLog
 from tests.integration.process import ServerProcess
 from tests.topics.replays import by_pair, replay
@@ -22,13 +22,6 @@ from tests.topics.storms import run_threads
 TRIES = 600
 PAUSE_S = 0.05
 LOG, LEASE_MS = "log", 3_000
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Killable:

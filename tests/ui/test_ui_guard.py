@@ -124,9 +124,7 @@ def test_a_program_shows_the_token_in_a_header(open_page):
     assert open_page.get("/", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("host", "status"), [("page.example", 401), ("192.168.0.7:8001", 401), ("evil.example", 403)]
-)
+@pytest.mark.parametrize(("host", "status"), [("page.example", 401), ("192.168.0.7:8001", 401), ("evil.example", 403)])
 def test_a_page_that_others_reach_is_asked_by_addresses_and_names_that_were_allowed(open_page, host, status):
     assert open_page.get("/", headers={"Host": host}).status_code == status
 

@@ -147,7 +147,7 @@ def test_clients_that_match_every_filter_are_closed(engine, clock, filters, kill
     gone = set()
     for number, one in enumerate((engine, second, third), 1):
         one.client.address, one.client.local_address = f"a:{number}", "l:1" if number > 1 else "l:2"
-        one.client.created_ms = clock.now_ms() - (60_000 if number == 2 else 0)
+        one.client.created_ms = clock.monotonic_ms() - (60_000 if number == 2 else 0)
         one.client.kill = lambda number=number: gone.add(number)
     reply = engine.do(f"CLIENT KILL {filters}")
     if engine.client.close_soon:

@@ -48,7 +48,7 @@ def test_all_short_patterns_match_the_texts_that_they_say(length):
     texts = [bytes(text) for size in range(4) for text in product(b"ac-", repeat=size)]
     for letters in product(b"ac*?[]^-\\", repeat=length):
         pattern = bytes(letters)
-        matches = compile_glob.__wrapped__(pattern)
+        matches = compile_glob(pattern)
         found = [text for text in texts if matches(text)]
         assert found == [text for text in texts if obvious(pattern, text)], pattern
 

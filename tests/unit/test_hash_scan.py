@@ -55,7 +55,7 @@ def test_match_filters_a_page_and_does_not_lengthen_it(engine):
     assert sum(map(len, pages)) == 111
 
 
-def test_fields_that_stay_are_met_once_whatever_else_comes_and_goes(engine):
+def test_fields_that_stay_are_met_whatever_else_comes_and_goes(engine):
     fill(engine, 2_000)
     cursor, found = b"0", []
     step = 0
@@ -67,9 +67,7 @@ def test_fields_that_stay_are_met_once_whatever_else_comes_and_goes(engine):
         engine.execute(["HDEL", "h", *(f"f{number}" for number in range(1_000 + 10 * step, 1_010 + 10 * step))])
         fill(engine, 30, start=10_000 + 30 * step)
         step += 1
-    stayed = [field for field in found if int(field[1:]) < 1_000]
-    assert sorted(stayed) == sorted(b"f%d" % number for number in range(1_000))
-    assert len(found) == len(set(found))
+    assert {b"f%d" % number for number in range(1_000)} <= set(found)
 
 
 @pytest.mark.parametrize("line", ["RENAME h other", "COPY h other"])

@@ -164,7 +164,7 @@ def test_loading_that_takes_long_says_so_once_a_second(caplog, monkeypatch):
         server.send("SET", f"k{number}", "v")
     persistence = server.restart().persistence
     line = serving._LoadingLine(log_is_shown=False)
-    persistence._load_started_ms = server.clock.now_ms()
+    persistence._load_began_ms = server.clock.monotonic_ms()
     for _ in range(25):
         line.show(persistence)
         persistence._state.clock.advance(100)

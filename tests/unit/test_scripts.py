@@ -336,7 +336,6 @@ def test_a_script_gets_a_long_reply_whole(engine, words, monkeypatch):
     assert len(str(expected)) > 200
 
 
-
 @pytest.mark.parametrize(
     ("source", "of_set", "of_eval"),
     [

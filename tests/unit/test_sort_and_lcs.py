@@ -76,7 +76,7 @@ def test_the_longest_common_sequence(engine: Session, options, reply):
 
 
 def test_strings_without_anything_in_common(engine: Session):
-    engine.do("MSET a xyz long " + "x" * 10_000)
+    engine.do("MSET a xyz long " + "x" * 12_000)
     assert (engine.do("LCS a none"), engine.do("LCS none a LEN")) == (b"", 0)
     assert engine.do("LCS long long").text.startswith("ERR Insufficient memory")
     engine.do("HSET h f v")

@@ -20,6 +20,7 @@ def through_json(offset: dict[str, Mark]) -> dict[str, Mark]:
         Mark("5-1", None),
         Mark("9-0", 12, (("5-0", 7), ("9-0", 5)), from_id="1-0"),
         Mark("9-0", 12, (), from_id="1-0", lost=4),
+        Mark("9-0", 12, (("9-0", 5),), from_id="1-0", head="2-0", about="total", behind=("9-1", 30)),
     ],
 )
 def test_an_offset_survives_json(mark: Mark) -> None:
@@ -30,6 +31,12 @@ def test_the_parts_of_a_range_follow_each_other() -> None:
     end = {"s": Mark("9-0", 12, (("5-0", 7), ("9-0", 5)), from_id="1-0")}
 
     assert ranges({"s": Mark("1-0", 0)}, end) == [Range("s", "1-0", "5-0", 7), Range("s", "5-0", "9-0", 5)]
+
+
+def test_the_parts_of_an_estimate_say_what_the_stream_began_with() -> None:
+    end = {"s": Mark("9-0", 5, (("9-0", 5),), from_id="1-0", head="2-0", about="parts")}
+
+    assert ranges({"s": Mark("1-0", 0)}, end) == [Range("s", "1-0", "9-0", 5, "2-0")]
 
 
 def test_a_stream_that_did_not_move_has_no_parts() -> None:

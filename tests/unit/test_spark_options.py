@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from spark_source.connection_options import _say_retries_do_nothing
 from spark_source.errors import OptionError
 from spark_source.loops import place_of
 from spark_source.options import NAMES, parse_moment_ms, parse_options
@@ -70,6 +71,7 @@ WRONG = {
     "onWindowExpired": ("ignore", "fail | continue"),
     "onRowsChanged": ("ignore", "fail | continue"),
     "durability": ("replicas:0", "none | fsync | replicas:N"),
+    "durabilityRows": ("0", "from 1 to 1000000"),
     "maxLen": ("-5", "at least 0"),
     "pipeline": ("0", "from 1 to 100000"),
 }
@@ -106,7 +108,7 @@ def test_a_wrong_value_is_one_line_with_the_option_and_what_is_allowed(name: str
     ("given", "said"),
     [
         ({"entrysPerPartition": "5"}, "unknown option entrysPerPartition: did you mean entriesPerPartition?"),
-        ({"topic": "x"}, "unknown option topic"),
+        ({"header": "x", "zzz": "x"}, "unknown option zzz: known are url, host"),
         ({"url": "redis://h", "host": "h"}, "url and host cannot be given together"),
         ({"stream": "a", "streamPattern": "b*"}, "stream and streamPattern cannot be given together"),
         ({"streamRegex": "a", "streamPattern": "b*"}, "streamPattern and streamRegex cannot be given together"),
@@ -148,6 +150,51 @@ def test_options_that_do_not_fit_together_are_refused(given: dict[str, str], sai
 
     assert str(caught.value).startswith(said) or said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("topic", "stream"),
+        ("subscribe", "stream"),
+        ("subscribePattern", "streamRegex"),
+        ("assign", "stream"),
+        ("maxOffsetsPerTrigger", "maxEntriesPerTrigger"),
+        ("minOffsetsPerTrigger", "minEntriesPerTrigger"),
+        ("maxRecordsPerPartition", "entriesPerPartition"),
+        ("startingOffsetsByTimestamp", "startingTimestamp"),
+        ("endingOffsetsByTimestamp", "endingTimestamp"),
+        ("kafka.bootstrap.servers", "url"),
+        ("kafka.group.id", "progressGroup"),
+        ("groupIdPrefix", "progressGroup"),
+        ("fetchOffset.numRetries", "timeout"),
+        ("kafka.acks", "durability"),
+        ("kafka.ssl.keystore.location", "url"),
+        ("kafka.sasl.mechanism", "username"),
+    ],
+)
+def test_an_option_of_kafka_is_answered_with_the_name_it_has_here(name: str, instead: str) -> None:
+    assert instead in NAMES
+    for given in (name, name.lower()):
+        with pytest.raises(OptionError, match=rf"^option {given} is Kafka's: .*\b{instead}\b"):
+            parse_options({given: "x"})
+
+
+def test_what_kafka_has_and_streams_do_not_need_is_said_so() -> None:
+    for name in ("includeHeaders", "kafka.fetch.max.bytes", "startingOffsetsByTimestampStrategy"):
+        with pytest.raises(OptionError, match=rf"^option {name} is Kafka's: leave it out"):
+            parse_options({name: "x"})
+
+
+def test_the_option_retries_is_taken_and_said_once_to_do_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    _say_retries_do_nothing.cache_clear()
+    for given in ("0", "9", "9"):
+        parse_options({"retries": given})
+    parse_options({})
+
+    assert [record.message for record in caplog.records] == [
+        "option retries does nothing any more, a task tries again until timeout: leave it out"
+    ]
 
 
 def test_names_come_in_any_case_and_sparks_own_are_let_through() -> None:

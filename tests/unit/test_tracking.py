@@ -195,7 +195,7 @@ def test_a_write_asks_for_as_many_prefixes_as_its_key_has_beginnings(engine, mon
             raise AssertionError("all prefixes are looked at")
 
     tracking = engine.state.tracking
-    monkeypatch.setattr(tracking, "prefixes", Counted())
+    monkeypatch.setattr(tracking.prefixes, "values", Counted())
     client = engine.connect(protocol=3)
     prefixes = [b"p%d:" % number for number in range(10, 100)] + [b"x" * length for length in (20, 30)]
     words = [word for prefix in prefixes for word in (b"PREFIX", prefix)]

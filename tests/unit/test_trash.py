@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from streamd.data import trash
+from streamd.data.expiring import expire_due
 from tests.session import Session
 
 FILL = {
@@ -51,7 +52,7 @@ def test_what_is_removed_is_freed_a_little_at_a_time(kind, how):
     if how == "expire":
         session.do("PEXPIRE k 5")
         session.clock.advance(5)
-        session.engine.state.keyspace[0].expire_due(lambda: False)
+        expire_due(session.engine.state.keyspace[0], lambda: False)
     elif how == "SWAPDB":
         session.send(["SWAPDB", 0, 1], ["SELECT", 1], ["FLUSHDB"])
     else:

@@ -19,7 +19,7 @@ BAG = ValueType(
     "bag",
     Bag,
     encoding=lambda value: b"sack",
-    memory_bytes=lambda value: 1_000_000 * len(value),
+    memory_bytes=lambda value, samples: 1_000_000 * len(value),
     elements=len,
     commands=commands,
     copy=lambda value: Bag(value),

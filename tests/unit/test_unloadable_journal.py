@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from streamd.durability import check
+from streamd.durability import check, fixing
 from streamd.durability.replay import Replay
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part, write_temporary
@@ -81,6 +81,10 @@ def trial() -> Loader:
     return Loader(state.keyspace, replay)
 
 
+def fix(disk: SimulatedDisk) -> check.Report:
+    return fixing.fix(fixing.Place(disk, DIRECTORY, JOURNAL, loaders=trial), lambda known, question: True)
+
+
 def content(server: Restartable) -> dict[bytes, object]:
     values = server.engine.state.keyspace[0].values
     return {key: value if isinstance(value, bytes) else len(value) for key, value in values.items()}
@@ -98,21 +102,23 @@ def test_an_increment_is_refused_with_file_offset_and_what_to_run_and_that_helps
 
     assert refusal(disk) == (
         f"{INCREMENT_PATH} cannot be loaded at offset {place}: {said}; "
-        f"`streamd check {JOURNAL} --fix` cuts off all from there on, without --fix it only reports"
+        f"copy the directory first, then `streamd check {JOURNAL}` reports what is whole; then choose: a backup, "
+        f"a replica's data, `streamd check {JOURNAL} --skip`, which leaves out only what is damaged or does not fit; "
+        f"`streamd check {JOURNAL} --fix`, which cuts off all from there on"
     )
 
     report = check.examine(disk, JOURNAL, loader=trial())
     assert not report.would_start
     assert f"{INCREMENT_PATH}: {len(data)} bytes" in report.lines()[0]
     assert f", cannot be loaded at offset {place}: {said}" in report.lines()[0]
-    assert "A server refuses it" in report.lines()[-1]
+    assert "A server refuses it" in report.lines()[-2]
     assert "--fix" in report.lines()[-1]
 
     check.export(disk, JOURNAL, "out", report=report)
     exported = bytes(disk.names["out/appendonlydir/appendonly.aof.1.incr.aof"].data)
     assert exported.endswith(GOOD)
 
-    check.fix(disk, DIRECTORY, JOURNAL, loader=trial())
+    fix(disk)
     assert check.examine(disk, JOURNAL, loader=trial()).is_whole
     server = Restartable(disk)
     assert content(server) == {b"s": 1}
@@ -131,12 +137,12 @@ def test_a_base_is_refused_with_file_offset_and_what_to_run_and_is_not_cut(write
     assert said.startswith(
         f"{BASE_PATH} cannot be loaded at offset {data.index(bad)}: `GEOADD k 1`: this version has no such command; "
     )
-    assert f"`streamd check {JOURNAL} --export OUT`" in said
+    assert f"`streamd check {JOURNAL} --skip`" in said
     assert "--fix" not in said
 
-    report = check.fix(disk, DIRECTORY, JOURNAL, loader=trial())
+    report = fix(disk)
     assert f"cannot be loaded at offset {data.index(bad)}" in report.lines()[0]
-    assert "is a base and cannot be cut" in report.lines()[-1]
+    assert "is a base and cannot be cut" in report.done[-1]
     assert bytes(disk.names[BASE_PATH].data) == data
     assert "base cannot be cut" in check.examine(disk, JOURNAL, loader=trial()).lines()[-1]
 
@@ -153,7 +159,7 @@ def test_the_place_is_right_after_many_commands_and_in_the_rest_of_a_run_that_wa
     cut = FIRST_LINE + body[: -len(AFTER)] + b"#streamd cut\n"
     disk = disk_of(cut)
     assert f"at offset {cut.index(bad)}: `NOSUCH k`" in refusal(disk)
-    check.fix(disk, DIRECTORY, JOURNAL, loader=trial())
+    fix(disk)
     assert content(Restartable(disk)) == {b"s": 1}
 
 

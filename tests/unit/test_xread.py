@@ -273,7 +273,7 @@ def test_a_client_that_goes_leaves_nothing_behind(engine):
     reader.disconnect()
     fill(engine, "1-1")
     assert engine.state.blocked.count == 0
-    assert engine.state.blocked.next_deadline_ms() is None
+    assert engine.state.blocked.next_due_ms(engine.clock) is None
     assert engine.do("XPENDING s g")[0] == 0
 
 
@@ -386,7 +386,7 @@ def test_a_claiming_reader_waits_until_something_is_idle_enough(engine, clock):
     assert reader.blocked
     clock.advance(1)
     assert reader.replies() == [[[b"s", [[*entry("1-1"), 100, 1]]]]]
-    assert engine.state.blocked.next_deadline_ms() is None
+    assert engine.state.blocked.next_due_ms(engine.clock) is None
 
 
 def test_a_claiming_reader_gets_what_is_released(engine):

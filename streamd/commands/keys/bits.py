@@ -1,15 +1,18 @@
 """Commands on the bits of a string."""
 
+from collections.abc import Iterator
 from functools import reduce
 from operator import and_, or_, xor
 from typing import Final
+from zlib import adler32
 
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.keys.string_parts import byte_at, text_of, write_part
 from streamd.data.types import STRING
-from streamd.resp.types import Reply
+from streamd.resp.plain import plain
+from streamd.resp.types import Later, Reply, Sliced
 
 _OPERATIONS: Final = {b"AND": and_, b"OR": or_, b"XOR": xor}
 
@@ -78,10 +81,49 @@ def _range(args: list[bytes], at: int, length: int, unit_before_end: bool) -> tu
     return (start * bits, (end + 1) * bits) if start <= end else (0, 0)
 
 
-def _bits(value: bytes, start: int, end: int) -> int:
-    """Return the bits from `start` up to, not including, `end` as a number."""
-    number = int.from_bytes(value[start >> 3 : (end + 7) >> 3])
-    return (number >> (-end % 8)) & ((1 << (end - start)) - 1)
+# So many bytes are counted at once, in less than a tenth of a millisecond.
+_COUNTED_BYTES: Final = 64 * 1024
+# A longer part of a string is counted in slices: that takes some milliseconds.
+_SLICED_BYTES_MIN: Final = 4 * 1024 * 1024
+# How many bits of each byte are set.
+_ONES: Final = bytes(byte.bit_count() for byte in range(256))
+# Adler-32 adds up bytes, modulo 65,521: so many of them are less, at most eight each.
+_ADDED_BYTES: Final = 8_184
+
+
+def _ones(part: bytes) -> int:
+    """Return how many bits are set. (The sum of a checksum takes two thirds of the time of bit_count of a number.)"""
+    counts = part.translate(_ONES)
+    return sum([(adler32(counts[at : at + _ADDED_BYTES]) & 0xFFFF) - 1 for at in range(0, len(counts), _ADDED_BYTES)])
+
+
+def _count(value: bytes, start: int, end: int) -> Iterator[int | None]:
+    """Yield None behind each part, and then how many bits are set from `start` up to, not including, `end`."""
+    if start == end:
+        yield 0
+        return
+    first, last = start >> 3, (end - 1) >> 3
+    # Of the first and the last byte some bits may be outside.
+    total = -(value[first] >> (8 - start % 8)).bit_count() - (value[last] & ((1 << -end % 8) - 1)).bit_count()
+    before, count = b"", 0
+    for at in range(first, last + 1, _COUNTED_BYTES):
+        part = value[at : min(at + _COUNTED_BYTES, last + 1)]
+        if part != before:  # bitmaps have long parts that repeat
+            before, count = part, _ones(part)
+        total += count
+        yield None
+    yield total
+
+
+def _first_other(value: bytes, start: int, stop: int, byte: int) -> int:
+    """Return where the first byte that is not `byte` is, `stop` where there is none. (To compare pages is quickest.)"""
+    for page in _PAGES[byte]:
+        while start + len(page) <= stop and value.startswith(page, start):
+            start += len(page)
+    return start
+
+
+_PAGES: Final = {byte: [bytes([byte]) * size for size in (65_536, 4_096, 256, 16, 1)] for byte in (0, 255)}
 
 
 @command(
@@ -98,7 +140,8 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
     start, end = _range(args, 2, len(value), unit_before_end=False)
     if len(args) > 3 and 0 > parse_integer(args[2]) > parse_integer(args[3]):
         return 0  # even where both are in front of the string, which is its first byte else
-    return _bits(value, start, end).bit_count()
+    count = Later(_count(value, start, end))
+    return Sliced(count, len(value)) if end - start > 8 * _SLICED_BYTES_MIN else plain(count)
 
 
 @command(
@@ -119,11 +162,18 @@ def bitpos(context: Context, args: list[bytes]) -> Reply:
     start, end = _range(args, 3, len(value), unit_before_end=True)
     if start == end:
         return -1
-    width = end - start
-    wanted = _bits(value, start, end) if bit else _bits(value, start, end) ^ ((1 << width) - 1)
-    if wanted:
-        return start + width - wanted.bit_length()
-    return -1 if bit or len(args) > 4 else end
+    none = -1 if bit or len(args) > 4 else end
+    unwanted = 0 if bit else 255
+    at, stop = start >> 3, (end + 7) >> 3
+    outside = 255 >> start % 8 ^ 255  # the bits of the first byte that are in front of the start
+    byte = value[at] & ~outside if bit else value[at] | outside
+    if byte == unwanted:
+        at = _first_other(value, at + 1, stop, unwanted)
+        if at == stop:
+            return none
+        byte = value[at]
+    place = 8 * at + 8 - (byte ^ unwanted).bit_length()
+    return place if place < end else none
 
 
 @command(

@@ -16,7 +16,7 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.commands.keys.pages import page_reply
-from streamd.commands.long_replies import array, mapping
+from streamd.commands.long_replies import mapping
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
@@ -119,7 +119,7 @@ def hgetall(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hkeys(context: Context, args: list[bytes]) -> Reply:
     """Return all fields."""
-    return array(list(context.db.read_as(args[1], HASH) or ()))
+    return list(context.db.read_as(args[1], HASH) or ())
 
 
 @command(
@@ -128,7 +128,7 @@ def hkeys(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hvals(context: Context, args: list[bytes]) -> Reply:
     """Return all values."""
-    return array(list((context.db.read_as(args[1], HASH) or _NONE).values()))
+    return list((context.db.read_as(args[1], HASH) or _NONE).values())
 
 
 @command(
@@ -191,13 +191,13 @@ def hincrby(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "HSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
-    complexity="O(COUNT); the first call also O(N), N the fields", group="hash",
+    complexity="O(COUNT)", group="hash",
     syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def hscan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the fields with their values, and the cursor of the next page; a small hash is one page.
 
-    A field that is there during the whole iteration is returned exactly once.
+    A field that is there all the time is returned, and only once unless others are removed and added meanwhile.
 
     Reply: array of the next cursor, 0 at the end, and an array of fields and values.
     """
@@ -258,7 +258,7 @@ def hrandfield(context: Context, args: list[bytes]) -> Reply:
     fields = context.db.read_as(args[1], HASH)
     if fields is None or not count:
         return []
-    found = fields.some(random, count) if count > 0 else random.choices(list(fields), k=-count)
+    found = fields.some(random, count) if count > 0 else fields.any(random, -count)
     if not shows_values:
         return found
     if context.client.protocol == 2:

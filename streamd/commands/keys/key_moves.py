@@ -10,8 +10,8 @@ from streamd.resp.types import Reply
 
 
 def _put(db: Database, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
-    """Store a value at a key that is free."""
-    db.put(key, value)
+    """Store a value at a key, over what is there."""
+    db.replace(key, value)
     if isinstance(value, TimedHash):
         db.note_times(key, value)
     if expires_ms is not None:
@@ -24,10 +24,8 @@ def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
         raise NoSuchKey()
     if old_key == new_key:
         return overwrite
-    if db.get(new_key) is not None:
-        if not overwrite:
-            return False
-        db.delete(new_key)
+    if db.get(new_key) is not None and not overwrite:
+        return False
     expires_ms = db.expires_ms.get(old_key)
     value = db.remove(old_key)
     assert value is not None
@@ -79,10 +77,8 @@ def copy(context: Context, args: list[bytes]) -> Reply:
     value = db.read(source)
     if value is None:
         return 0
-    if target_db.get(target) is not None:
-        if not replace:
-            return 0
-        target_db.delete(target)
+    if target_db.get(target) is not None and not replace:
+        return 0
     _put(target_db, target, type_of(value).copy(value), db.expires_ms.get(source))
     context.record(b"COPY", source, target, b"DB", b"%d" % target_db.index, b"REPLACE")
     target_db.touch(target)

@@ -9,6 +9,7 @@ from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor
 from streamd.commands.long_replies import ITEMS_AT_ONCE, used_up
+from streamd.data import positions
 from streamd.data.keyspace import Database
 from streamd.data.types import ROW_OVERHEAD, type_of
 from streamd.resp.encoder import bulk
@@ -101,13 +102,13 @@ def keys(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "SCAN", arity=-2, flags="readonly", since="2.8.0",
-    complexity="O(COUNT); the first call also O(N), N the keys in the database", group="generic",
+    complexity="O(COUNT)", group="generic",
     syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]", tips="nondeterministic_output request_policy:special",
 )  # fmt: skip
 def scan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the keys, and the cursor of the next page.
 
-    A key that is there during the whole iteration is returned exactly once.
+    A key that is there all the time is returned, and only once unless others are removed and added meanwhile.
 
     Reply: array of the next cursor, 0 at the end, and an array of keys.
     """
@@ -126,9 +127,10 @@ def scan(context: Context, args: list[bytes]) -> Reply:
         else:
             raise SyntaxError_()
     db = context.db
-    if len(db) > SLICED_ITEMS_MIN and not context.in_unit and (count > SLICED_ITEMS_MIN or not db.has_scan_order):
-        return Sliced(LongArray(2, _scan_in_slices(db, cursor, count, matches, type_name)), ROW_OVERHEAD * len(db))
-    cursor, page = db.in_scan_order().page(cursor, count)
+    if len(db) > SLICED_ITEMS_MIN and count > SLICED_ITEMS_MIN and not context.in_unit:
+        pieces = _scan_in_slices(db, cursor, count, matches, type_name)
+        return Sliced(LongArray(2, pieces), ROW_OVERHEAD * min(count, len(db)))
+    cursor, page = positions.page(db.values, cursor, count)
     found = []
     for key in page:
         if matches is not None and not matches(key):
@@ -142,24 +144,22 @@ def scan(context: Context, args: list[bytes]) -> Reply:
 def _scan_in_slices(
     db: Database, cursor: int, count: int, matches: Callable[[bytes], object] | None, type_name: str | None
 ) -> Iterator[bytes]:
-    """Yield the two elements of a page piece by piece: the keys are those of the moment when their order is there."""
-    while not db.has_scan_order:
-        db.prepare_scan_order()
-        yield b""
-    order, gone = db.in_scan_order().snapshot(), db.overdue()
+    """Yield the two elements of a long page piece by piece: it is made of short ones, each of the keys there by then.
+
+    A key whose time has passed is left out, but not removed: a slice changes nothing.
+    """
     found: list[bytes] = []
     passed = 0
     while True:
-        cursor, page = order.page(cursor, min(ITEMS_AT_ONCE, count - passed))
+        cursor, page = positions.page(db.values, cursor, min(ITEMS_AT_ONCE, count - passed))
         passed += len(page)
         for key in page:
-            if key in gone or (matches is not None and not matches(key)):
+            if matches is not None and not matches(key):
                 continue
-            if type_name is not None:
-                value = db.values.get(key)
-                if value is None or type_of(value).name != type_name:
-                    continue
-            found.append(key)
+            if type_name is not None and type_of(db.values[key]).name != type_name:
+                continue
+            if key not in db.expires_ms or db.expires_ms[key] > db.time.ms:
+                found.append(key)
         if passed >= count or not cursor:
             break
         yield b""
@@ -170,14 +170,14 @@ def _scan_in_slices(
 
 @command(
     "RANDOMKEY", arity=1, flags="readonly", since="1.0.0",
-    complexity="O(1); the first call also O(N), N the keys in the database", group="generic",
+    complexity="O(1)", group="generic",
     tips="request_policy:all_shards nondeterministic_output",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
     """Return some key, or nil when there is none."""
     db = context.db
     while len(db):
-        key = db.in_scan_order().some_key(context.state.random.random())
+        key = positions.some_row(db.values, context.state.random)
         if db.peek(key) is not None:
             return key
     return None

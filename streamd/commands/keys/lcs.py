@@ -1,5 +1,6 @@
 """LCS: the longest sequence of bytes that two strings have in common, with gaps."""
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,10 +8,16 @@ from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments
 from streamd.data.types import STRING
-from streamd.resp.types import Reply
+from streamd.resp.plain import plain
+from streamd.resp.types import Later, Reply, Sliced
 
-# So many pairs of bytes are compared at most: it takes about half a second, and nobody else is served meanwhile.
-_PAIRS_MAX: Final = 4_000_000
+# More pairs of bytes take a millisecond or more.
+_SLICED_PAIRS_MIN: Final = 1_000_000
+# What Redis takes for a pair of bytes.
+_PAIR_BYTES: Final = 4
+_BLOCK_BYTES: Final = 64 * 1024
+# So many steps back through the table are gone at once.
+_STEPS_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True)
@@ -25,40 +32,111 @@ class _Match:
         return self.first[1] - self.first[0] + 1
 
 
-def _table(one: bytes, other: bytes) -> list[list[int]]:
-    """Return the lengths of what the first i bytes of one and the first j bytes of the other have in common."""
-    rows = [[0] * (len(other) + 1)]
-    for byte in one:
-        above, row = rows[-1], [0]
-        left = 0
-        for at, second in enumerate(other):
-            up = above[at + 1]
-            left = above[at] + 1 if byte == second else up if up > left else left
-            row.append(left)
-        rows.append(row)
-    return rows
+@dataclass(slots=True)
+class _Table:
+    """The lengths of what beginnings of two strings have in common, as differences.
+
+    length: what the whole strings have in common. rows: for each byte of the shorter string the bits of the longer one,
+    the first byte's lowest. A bit says whether the second string's byte there adds one to the length.
+    """
+
+    length: int
+    rows: list[bytes]
+    is_by_first: bool
+
+    def adds(self, at: int, second: int) -> int:
+        """Return whether the length of at + 1 and second + 1 bytes is more than that of at + 1 and second bytes."""
+        if self.is_by_first:
+            return self.rows[at][second >> 3] >> (second & 7) & 1
+        return self.rows[second][at >> 3] >> (at & 7) & 1
 
 
-def _matches(one: bytes, other: bytes, rows: list[list[int]]) -> tuple[bytes, list[_Match]]:
+def _places(text: bytes, byte: int) -> Generator[None, None, int]:
+    """Return the bits of a text that say where a byte is, the first one lowest."""
+    as_digits = bytes(49 if other == byte else 48 for other in range(256))
+    parts: list[bytes] = []
+    for at in range(0, len(text), _BLOCK_BYTES):
+        digits = text[at : at + _BLOCK_BYTES].translate(as_digits)
+        parts.append(int(digits[::-1], 2).to_bytes(_BLOCK_BYTES // 8, "little"))
+        yield
+    return int.from_bytes(b"".join(parts), "little")
+
+
+def _table(one: bytes, other: bytes, keeps_rows: bool) -> Generator[None, None, _Table]:
+    """Compare each byte of the shorter string with all of the longer one at once, by a sum of long numbers.
+
+    `flat` has a bit for each byte of the longer string: 0 where it adds one to the length. (Hyyro, "Bit-parallel
+    LCS-length computation revisited", 2004.)
+    """
+    is_by_first = len(one) <= len(other)
+    short, long = (one, other) if is_by_first else (other, one)
+    every = (1 << len(long)) - 1
+    places: dict[int, int] = {}
+    rows: list[bytes] = []
+    flat = every
+    for byte in short:
+        if byte not in places:
+            places[byte] = yield from _places(long, byte)
+        hits = flat & places[byte]
+        before, flat = flat, (flat + hits | flat - hits) & every
+        if keeps_rows:
+            # Along the shorter string a length grows between a bit that is 0 now and the next one that was 0 before.
+            adds = flat ^ every if is_by_first else (flat & ~before) - (before & ~flat) & every
+            rows.append(adds.to_bytes((len(long) + 7) // 8, "little"))
+        yield
+    return _Table((flat ^ every).bit_count(), rows, is_by_first)
+
+
+def _matches(one: bytes, other: bytes, table: _Table) -> Generator[None, None, tuple[bytes, list[_Match]]]:
     """Return what the strings have in common, and the runs that it is made of, the last one first."""
     common = bytearray()
     found: list[_Match] = []
-    at, second = len(one), len(other)
-    while at and second:
-        if one[at - 1] == other[second - 1]:
-            at, second = at - 1, second - 1
+    at, second = len(one) - 1, len(other) - 1
+    while at >= 0 and second >= 0:
+        if (at + second) % _STEPS_AT_ONCE == 0:
+            yield
+        if one[at] == other[second]:
             common.append(one[at])
             last = found[-1] if found else None
             if last is not None and last.first[0] == at + 1 and last.second[0] == second + 1:
                 last.first, last.second = (at, last.first[1]), (second, last.second[1])
             else:
                 found.append(_Match((at, at), (second, second)))
-        elif rows[at - 1][second] > rows[at][second - 1]:
+            at, second = at - 1, second - 1
+        elif table.adds(at, second):
             at -= 1
         else:
             second -= 1
     common.reverse()
     return bytes(common), found
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What a request asks for."""
+
+    length: bool = False
+    places: bool = False
+    match_lengths: bool = False
+    length_min: int = 0
+
+
+def _steps(one: bytes, other: bytes, asked: _Asked) -> Iterator[Reply]:
+    """Yield None for each step, and then the reply."""
+    table = yield from _table(one, other, keeps_rows=not asked.length)
+    if asked.length:
+        yield table.length
+        return
+    common, found = yield from _matches(one, other, table)
+    if not asked.places:
+        yield common
+        return
+    shown: list[Reply] = []
+    for match in found:
+        if match.length >= asked.length_min:
+            places: list[Reply] = [list(match.first), list(match.second)]
+            shown.append([*places, match.length] if asked.match_lengths else places)
+    yield {b"matches": shown, b"len": len(common)}
 
 
 def _string(context: Context, key: bytes) -> bytes:
@@ -80,32 +158,22 @@ def lcs(context: Context, args: list[bytes]) -> Reply:
     """
     one, other = _string(context, args[1]), _string(context, args[2])
     words = Arguments(args, 3)
-    asks_length = asks_places = shows_lengths = False
-    length_min = 0
+    asked = _Asked()
     while words.left():
         if words.flag(b"IDX"):
-            asks_places = True
+            asked.places = True
         elif words.flag(b"LEN"):
-            asks_length = True
+            asked.length = True
         elif words.flag(b"WITHMATCHLEN"):
-            shows_lengths = True
+            asked.match_lengths = True
         elif words.flag(b"MINMATCHLEN", followed_by=1):
-            length_min = words.integer()
+            asked.length_min = words.integer()
         else:
             raise SyntaxError_()
-    if asks_places and asks_length:
+    if asked.places and asked.length:
         raise CommandError("ERR If you want both the length and indexes, please just use IDX.")
-    if len(one) * len(other) > _PAIRS_MAX:
+    pairs = (len(one) + 1) * (len(other) + 1)
+    if pairs * _PAIR_BYTES > context.state.config.integer("proto-max-bulk-len"):
         raise CommandError("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")
-    rows = _table(one, other)
-    if asks_length:
-        return rows[-1][-1]
-    common, found = _matches(one, other, rows)
-    if not asks_places:
-        return common
-    shown: list[Reply] = []
-    for match in found:
-        if match.length >= length_min:
-            places: list[Reply] = [list(match.first), list(match.second)]
-            shown.append([*places, match.length] if shows_lengths else places)
-    return {b"matches": shown, b"len": len(common)}
+    reply = Later(_steps(one, other, asked))
+    return Sliced(reply, len(one) + len(other) + pairs // 8) if pairs > _SLICED_PAIRS_MIN else plain(reply)

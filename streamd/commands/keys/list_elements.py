@@ -1,12 +1,12 @@
 """Commands on the elements in the middle of a list: finding, changing, adding and removing them."""
 
-from collections import deque
 from itertools import islice
 
 from streamd.base.errors import CommandError, NoSuchKey, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.keys.lists import end_if_empty
+from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import Reply
 
@@ -14,7 +14,7 @@ _ON = "O(N), N the elements"
 
 
 @command(
-    "LINDEX", arity=3, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity=_ON, group="list",
+    "LINDEX", arity=3, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="list",
     syntax="key index", access="RO access",
 )  # fmt: skip
 def lindex(context: Context, args: list[bytes]) -> Reply:
@@ -23,11 +23,12 @@ def lindex(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return None
     place = parse_integer(args[2])
-    return value[place] if -len(value) <= place < len(value) else None
+    length = len(value)
+    return value[place % length] if -length <= place < length else None
 
 
 @command(
-    "LSET", arity=4, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity=_ON, group="list",
+    "LSET", arity=4, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="list",
     syntax="key index element", access="RW update",
 )  # fmt: skip
 def lset(context: Context, args: list[bytes]) -> Reply:
@@ -36,9 +37,10 @@ def lset(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         raise NoSuchKey()
     place = parse_integer(args[2])
-    if not -len(value) <= place < len(value):
+    length = len(value)
+    if not -length <= place < length:
         raise CommandError("ERR index out of range")
-    value[place] = args[3]
+    value[place % length] = args[3]
     context.record(*args)
     context.changed(args[1], "l", "lset")
     return "OK"
@@ -56,9 +58,8 @@ def linsert(context: Context, args: list[bytes]) -> Reply:
     value = context.db.get_as(args[1], LIST)
     if value is None:
         return 0
-    try:
-        place = value.index(args[3])
-    except ValueError:
+    place = value.place_of(args[3])
+    if place is None:
         return -1
     value.insert(place + (side == b"AFTER"), args[4])
     context.record(b"LINSERT", *args[1:])
@@ -80,13 +81,7 @@ def ltrim(context: Context, args: list[bytes]) -> Reply:
     start = max(0, start + length if start < 0 else start)
     behind = max(0, length - 1 - (stop + length if stop < 0 else stop))
     removed = min(length, start + behind)
-    if removed == length:
-        value.clear()
-    else:
-        for _ in range(start):
-            value.popleft()
-        for _ in range(behind):
-            value.pop()
+    context.db.trash.add(value.keep(start, length - behind))
     if removed:
         context.record(b"LTRIM", *args[1:], changes=removed)
     context.changed(args[1], "l", "ltrim")
@@ -107,24 +102,15 @@ def lrem(context: Context, args: list[bytes]) -> Reply:
     value = context.db.get_as(args[1], LIST)
     if value is None:
         return 0
-    left = abs(count) or len(value)
-    kept: list[bytes] = []
-    for element in reversed(value) if count < 0 else value:
-        if left and element == unwanted:
-            left -= 1
-        else:
-            kept.append(element)
-    removed = len(value) - len(kept)
+    removed = value.remove(unwanted, abs(count) or len(value), count < 0)
     if removed:
-        value.clear()
-        value.extend(reversed(kept) if count < 0 else kept)
         context.record(b"LREM", *args[1:], changes=removed)
         context.changed(args[1], "l", "lrem")
         end_if_empty(context, args[1], value)
     return removed
 
 
-def _places(value: deque[bytes], element: bytes, rank: int, count: int, length_max: int) -> list[int]:
+def _places(value: ElementList, element: bytes, rank: int, count: int, length_max: int) -> list[int]:
     """Return the places of an element: from the |rank|-th one on, `count` at most, within so many looked at."""
     last = len(value) - 1
     skipped, found = abs(rank) - 1, []

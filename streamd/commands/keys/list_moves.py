@@ -1,13 +1,12 @@
 """Commands that take elements of a list, or move them to another, waiting for them if asked to."""
 
-from collections import deque
-
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_wait_ms
 from streamd.catalog.counted_keys import CountedKeys
 from streamd.commands.keys.lists import end_if_empty, pop_elements
 from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
+from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -88,7 +87,7 @@ def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_le
     other = db.get_as(target, LIST)
     element = value.popleft() if from_left else value.pop()
     if other is None:
-        db.put(target, other := deque())
+        db.put(target, other := ElementList())
     if to_left:
         other.appendleft(element)
     else:

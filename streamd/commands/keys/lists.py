@@ -1,12 +1,9 @@
 """Commands on lists: their ends, their length, a range."""
 
-from collections import deque
-from itertools import islice
-
 from streamd.base.errors import WrongArity
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_positive
-from streamd.commands.long_replies import array
+from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -17,7 +14,7 @@ def _push(context: Context, args: list[bytes], left: bool) -> int:
     key, items = args[1], args[2:]
     value = context.db.get_as(key, LIST)
     if value is None:
-        context.db.put(key, value := deque())
+        context.db.put(key, value := ElementList())
     if left:
         value.extendleft(items)
     else:
@@ -45,7 +42,7 @@ def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[b
     """Take up to so many elements from an end of a list that is there."""
     value = context.db.get_as(key, LIST)
     assert value is not None
-    taken = [value.popleft() if left else value.pop() for _ in range(min(count, len(value)))]
+    taken = value.take(count, left)
     if taken:
         context.record(b"LPOP" if left else b"RPOP", key, b"%d" % len(taken), changes=len(taken))
         context.changed(key, "l", "lpop" if left else "rpop")
@@ -53,7 +50,7 @@ def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[b
     return taken
 
 
-def end_if_empty(context: Context, key: bytes, value: deque[bytes]) -> None:
+def end_if_empty(context: Context, key: bytes, value: ElementList) -> None:
     """Remove a list that has no elements any more."""
     if not value:
         context.db.remove(key)
@@ -129,7 +126,7 @@ def llen(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "LRANGE", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(S+N), S the start's distance",
+    "LRANGE", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the elements returned",
     group="list", syntax="key start stop", access="RO access",
 )  # fmt: skip
 def lrange(context: Context, args: list[bytes]) -> Reply:
@@ -140,5 +137,5 @@ def lrange(context: Context, args: list[bytes]) -> Reply:
         return []
     length = len(value)
     start = max(0, start + length if start < 0 else start)
-    stop = stop + length if stop < 0 else stop
-    return array(list(islice(value, min(start, length), max(min(stop, length - 1) + 1, 0)))) if start <= stop else []
+    stop = min(stop + length if stop < 0 else stop, length - 1)
+    return value.part(start, stop + 1)

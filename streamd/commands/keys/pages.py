@@ -6,30 +6,16 @@ from typing import Any, Protocol
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context
 from streamd.commands.long_replies import ITEMS_AT_ONCE
-from streamd.data.scan_order import ScanOrder
 from streamd.data.types import ROW_OVERHEAD
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Reply, Sliced
-
-# An order, and what stands beside each element; None for members of sets.
-Snapshot = tuple[ScanOrder, Mapping[bytes, Any] | None]
 
 
 class Scanned(Protocol):
     """A value that is walked over: a hash, a set or a sorted set."""
 
-    @property
-    def has_order(self) -> bool:
-        """Whether its order can be read."""
-
-    def prepare_order(self) -> None:
-        """Make a part of the order."""
-
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the cursor of the next page, and the elements of this one."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the order, and what stands beside each element, as they are now."""
 
     def __len__(self) -> int:
         """Return how many elements there are."""
@@ -48,11 +34,9 @@ def page_reply(
     text_of: Beside = bytes,
 ) -> Reply:
     """Return a page: the next cursor, 0 at the end, and the elements, each with the text of what `rows` has for it."""
-    is_long = count > SLICED_ITEMS_MIN or not value.has_order
-    if is_long and len(value) > SLICED_ITEMS_MIN and not context.in_unit:
-        past = value.snapshot() if value.has_order else None
-        pieces = _in_slices(value, past, cursor, count, matches, rows, text_of)
-        return Sliced(LongArray(2, pieces), ROW_OVERHEAD * len(value))
+    if count > SLICED_ITEMS_MIN and len(value) > SLICED_ITEMS_MIN and not context.in_unit:
+        pieces = _in_slices(value, cursor, count, matches, rows, text_of)
+        return Sliced(LongArray(2, pieces), ROW_OVERHEAD * min(count, len(value)))
     cursor, page = value.page(cursor, count)
     return [b"%d" % cursor, list(_words(page, matches, rows, text_of))]
 
@@ -68,27 +52,17 @@ def _words(
 
 def _in_slices(
     value: Scanned,
-    past: Snapshot | None,
     cursor: int,
     count: int,
     matches: Callable[[bytes], object] | None,
     rows: Mapping[bytes, Any] | None,
     text_of: Beside,
 ) -> Iterator[bytes]:
-    """Yield the two elements of a page piece by piece: those of `past`, or, without it, of when there is an order."""
-    while not value.has_order:
-        value.prepare_order()
-        yield b""
-    if count <= SLICED_ITEMS_MIN:
-        cursor, page = value.page(cursor, count)
-        words = list(_words(page, matches, rows, text_of))
-        yield bulk(b"%d" % cursor) + b"*%d\r\n%b" % (len(words), b"".join(map(bulk, words)))
-        return
-    order, rows = past or value.snapshot()
+    """Yield the two elements of a long page piece by piece: it is made of short ones, each as the value is by then."""
     pieces: list[bytes] = []
     passed = found = 0
     while True:
-        cursor, page = order.page(cursor, min(ITEMS_AT_ONCE, count - passed))
+        cursor, page = value.page(cursor, min(ITEMS_AT_ONCE, count - passed))
         passed += len(page)
         words = list(_words(page, matches, rows, text_of))
         found += len(words)

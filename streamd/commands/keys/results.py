@@ -7,20 +7,26 @@ from streamd.data.types import KeyValue, ValueType
 
 
 def store_result(
-    context: Context, key: bytes, kind: ValueType[Any], value: KeyValue, event_class: str, event: str, changes: int = 1
+    context: Context,
+    key: bytes,
+    kind: ValueType[Any, Any],
+    value: KeyValue,
+    event_class: str,
+    event: str,
+    changes: int = 1,
 ) -> int:
     """Put a value at a key over what is there, or remove that for an empty one; return how many elements it has.
 
     changes: what it counts for a server that saves after so many.
     """
     db, count = context.db, kind.elements(value)
-    was_there = db.delete(key)
     if not count:
-        if was_there:
+        if db.delete(key):
             context.record(b"DEL", key)
             context.changed(key, "g", "del")
         return 0
-    db.put(key, value)
+    was_there = db.peek(key) is not None
+    db.replace(key, value)
     if was_there:
         context.record(b"DEL", key, changes=0)
     assert kind.commands is not None

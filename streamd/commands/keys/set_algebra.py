@@ -1,6 +1,7 @@
 """Unions, intersections and differences of sets."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, filterfalse, islice
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
@@ -11,28 +12,33 @@ from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
 
-Members = set[bytes]
+
+def _operands(context: Context, keys: list[bytes]) -> list[MemberSet]:
+    return [context.db.read_as(key, SET) or MemberSet() for key in keys]
 
 
-def _operands(context: Context, keys: list[bytes]) -> list[Members]:
-    values = [context.db.read_as(key, SET) for key in keys]
-    return [set() if value is None else value for value in values]
-
-
-def _intersection(operands: list[Members]) -> Members:
+def _common(operands: list[MemberSet]) -> Iterator[bytes]:
+    """Yield the members that all have: each of the smallest set is looked up in the others, smaller ones first."""
     least, *others = sorted(operands, key=len)
-    return set(least).intersection(*others)
+    found = iter(least)
+    for other in others:
+        found = filter(other.__contains__, found)
+    return found
 
 
-def _union(operands: list[Members]) -> Members:
-    return set[bytes]().union(*operands)
+def _union(operands: list[MemberSet]) -> Iterable[bytes]:
+    return dict.fromkeys(chain.from_iterable(operands))
 
 
-def _difference(operands: list[Members]) -> Members:
-    return set(operands[0]).difference(*operands[1:])
+def _difference(operands: list[MemberSet]) -> Iterator[bytes]:
+    first, *others = operands
+    found = iter(first)
+    for other in others:
+        found = filterfalse(other.__contains__, found)
+    return found
 
 
-def _declare(name: str, operation: Callable[[list[Members]], Members], access: str, what: str) -> None:
+def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]], access: str, what: str) -> None:
     def show(context: Context, args: list[bytes]) -> Reply:
         return SetReply(list(operation(_operands(context, args[1:]))))
 
@@ -55,7 +61,7 @@ def _declare(name: str, operation: Callable[[list[Members]], Members], access: s
     declare(store)
 
 
-_declare("SINTER", _intersection, "RW", "the intersection of")
+_declare("SINTER", _common, "RW", "the intersection of")
 _declare("SUNION", _union, "OW", "the union of")
 _declare("SDIFF", _difference, "OW", "what the first has and no other of")
 
@@ -72,8 +78,8 @@ def sintercard(context: Context, args: list[bytes]) -> Reply:
         words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
     )
     limit = take_limit(words)
-    count = len(_intersection(_operands(context, keys)))
-    return min(count, limit) if limit else count
+    found = _common(_operands(context, keys))
+    return sum(1 for _ in (islice(found, limit) if limit else found))
 
 
 def take_limit(words: Arguments) -> int:

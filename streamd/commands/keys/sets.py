@@ -122,7 +122,7 @@ def srandmember(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return []
     if count < 0:
-        return random.choices(list(value), k=-count)
+        return value.any(random, -count)
     return value.different(random, count)
 
 
@@ -161,13 +161,13 @@ def smove(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "SSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
-    complexity="O(COUNT); the first call also O(N), N the members", group="set",
+    complexity="O(COUNT)", group="set",
     syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def sscan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the members, and the cursor of the next page; a small set is one page.
 
-    A member that is there during the whole iteration is returned exactly once.
+    A member that is there all the time is returned, and only once unless others are removed and added meanwhile.
 
     Reply: array of the next cursor, 0 at the end, and an array of members.
     """

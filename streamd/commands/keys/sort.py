@@ -1,6 +1,5 @@
 """SORT: the elements of a list, a set or a sorted set in another order, with what keys named after them hold."""
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,6 +8,8 @@ from streamd.base.errors import CommandError, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
 from streamd.commands.keys.results import store_result
+from streamd.data.element_list import ElementList
+from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import SortedSet
@@ -85,7 +86,7 @@ def _looked_up(context: Context, pattern: bytes, element: bytes) -> bytes | None
     value = context.db.read(head + element + name)
     if hash_field:
         return value.get(hash_field) if isinstance(value, Hash) else None
-    if type(value) is not STRING.holds and type(value) not in STRING.also:
+    if not isinstance(value, bytes | GrowingString):
         return None
     assert STRING.plain is not None
     return STRING.plain(value)
@@ -98,9 +99,9 @@ def _elements(context: Context, key: bytes, asked: _Asked) -> list[bytes]:
     if isinstance(value, SortedSet):
         members = value.members(0, len(value))
         return members[::-1] if asked.descending and not asked.sorts else members
-    if isinstance(value, deque | MemberSet):
+    if isinstance(value, ElementList | MemberSet):
         elements = list(value)
-        if isinstance(value, deque) and asked.descending and not asked.sorts:
+        if isinstance(value, ElementList) and asked.descending and not asked.sorts:
             elements.reverse()
         # What has no order gets one where it is stored, and for scripts, which are to do the same each time.
         if not asked.sorts and isinstance(value, MemberSet) and (asked.target is not None or context.is_script):
@@ -150,7 +151,7 @@ def _run(context: Context, args: list[bytes], stores: bool) -> Reply:
         found = [_looked_up(context, pattern, element) for element in elements for pattern in asked.gets]
     if asked.target is None:
         return found
-    words = deque(word or b"" for word in found)
+    words = ElementList([word or b"" for word in found])
     return store_result(context, asked.target, LIST, words, "l", "sortstore", changes=len(words))
 
 

@@ -12,8 +12,9 @@ from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
 from streamd.commands.keys.results import store_result
 from streamd.commands.keys.set_algebra import take_limit
 from streamd.commands.keys.sorted_sets import with_scores
+from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import SortedSet
-from streamd.data.types import SET, SORTED_SET
+from streamd.data.types import SORTED_SET
 from streamd.resp.types import Reply
 
 Scores = dict[bytes, float]
@@ -44,8 +45,8 @@ def _operand(context: Context, key: bytes) -> Scores:
         return {}
     if isinstance(value, SortedSet):
         return value.scores
-    if type(value) is SET.holds:
-        return dict.fromkeys(value, 1.0)
+    if isinstance(value, MemberSet):
+        return value
     raise WrongType()
 
 

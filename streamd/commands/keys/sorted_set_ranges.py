@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
 from streamd.commands.keys.results import store_result
@@ -149,14 +150,18 @@ def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | No
     if value is None:
         return []
     if context.protocol == 2 and not context.in_unit:
-        return asked.ready.get(value.stamp) or _ready(asked, value)
+        ready = asked.ready.get(value.stamp) or _ready(asked, value)
+        if ready is not None:
+            return ready
     members = asked.members(value)
     return with_scores(context, value, members) if asked.shows_scores else members
 
 
-def _ready(asked: _Range, value: SortedSet) -> Raw:
-    """Return a range as version 2 of the protocol says it, in a third of the time, and keep it."""
+def _ready(asked: _Range, value: SortedSet) -> Raw | None:
+    """Return a range as version 2 of the protocol says it, in a third of the time, and keep it; None for a long one."""
     members, scores = asked.members(value), value.scores
+    if len(members) > SLICED_ITEMS_MIN:
+        return None
     if not asked.shows_scores:
         words = [b"$%d\r\n%b\r\n" % (len(member), member) for member in members]
     else:
@@ -190,7 +195,7 @@ def range_run(context: Context, requests: list[list[bytes]], at: int) -> int:
         if request[1] in expires_ms and expires_ms[request[1]] <= now_ms:
             break
         reply = asked.ready.get(value.stamp) or _ready(asked, value)
-        if len(reply.data) > _READY_BYTES_MAX:
+        if reply is None or len(reply.data) > _READY_BYTES_MAX:
             break  # the engine counts what is long
         db.touched[request[1]] = db.time.s
         replies.append(reply.data)

@@ -1,5 +1,6 @@
 """Commands on the members of a sorted set: adding, removing and looking at single ones."""
 
+from itertools import chain
 from math import isnan
 from typing import Final
 
@@ -22,10 +23,8 @@ def score_text(score: float) -> bytes:
 
 def with_scores(context: Context, value: SortedSet, members: list[bytes]) -> Reply:
     """Return members and their scores as replies have them: in RESP2 one behind the other, in RESP3 in pairs."""
-    scores = value.scores
-    if context.client.protocol == 2:
-        return [word for member in members for word in (member, scores[member])]
-    return [[member, scores[member]] for member in members]
+    rows = zip(members, map(value.scores.__getitem__, members), strict=True)
+    return list(chain.from_iterable(rows)) if context.client.protocol == 2 else list(map(list, rows))
 
 
 def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[bytes], event: str) -> None:
@@ -300,13 +299,13 @@ def zrandmember(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ZSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
-    complexity="O(COUNT); the first call also O(N), N the members", group="sorted-set",
+    complexity="O(COUNT)", group="sorted-set",
     syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def zscan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the members with their scores, and the cursor of the next page; a small set is one page.
 
-    A member that is there during the whole iteration is returned exactly once.
+    A member that is there all the time is returned, and only once unless others are removed and added meanwhile.
 
     Reply: array of the next cursor, 0 at the end, and an array of members and scores.
     """

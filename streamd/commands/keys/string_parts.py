@@ -134,10 +134,10 @@ def getrange(context: Context, args: list[bytes]) -> Reply:
     length = len(value)
     start = max(0, start + length) if start < 0 else start
     end = max(0, end + length) if end < 0 else end
-    if isinstance(value, bytes):
-        return value[start : end + 1]
     end = min(end + 1, length)
-    return value.part(start, end) if start < end else b""
+    if start >= end:
+        return b""
+    return value[start:end] if isinstance(value, bytes) else value.part(start, end)
 
 
 @command(

@@ -32,7 +32,7 @@ def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[byte
 
 
 def take_first(
-    context: Context, keys: Sequence[bytes], kind: ValueType[Any], take: Callable[[bytes], Reply]
+    context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply]
 ) -> Reply | None:
     """Return what `take` gives for the first key that is there; None if there is none. Raises: WrongType."""
     for key in keys:
@@ -44,7 +44,7 @@ def take_first(
 def take_or_wait(
     context: Context,
     keys: Sequence[bytes],
-    kind: ValueType[Any],
+    kind: ValueType[Any, Any],
     take: Callable[[bytes], Reply],
     timeout_ms: int,
     in_transaction: Reply = NULL_ARRAY,

@@ -95,8 +95,12 @@ def client_setinfo(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
+# What can be seen, but for blanks.
+_PLAIN = bytes(range(33, 127))
+
+
 def _is_plain(word: bytes) -> bool:
-    return all(33 <= byte <= 126 for byte in word)
+    return not word.translate(None, _PLAIN)
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
@@ -108,7 +112,7 @@ def _is_plain(word: bytes) -> bool:
 )  # fmt: skip
 def client_info(context: Context, args: list[bytes]) -> Reply:
     """Return the connection as a line of CLIENT LIST."""
-    return Verbatim(context.client.describe(context.now_ms) + b"\n")
+    return Verbatim(context.client.describe(context.state.time.monotonic_ms) + b"\n")
 
 
 @command(
@@ -126,7 +130,7 @@ def client_list(context: Context, args: list[bytes]) -> Reply:
         clients = [found for word in args[3:] if (found := context.state.clients.get(_parse_id(word))) is not None]
     elif len(args) > 2:
         raise SyntaxError_()
-    return Verbatim(b"".join([client.describe(context.now_ms) + b"\n" for client in clients]))
+    return Verbatim(b"".join([client.describe(context.state.time.monotonic_ms) + b"\n" for client in clients]))
 
 
 def _parse_id(word: bytes) -> int:
@@ -189,7 +193,7 @@ def client_kill(context: Context, args: list[bytes]) -> Reply:
                 raise CommandError(f"ERR No such user '{text}'")
             clients = [client for client in clients if client.user is user]
         elif name == b"MAXAGE":
-            oldest_ms = context.now_ms - parse_integer(value) * 1000
+            oldest_ms = context.state.time.monotonic_ms - parse_integer(value) * 1000
             clients = [client for client in clients if client.created_ms <= oldest_ms]
         elif name == b"SKIPME" and value.lower() in (b"yes", b"no"):
             skip_me = value.lower() == b"yes"
@@ -257,8 +261,9 @@ def client_pause(context: Context, args: list[bytes]) -> Reply:
             raise CommandError("ERR CLIENT PAUSE mode must be WRITE or ALL")
         writes_only = args[3].upper() == b"WRITE"
     timeout_ms = parse_timeout_ms(args[2])
-    paused = state.pause_until_ms > context.now_ms
-    state.pause_until_ms = max(state.pause_until_ms, context.now_ms + timeout_ms)
+    now_ms = state.clock.monotonic_ms()
+    paused = state.pause_until_ms > now_ms
+    state.pause_until_ms = max(state.pause_until_ms, now_ms + timeout_ms)
     state.pause_writes_only = writes_only and (state.pause_writes_only or not paused)
     state.restrict()
     return "OK"

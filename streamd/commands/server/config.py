@@ -6,6 +6,7 @@ from streamd.catalog import Context, command, container
 from streamd.resp.types import Reply
 
 _FLAGS = "admin noscript loading stale"
+_SPECIAL = frozenset(b"*?[")
 
 container(
     "CONFIG",
@@ -33,13 +34,19 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
 
     Reply: map.
     """
+    texts = {
+        name.encode(): text.encode("utf-8", "surrogateescape") for name, text in context.state.config.texts().items()
+    }
     found: dict[bytes, bytes] = {}
-    for word in args[2:]:
+    left = list(texts)
+    for word in dict.fromkeys(args[2:]):
+        if _SPECIAL.isdisjoint(word):
+            if (text := texts.get(word.lower())) is not None:
+                found[word] = text  # under the name as it was written
+            continue
         matches = compile_glob(word, ignore_case=True)
-        is_name = not set(b"*?[") & set(word)  # then it is shown as it was written
-        for name, text in context.state.config.texts().items():
-            if matches(name.encode()):
-                found[word if is_name else name.encode()] = text.encode("utf-8", "surrogateescape")
+        found.update((name, texts[name]) for name in left if matches(name))
+        left = [name for name in left if name not in found]
     return found
 
 

@@ -19,7 +19,7 @@ def _zeros(names: str) -> Fields:
 def _server(context: Context) -> Fields:
     state = context.state
     process = context.services.process_facts()
-    up_s = (context.now_ms - state.started_ms) // 1000
+    up_s = state.up_s()
     return [
         ("redis_version", REDIS_VERSION),
         ("server_name", "streamd"),
@@ -124,6 +124,7 @@ def _persistence(context: Context) -> Fields:
         "aof_last_rewrite_time_sec": -1,
         "aof_current_rewrite_time_sec": -1,
         "aof_last_bgrewrite_status": "ok",
+        "aof_last_bgrewrite_error": "",
         "aof_rewrites": 0,
         "aof_last_write_status": "ok",
     }

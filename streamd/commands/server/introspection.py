@@ -57,8 +57,10 @@ def command_info(context: Context, args: list[bytes]) -> Reply:
     commands = context.services.commands
     if len(args) == 2:
         return [describe(one) for one in commands.values()]
-    found = [commands.find(name) for name in args[2:]]
-    return [None if one is None else describe(one) for one in found]
+    # (A command that is named often is described once.)
+    found = {name: commands.find(name) for name in args[2:]}
+    described = {name: None if one is None else describe(one) for name, one in found.items()}
+    return [described[name] for name in args[2:]]
 
 
 @command(
@@ -71,7 +73,7 @@ def command_docs(context: Context, args: list[bytes]) -> Reply:
     Reply: map of names to maps.
     """
     commands = context.services.commands
-    found = [commands.find(name) for name in args[2:]] if len(args) > 2 else list(commands.values())
+    found = [commands.find(name) for name in dict.fromkeys(args[2:])] if len(args) > 2 else list(commands.values())
     return {one.name.encode(): document(one) for one in found if one is not None}
 
 
@@ -135,5 +137,5 @@ def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     found, keys = _keys_of(context, args)
     if not keys and "no_mandatory_keys" not in found.flags:
         raise CommandError("ERR Invalid arguments specified for command")
-    access = accesses_of(found, args[2:])
-    return [[key, SetReply(list(access[min(index, len(access) - 1)]))] for index, key in enumerate(keys)]
+    access = [SetReply(list(flags)) for flags in accesses_of(found, args[2:])]
+    return [[key, access[min(index, len(access) - 1)]] for index, key in enumerate(keys)]

@@ -10,6 +10,8 @@ from streamd.resp.types import Reply, Verbatim
 _SPECIAL = "nondeterministic_output request_policy:all_shards response_policy:special"
 # Below this there is nothing to be said, as in Redis.
 _LITTLE_BYTES = 5 * 1024 * 1024
+# So many elements are looked at, as in Redis, unless somebody says how many.
+_SAMPLES = 5
 
 container(
     "MEMORY",
@@ -32,19 +34,22 @@ container(
 
 @command(
     "MEMORY USAGE", arity=-3, flags="readonly", keys=(2, 2, 1), since="4.0.0",
-    complexity="O(N), N the fields of a hash, the segments of a stream", group="server", acl="",
+    complexity="O(N), N the samples", group="server", acl="",
     syntax="key [SAMPLES count]", access="RO",
 )  # fmt: skip
 def memory_usage(context: Context, args: list[bytes]) -> Reply:
-    """Return about how many bytes a key and its value take, or nil."""
-    words = Arguments(args, 3)
+    """Return about how many bytes a key and its value take, or nil; going by so many elements, with 0 by all."""
+    words, samples = Arguments(args, 3), _SAMPLES
     while words.left():
-        if not words.flag(b"SAMPLES", followed_by=1) or words.integer() < 0:
+        if not words.flag(b"SAMPLES", followed_by=1):
+            raise SyntaxError_()
+        samples = words.integer()
+        if samples < 0:
             raise SyntaxError_()
     value = context.db.peek(args[2])
     if value is None:
         return None
-    return type_of(value).memory_bytes(value) + BYTES_OVERHEAD + len(args[2]) + ROW_OVERHEAD
+    return type_of(value).memory_bytes(value, samples) + BYTES_OVERHEAD + len(args[2]) + ROW_OVERHEAD
 
 
 @command(

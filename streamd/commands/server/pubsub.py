@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from streamd.base.errors import SubcommandSyntax
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
-from streamd.resp.encoder import encode
+from streamd.resp.encoder import bulk, encode
 from streamd.resp.types import NO_REPLY, Push, Raw, Reply
 from streamd.session.client import Client
 
@@ -17,9 +17,10 @@ def _announce(context: Context, word: bytes, names: Iterable[bytes], change: Cal
     """Change one subscription after the other and return a push for each."""
     client = context.client
     pushes = []
+    head = (b">3\r\n" if client.protocol > 2 else b"*3\r\n") + bulk(word)
     for name in names:
         change(client, name)
-        pushes.append(encode(Push([word, name, client.subscription_count()]), client.protocol))
+        pushes.append(b"%b$%d\r\n%b\r\n:%d\r\n" % (head, len(name), name, client.subscription_count()))
     if not pushes:
         pushes.append(encode(Push([word, None, client.subscription_count()]), client.protocol))
     context.update_quick()

@@ -1,6 +1,7 @@
 """CLIENT TRACKING and its kin: a connection is told what has become stale of what it has read."""
 
 from streamd.base.errors import CommandError, SyntaxError_, echoed
+from streamd.base.prefixes import overlapping
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.resp.types import Reply, SetReply
@@ -83,14 +84,17 @@ def _check(tracker: Tracker | None, prefixes: list[bytes], options: set[bytes]) 
             "with a different mode."
         )
     known = set() if tracker is None else tracker.prefixes
-    for at, prefix in enumerate(prefixes):
-        for others, which in ((sorted(known), "an existing"), (prefixes[at + 1 :], "another provided")):
-            for other in others:
-                if prefix.startswith(other) or other.startswith(prefix):
-                    raise CommandError(
-                        f"ERR Prefix '{echoed(prefix)}' overlaps with {which} prefix '{echoed(other)}'. "
-                        "Prefixes for a single client must not overlap."
-                    )
+    found = overlapping([*known, *prefixes])
+    if not found:
+        return
+    at, prefix = next((at, prefix) for at, prefix in enumerate(prefixes) if prefix in found)
+    for others, which in ((sorted(known), "an existing"), (prefixes[at + 1 :], "another provided")):
+        for other in others:
+            if prefix.startswith(other) or other.startswith(prefix):
+                raise CommandError(
+                    f"ERR Prefix '{echoed(prefix)}' overlaps with {which} prefix '{echoed(other)}'. "
+                    "Prefixes for a single client must not overlap."
+                )
 
 
 @command(

@@ -21,6 +21,8 @@ from streamd.stream.trimming import Trim
 _COLUMN_MIN: Final = 3
 # What is left of a pipeline is looked at as a whole if it is no more than this.
 _REST_MAX: Final = 64
+# A request that trims so many entries more than it adds is none of a run.
+_TRIMMED_MAX: Final = 1_000
 _NO_NAMES: Final[set[bytes]] = set()
 
 
@@ -119,11 +121,20 @@ def is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bo
     That is so while none of the trims ends at its limit, or takes an entry of the run for its ID: then all together
     remove what the last one alone would, and where nodes end follows from what was added.
     """
-    if trim.references != "keep":
+    if trim.references != "keep" or not _trims_little(stream, trim, count):
         return False
     if trim.by == "maxlen":
         return not trim.limit or len(stream) + count - trim.threshold <= trim.limit
     return trim.threshold <= first_id and (not trim.limit or stream.log.rank(trim.threshold) <= trim.limit)
+
+
+def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
+    """Return whether a trim behind `count` entries takes little time.
+
+    One that takes much is the request's own, which the slow log then has by its name; see `Calls`.
+    """
+    removed = len(stream) + count - trim.threshold if trim.by == "maxlen" else stream.log.rank(trim.threshold)
+    return removed <= count + _TRIMMED_MAX or 0 < trim.limit <= count + _TRIMMED_MAX
 
 
 def append_idempotent(
@@ -216,6 +227,8 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     values, waiting, expires_ms, followed = db.values, db.waiting, db.expires_ms, db.followers.keys
     new_id = now_ms << 64
     new_reply = b"$%d\r\n%b\r\n" % (len(new_text := b"%d-0" % now_ms), new_text)
+    few = trim.threshold + _TRIMMED_MAX if trim is not None and trim.by == "maxlen" else 0
+    trimmed: set[bytes] = set()  # of longer streams those that have few entries too many by now
     replies: list[bytes] = []
     rows = EntryRows()
     appended = 0
@@ -232,6 +245,10 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         stream = values.get(key)
         if type(stream) is not Stream or key in waiting or key in expires_ms:
             break
+        if trim is not None and len(stream.log) > few and key not in trimmed:
+            if not _trims_little(stream, trim, 1):
+                break
+            trimmed.add(key)
         fields = request[id_at + 1 :]
         if new_id > stream.last_id:
             entry_id, reply = new_id, new_reply

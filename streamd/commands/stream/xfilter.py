@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from streamd.base.errors import CommandError, SyntaxError_
+from streamd.base.kept import SHORT_BYTES_MAX
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_timeout_ms
 from streamd.commands.stream.filter_words import slice_end, take_filter
@@ -106,9 +107,17 @@ def xfilter(context: Context, args: list[bytes]) -> Reply:
 
 
 @lru_cache(maxsize=256)
-def _said(*words: object) -> tuple[object, ...]:
+def _shared(*words: object) -> tuple[object, ...]:
     """Return what a thousand clients ask for, each of whom then holds the same."""
     return words
+
+
+def _said(protocol: int, question: _Question) -> tuple[object, ...]:
+    """Return what a reply depends on beside the database."""
+    wanted = question.wanted
+    words = protocol, question.key, question.count, wanted, question.end
+    is_short = len(question.key) + len(wanted.field) + len(wanted.pattern.text) <= 2 * SHORT_BYTES_MAX
+    return _shared(*words) if is_short else words
 
 
 class _Attempt:
@@ -125,7 +134,7 @@ class _Attempt:
         self.wanted = question.wanted
         self.starts = question.starts
         self.is_open = question.end == ID_MAX
-        self.said = _said(context.client.protocol, question.key, question.count, question.wanted, question.end)
+        self.said = _said(context.client.protocol, question)
 
     def start_of(self, key: bytes) -> int:
         """Return the ID from which on the stream at a key was not looked through."""

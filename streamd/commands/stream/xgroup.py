@@ -168,7 +168,7 @@ def xgroup_destroy(context: Context, args: list[bytes]) -> Reply:
     if not stream.groups or name not in stream.groups:
         return 0
 
-    del stream.groups[name]
+    context.db.trash.add(stream.groups.pop(name))
 
     context.record(b"XGROUP", b"DESTROY", key, name)
     context.notify(key, "t", "xgroup-destroy")
@@ -252,7 +252,9 @@ def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
     if name not in group.consumers:
         return 0
 
-    pending = group.remove_consumer(name)
+    dropped: list[object] = []
+    pending = group.remove_consumer(name, dropped)
+    context.db.trash.add_parts(dropped)
 
     context.record(b"XGROUP", b"DELCONSUMER", key, group_name, name)
     context.notify(key, "t", "xgroup-delconsumer")
@@ -308,7 +310,7 @@ def apply_consumer(applying: Applying, words: list[bytes]) -> None:
 def apply_end_of_consumer(applying: Applying, words: list[bytes]) -> None:
     """Remove a consumer with its pending entries."""
     _, group = applying.group(words[2], words[3])
-    group.remove_consumer(words[4])
+    group.remove_consumer(words[4], [])
 
 
 @applies("XGROUPSEEN")

@@ -139,7 +139,7 @@ class _Attempt:
         if waiter is None:
             return
         if self.is_unfinished:
-            self.context.state.blocked.set_retry(waiter, self.context.now_ms)
+            self.context.state.blocked.set_retry(waiter, 0)
             return
         if idle_ms is None:
             self.context.state.blocked.set_retry(waiter, None)
@@ -161,15 +161,19 @@ class _Attempt:
         pinned = 0
         stop = _never if context.in_unit else slice_end(context)
         self.is_unfinished = False
+        claims = options.claim_idle_ms is not None
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
+            if budget.exhausted:
+                break  # the streams behind are not touched, as in Redis
             records = len(context.state.records or ())
             consumer = need_consumer(context, key, options.group, group, options.consumer)
             budget.next_stream()
             if after_id != ID_MAX:
+                claims = False  # for the streams behind it, too, as in Redis
                 found.append((key, _read_again(context, key, options.group, stream, group, consumer, after_id, budget)))
-            elif not budget.exhausted:
+            else:
                 reading = _Delivery(context, key, options, stream, group, consumer, stop)
-                reply = reading.read_claiming(budget) if options.claim_idle_ms is not None else reading.read_new(budget)
+                reply = reading.read_claiming(budget) if claims else reading.read_new(budget)
                 self.is_unfinished |= reading.is_unfinished
                 if reply is not None:
                     found.append((key, reply))

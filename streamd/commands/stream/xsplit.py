@@ -15,7 +15,7 @@ from streamd.stream.entry_id import format_id, parse_range_end, parse_range_star
     since="8.10.0",
     complexity="O(S) with S being the number of the stream's segments.",
     syntax="key start end count",
-    access="RO",
+    access="RO access",
 )
 def xsplit(context: Context, args: list[bytes]) -> Reply:
     """Return the IDs at which a range falls into parts of `count` entries, the last one shorter.

@@ -3,7 +3,7 @@
 local sandbox = ...
 
 local type, select, next, tonumber, tostring, floor = type, select, next, tonumber, tostring, math.floor
-local char, byte, sub, concat = string.char, string.byte, string.sub, table.concat
+local char, byte, sub, reverse, concat = string.char, string.byte, string.sub, string.reverse, table.concat
 local frexp, ldexp, huge, unpack = math.frexp, math.ldexp, math.huge, unpack
 local fail, bad = sandbox.fail, sandbox.bad
 
@@ -25,13 +25,14 @@ local function big_endian(number, size)
 end
 
 local function whole(text, p, size)
-  local number = 0
-  for i = p, p + size - 1 do number = number * 256 + byte(text, i) end
-  return number
+  local a, b, c, d = byte(text, p, p + size - 1)
+  if size == 1 then return a end
+  if size == 2 then return a * 256 + b end
+  return a * 0x1000000 + b * 0x10000 + c * 256 + d
 end
 
 -- Return the bits of a number as IEEE 754 has them, the highest byte first. digits: 52 or 23.
-local function float_bytes(number, digits)
+local function float_bits(number, digits)
   local exponent_max, size = digits == 52 and 2047 or 255, digits == 52 and 8 or 4
   local bias = (exponent_max - 1) / 2
   local sign = (number < 0 or 1 / number < 0) and 1 or 0
@@ -58,6 +59,39 @@ local function float_bytes(number, digits)
   return big_endian(sign * 2 ^ 31 + exponent * 2 ^ 20 + high, 4) .. big_endian(fraction % TWO_32, 4)
 end
 
+-- Return the bytes of a normal number that is fraction * 2 ^ exponent, the highest first; nil for any other. Hot path.
+local function eight_bytes(fraction, exponent)
+  local sign = 0
+  if fraction < 0 then sign, fraction = 128, -fraction end
+  if exponent < -1021 or exponent > 1024 or not (fraction >= 0.5 and fraction < 1) then return nil end
+  exponent = exponent + 1022
+  fraction = (fraction * 2 - 1) * 16
+  local e = exponent % 16
+  local b = fraction - fraction % 1
+  fraction = (fraction - b) * 256
+  local c = fraction - fraction % 1
+  fraction = (fraction - c) * 256
+  local d = fraction - fraction % 1
+  fraction = (fraction - d) * 256
+  local f = fraction - fraction % 1
+  fraction = (fraction - f) * 256
+  local g = fraction - fraction % 1
+  fraction = (fraction - g) * 256
+  local h = fraction - fraction % 1
+  return sign + (exponent - e) / 16, e * 16 + b, c, d, f, g, h, (fraction - h) * 256
+end
+
+-- As float_bits; or with the lowest byte first.
+local function float_bytes(number, digits, little)
+  if digits == 52 then
+    local a, b, c, d, e, f, g, h = eight_bytes(frexp(number))
+    if a then return little and char(h, g, f, e, d, c, b, a) or char(a, b, c, d, e, f, g, h) end
+  end
+  local bits = float_bits(number, digits)
+  return little and reverse(bits) or bits
+end
+
+-- Return the number that such bits are.
 local function read_float(text, p, digits)
   local size, exponent_max = digits == 52 and 8 or 4, digits == 52 and 2047 or 255
   local high = whole(text, p, 4)
@@ -73,15 +107,22 @@ local function read_float(text, p, digits)
   return sign * ldexp(fraction + 2 ^ digits, exponent - bias - digits)
 end
 
--- Return whether a number is the same with the precision of four bytes.
-local function is_single(number)
-  if number ~= number then return false end
-  if number == huge or number == -huge or number == 0 then return true end
-  local fraction, exponent = frexp(number)
+-- Return the number that eight bytes are, the highest first; nil where read_float is to look. Hot path.
+local function normal(a, b, c, d, e, f, g, h)
+  local low = b % 16
+  local exponent = a % 128 * 16 + (b - low) / 16
+  if exponent == 0 or exponent == 2047 then return nil end
+  local digits = ((16 + low) * 0x10000 + c * 256 + d) * TWO_32 + e * 0x1000000 + f * 0x10000 + g * 256 + h
+  return (a < 128 and digits or -digits) * 2 ^ (exponent - 1075)
+end
+
+-- Return whether fraction * 2 ^ exponent is the same with the precision of four bytes.
+local function is_single(fraction, exponent)
+  if fraction ~= fraction then return false end
+  if fraction == huge or fraction == -huge or fraction == 0 then return true end
   if exponent > 128 or exponent < -148 then return false end
-  local digits = exponent < -125 and exponent + 149 or 24
-  local scaled = ldexp(fraction, digits)
-  return floor(scaled) == scaled
+  if exponent >= -125 then return fraction * 0x1000000 % 1 == 0 end
+  return ldexp(fraction, exponent + 149) % 1 == 0
 end
 
 -- -- pack ------------------------------------------------------------------------------------------------------------
@@ -89,21 +130,27 @@ end
 local function pack_integer(number)
   if number >= 0 then
     if number <= 127 then return char(number) end
-    if number <= 0xff then return '\204' .. char(number) end
-    if number <= 0xffff then return '\205' .. big_endian(number, 2) end
+    if number <= 0xff then return char(204, number) end
+    if number <= 0xffff then
+      local low = number % 256
+      return char(205, (number - low) / 256, low)
+    end
     if number < TWO_32 then return '\206' .. big_endian(number, 4) end
     return '\207' .. big_endian(number, 8)
   end
   if number >= -32 then return char(256 + number) end
-  if number >= -128 then return '\208' .. char(256 + number) end
+  if number >= -128 then return char(208, 256 + number) end
   if number >= -32768 then return '\209' .. big_endian(number, 2) end
   if number >= -2 ^ 31 then return '\210' .. big_endian(number, 4) end
   return '\211' .. big_endian(number, 8)
 end
 
 local function pack_number(number)
-  if number == floor(number) and number >= -TWO_63 and number < TWO_63 then return pack_integer(number) end
-  if is_single(number) then return '\202' .. float_bytes(number, 23) end
+  if number % 1 == 0 and number >= -TWO_63 and number < TWO_63 then return pack_integer(number) end
+  local fraction, exponent = frexp(number)
+  if is_single(fraction, exponent) then return '\202' .. float_bytes(number, 23) end
+  local a, b, c, d, e, f, g, h = eight_bytes(fraction, exponent)
+  if a then return char(203, a, b, c, d, e, f, g, h) end
   return '\203' .. float_bytes(number, 52)
 end
 
@@ -125,49 +172,49 @@ end
 local function array_length(t)
   local most, items = 0, 0
   for key in next, t do
-    if type(key) ~= 'number' or key <= 0 or floor(key) ~= key then return nil end
     items = items + 1
+    if key ~= items and (type(key) ~= 'number' or key <= 0 or floor(key) ~= key) then return nil end
     if key > most then most = key end
   end
   return most == items and most or nil
 end
 
-local function put(out, value, depth)
+-- Append what a value becomes to a list of n texts; return how long the list is.
+local function put(out, n, value, depth)
   local kind = type(value)
-  if kind == 'table' and depth == DEPTH_MAX then kind = 'nil' end
-  local text
-  if kind == 'string' then
-    text = pack_string(value)
-  elseif kind == 'number' then
-    text = pack_number(value)
+  if kind == 'number' then
+    out[n + 1] = pack_number(value)
+  elseif kind == 'string' then
+    out[n + 1] = pack_string(value)
   elseif kind == 'boolean' then
-    text = value and '\195' or '\194'
-  elseif kind == 'table' then
+    out[n + 1] = value and '\195' or '\194'
+  elseif kind == 'table' and depth < DEPTH_MAX then
     local length = array_length(value)
     if length then
-      out[#out + 1] = head(length, 144, 15, 220)
-      for i = 1, length do put(out, value[i], depth + 1) end
-      return
+      n = n + 1
+      out[n] = head(length, 144, 15, 220)
+      for i = 1, length do n = put(out, n, value[i], depth + 1) end
+      return n
     end
     local count = 0
     for _ in next, value do count = count + 1 end
-    out[#out + 1] = head(count, 128, 15, 222)
+    n = n + 1
+    out[n] = head(count, 128, 15, 222)
     for key, item in next, value do
-      put(out, key, depth + 1)
-      put(out, item, depth + 1)
+      n = put(out, put(out, n, key, depth + 1), item, depth + 1)
     end
-    return
+    return n
   else
-    text = '\192'
+    out[n + 1] = '\192'
   end
-  out[#out + 1] = text
+  return n + 1
 end
 
 local function pack(...)
   local n = select('#', ...)
   if n == 0 then bad(0, 'pack', 'MessagePack pack needs input.') end
-  local out = {}
-  for i = 1, n do put(out, (select(i, ...)), 0) end
+  local out, texts = {}, 0
+  for i = 1, n do texts = put(out, texts, (select(i, ...)), 0) end
   return concat(out)
 end
 
@@ -209,18 +256,27 @@ local INTEGERS = { [204] = 1, [205] = 2, [206] = 4, [207] = 8, [208] = 1, [209] 
 local STRINGS = { [217] = 1, [218] = 2, [219] = 4 }
 
 function read(p, depth)
-  need(p, 1)
+  local c, first, second = byte(text, p, p + 2)
+  if not c then fail('Missing bytes in input.') end
   if depth > 190 then fail('Bad data format in input.') end
-  local c = byte(text, p)
   p = p + 1
   if c < 128 then return c, p end
   if c < 144 then return read_map(p, c - 128, depth) end
   if c < 160 then return read_array(p, c - 144, depth) end
   if c < 192 then return read_string(p, c - 160) end
   if c >= 224 then return c - 256, p end
-  if c == 192 then return nil, p end
-  if c == 194 or c == 195 then return c == 195, p end
-  local size = INTEGERS[c]
+  if c == 205 and second then return first * 256 + second, p + 2 end
+  if c == 203 then
+    local a, b, c, d, e, f, g, h = byte(text, p, p + 7)
+    if not h then fail('Missing bytes in input.') end
+    return normal(a, b, c, d, e, f, g, h) or read_float(text, p, 52), p + 8
+  end
+  local size = STRINGS[c]
+  if size then
+    need(p, size)
+    return read_string(p + size, whole(text, p, size))
+  end
+  size = INTEGERS[c]
   if size then
     need(p, size)
     local high_size = size == 8 and 4 or size
@@ -230,15 +286,11 @@ function read(p, depth)
     if size == 8 then number = number * TWO_32 + whole(text, p + 4, 4) end  -- rounded once, as in C
     return number, p + size
   end
-  size = STRINGS[c]
-  if size then
-    need(p, size)
-    return read_string(p + size, whole(text, p, size))
-  end
-  if c == 202 or c == 203 then
-    size = c == 202 and 4 or 8
-    need(p, size)
-    return read_float(text, p, c == 202 and 23 or 52), p + size
+  if c == 192 then return nil, p end
+  if c == 194 or c == 195 then return c == 195, p end
+  if c == 202 then
+    need(p, 4)
+    return read_float(text, p, 23), p + 4
   end
   if c >= 220 then
     size = (c == 220 or c == 222) and 2 or 4
@@ -314,4 +366,4 @@ end
 
 sandbox.behind.cmsgpack = sandbox.front(cmsgpack)
 
-return float_bytes, read_float
+return float_bytes, read_float, normal

@@ -5,10 +5,11 @@ Input: requests, one a line, words separated by blanks; they are sent to a serve
 
 import re
 from functools import cache
+from itertools import product
 
 from streamd.base.clock import ManualClock
 from streamd.catalog import COMMANDS
-from tests.accesses import PREPARED
+from tests.accesses import KEYS, PREPARED
 from tests.crash.restartable import Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
@@ -32,16 +33,34 @@ def _words_of_syntax() -> list[bytes]:
 
 
 WORDS = [*_words_of_syntax(), b"stream", b"hash", b"list", b"zset", b"str", b"num", b"1-1", b"0-0", b"-", b"+",
-         b"$", b">", b"(1", b"-inf", b"nan", b"-1", b"9223372036854775807", b"18446744073709551615-0"]  # fmt: skip
+         b"$", b">", b"(1", b"-inf", b"nan", b"-1", b"9223372036854775807", b"18446744073709551615-0",
+         b" 0 ", b" 2 ", b" -3 ", b" 5 2", b" -2 -5", b"grown"]  # fmt: skip
 
 
 @cache
 def prepared() -> SimulatedDisk:
     """Return the disk of a server with one key of each type."""
     server = Restartable(appendfsync="no")
-    for line in PREPARED:
+    for line in (*PREPARED, "SETRANGE grown 40000 x"):
         server.send(*line.split())
     return server.disk.kill()
+
+
+def seeds() -> list[bytes]:
+    """Return inputs to begin with: each command on each key, with integers for whatever else it needs."""
+    found = []
+    for command in COMMANDS.leaves():
+        words = command.name.upper().encode().split(b"|")
+        needed = abs(command.arity) - len(words)
+        for numbers, more in product(([b"5", b"2", b"1"], [b"-2", b"-5", b"3"]), ([], [b"1"])):
+            lines = []
+            for key in KEYS.split() if command.keys else [""]:
+                further = ([key.encode()] if key else []) + numbers * 2
+                lines.append(b" ".join([*words, *further[:needed], *more]))
+            found.append(b"\n".join(lines))
+            if command.keys:
+                found.append(b"APPEND grown x\n" + lines[0].replace(b" str", b" grown", 1))
+    return found
 
 
 def requests_of(data: bytes) -> list[list[bytes]]:

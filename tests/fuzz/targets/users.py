@@ -56,13 +56,14 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def passwords_in(data: bytes) -> list[bytes]:
-    """Return what stands where passwords do, and is found in no message by chance."""
-    return re.findall(rb"(?:^|[ ])[><#!]((?=[A-Za-z]*[0-9])[0-9A-Za-z]{8,})", data)
+    """Return what stands where passwords do, and nowhere else, and is found in no message by chance."""
+    found: list[bytes] = re.findall(rb"(?:^|[ ])[><#!]((?=[A-Za-z]*[0-9])[0-9A-Za-z]{8,})", data)
+    return [word for word in found if found.count(word) == data.count(word)]
 
 
 def check_user(user: User, table: CommandTable, vocabulary: Vocabulary) -> None:
     """Raise AssertionError unless the tables say what the rules say, twice: what was allowed is remembered."""
-    guard = Guard(user, vocabulary, table, quick_commands(table))
+    guard = Guard(user, vocabulary, table, quick_commands(table), is_restricted=False)
     for _ in range(2):
         for request in REQUESTS:
             command = find_command(table, request)

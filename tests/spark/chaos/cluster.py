@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyspark
 
+from bench.ports import free_port
 from demo.processes import session_members
 from spark_source.java import spark_environment
-from tests.spark.servers import free_port
 from tests.spark.sessions import ROOT
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

@@ -123,7 +123,7 @@ class Job:
         return {**shared, "stream": stream, "pipeline": 20}
 
     def _copied(self) -> StreamingQuery:
-        return self._start("copied", self._entries(), retries=2)
+        return self._start("copied", self._entries())
 
     def _shuffled(self) -> StreamingQuery:
         key = {} if self.options.exactly_once == "none" else {"identity": "key", "idempotencyKey": "source"}

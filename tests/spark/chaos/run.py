@@ -13,11 +13,11 @@ from pathlib import Path
 
 import redis
 
+from bench.ports import free_port
 from demo.checkpoint import Checkpoint
 from demo.proxy import CuttingProxy
 from tests.spark.chaos.check import Comparison, compare, twice
 from tests.spark.chaos.cluster import Cluster, Started, send
-from tests.spark.servers import free_port
 
 STREAMS = ("copied", "shuffled", "loaded")
 FEED_BATCH = 50

@@ -1,0 +1,1 @@
+"""Whether each command costs what it documents, and at most ten times what it costs redis-server."""

@@ -1,0 +1,86 @@
+"""Rows of strings and bits."""
+
+from bench.slopes.row import BYTES, Row, rows
+
+_PAIRS = "k#,v*N"
+
+STRINGS = (
+    # The value of a key grows.
+    *rows(
+        "SET s x^N ; SET t y^N ; SET n 5",
+        ("GET s", "n"),
+        ("STRLEN s", "1"),
+        ("APPEND s y", "1"),
+        ("GETRANGE s {H} -1", "n"),
+        ("GETRANGE s {H} {H}", "1"),
+        ("SUBSTR s {H} -1", "n"),
+        ("SETRANGE s {H} y", "1"),
+        ("SETRANGE s {H} x^N", "n"),
+        ("GETBIT s {N}", "1"),
+        ("SETBIT s {N} 1", "1"),
+        ("BITFIELD s GET u8 {N} SET u8 {N} 7", "1"),
+        ("BITFIELD_RO s GET u8 {N}", "1"),
+        ("BITCOUNT s", "n"),
+        ("BITCOUNT s 5 {H} BIT", "n"),
+        ("BITCOUNT s 5 {H} BYTE", "n"),
+        ("BITOP AND d s t", "n"),
+        ("BITOP OR d s t", "n"),
+        ("BITOP XOR d s t", "n"),
+        ("BITOP NOT d s", "n"),
+        Row("GETSET s y", "n", fresh=True),
+        Row("GETDEL s", "n", fresh=True),
+        ("GETEX s EX 100", "n"),
+        Row("SET s y GET", "n", fresh=True),
+        Row("SET s y", "1", fresh=True),
+        ("SETNX s y", "1"),
+        Row("SETEX s 100 y", "1", fresh=True),
+        Row("PSETEX s 100000 y", "1", fresh=True),
+        Row("MSETNX s y u z", "1"),
+        Row("MSET s y t z", "1", fresh=True),
+        ("MGET s t", "n"),
+        Row("INCR s", "1", refused=True),
+        Row("INCRBY s 2", "1", refused=True),
+        Row("INCRBYFLOAT s 2", "1", refused=True),
+        Row("DECR s", "1", refused=True),
+        Row("DECRBY s 2", "1", refused=True),
+        n=BYTES * 4,
+    ),
+    # A string of zeros, in which a bit is looked for to the end; and of ones.
+    *rows("SETBIT s {N} 1", ("BITPOS s 1", "n"), ("BITPOS s 1 2 -1 BIT", "n"), n=BYTES * 16),
+    *rows("SETRANGE s {N} x ; BITOP NOT s s", ("BITPOS s 0", "n"), n=BYTES),
+    *rows(
+        "SET s ab^N ; SET t ba^N", ("LCS s t", "n2"), ("LCS s t LEN", "n2"), ("LCS s t IDX MINMATCHLEN 5", "n2"), n=250
+    ),
+    # The request grows.
+    Row("SET s x^N", n=BYTES),
+    Row("SETNX s x^N", before="DEL s", n=BYTES),
+    Row("SETEX s 100 x^N", n=BYTES),
+    Row("PSETEX s 100000 x^N", n=BYTES),
+    Row("GETSET s x^N", n=BYTES),
+    Row("APPEND s x^N", before="DEL s", n=BYTES),
+    Row("SETRANGE s 0 x^N", n=BYTES),
+    Row("SETRANGE s N x", before="DEL s", n=BYTES),
+    Row("SETBIT s N 1", before="DEL s", n=BYTES * 8),
+    Row(f"MSET {_PAIRS}", whole=True),
+    Row(f"MSETNX {_PAIRS}", before="FLUSHALL", whole=True),
+    *rows(f"MSET {_PAIRS}", ("MGET k#*N", "n")),
+    Row("BITFIELD s GET,u8,#*N"),
+    Row("BITFIELD s SET,u8,#,7*N", whole=True),
+    Row("BITFIELD s INCRBY,u8,#,7*N", whole=True),
+    Row("BITFIELD_RO s GET,u8,#*N", whole=True),
+    *rows("100 x SET s# abcdefgh", Row("BITOP OR d s#*N", n=2_500)),
+    # The database grows.
+    *rows(
+        f"MSET {_PAIRS} ; SET number 5",
+        ("GET k7", "1"),
+        ("SET k7 v", "1"),
+        ("INCR number", "1"),
+        ("INCRBY number 2", "1"),
+        ("INCRBYFLOAT number 2.5", "1"),
+        ("DECR number", "1"),
+        ("DECRBY number 2", "1"),
+        ("APPEND k7 v", "1"),
+        ("GETEX k7 PERSIST", "1"),
+        ("GETDEL k7", "1"),
+    ),
+)

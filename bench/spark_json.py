@@ -1,0 +1,80 @@
+"""`python -m bench.spark_json`: JSON in fields by valueFormat=json, beside the same job with from_json and to_json.
+
+Both take turns, round by round; figures are medians, ratios those of the same round.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from bench.client import ask
+from bench.servers import Target
+from bench.spark import Bench, alternated, session
+from bench.spark_beside import ROUNDS, Jobs, show
+from spark_source.options import BATCH_PARTITION_ENTRIES
+
+ROWS = 400_000
+BASKET = "struct<item: string, cents: long, weight: double, tags: array<string>>"
+OURS_READ, THEIRS_READ = "streamd, valueFormat=json, into noop", "streamd as text and from_json, into noop"
+OURS, THEIRS = "streamd, valueFormat=json", "to_json and streamd as text"
+
+
+def jobs(bench: Bench, rows: int) -> tuple[Jobs, Jobs]:
+    """Return ways to read JSON, and to write it; the stream to read is written here."""
+    made = bench.spark.range(0, rows, 1, 4).selectExpr(
+        "id AS n",
+        "named_struct('item', concat('item ', id), 'cents', id * 7, 'weight', id / 8, 'tags', array('a', 'b')) basket",
+    )
+    as_text = made.selectExpr("n", "to_json(basket) AS basket")
+    numbers = iter(range(1_000_000))
+
+    def write(frame: object, **options: str) -> Callable[[], None]:
+        def job() -> None:
+            stream = f"out-{next(numbers)}"
+            given = {"port": bench.target.port, "stream": stream, **options}
+            frame.write.format("streamd").options(**given).mode("append").save()  # type: ignore[attr-defined]
+            with bench.target.connect() as sock:
+                assert ask(sock, "XLEN", stream) == rows
+                ask(sock, "DEL", stream)
+
+        return job
+
+    def into_nothing(frame: object) -> Callable[[], None]:
+        return lambda: frame.write.format("noop").mode("overwrite").save()  # type: ignore[attr-defined]
+
+    given = {"port": bench.target.port, "stream": "in"}
+    as_text.write.format("streamd").options(**given).mode("append").save()
+    reader = bench.spark.read.format("streamd").options(**given)
+    parsed = reader.schema("n long, basket string").load().selectExpr("n", f"from_json(basket, '{BASKET}') AS basket")
+    ours = reader.option("valueFormat", "json").schema(f"n long, basket {BASKET}").load()
+    assert ours.exceptAll(parsed).limit(1).count() == 0
+    return (
+        {OURS_READ: into_nothing(ours), THEIRS_READ: into_nothing(parsed)},
+        {OURS: write(made, valueFormat="json"), THEIRS: write(as_text)},
+    )
+
+
+def json_jobs(bench: Bench, rows: int) -> list[tuple[str, Jobs, tuple[str, str]]]:
+    """Return title, ways and the pair that is compared, of reading JSON and of writing it."""
+    reading, writing = jobs(bench, rows)
+    return [("Reading JSON", reading, (OURS_READ, THEIRS_READ)), ("Writing JSON", writing, (OURS, THEIRS))]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_json", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    arguments = parser.parse_args()
+    rows = max(BATCH_PARTITION_ENTRIES, arguments.rows)
+    spark = session()
+    try:
+        with Target("streamd") as target:
+            bench = Bench(target, spark)
+            for title, ways, pair in json_jobs(bench, rows):
+                show(title, alternated(bench, ways, arguments.rounds), rows, (pair,))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""`streamd check --fix` and `--skip`: a journal is cut at its first fault, or loses only what is damaged."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from streamd.durability.check import Progress, Report, Trial, examine, replace_manifest
+from streamd.durability.tally import Tally, legible
+from streamd.journal import manifest as manifests
+from streamd.journal.filesystem import READ_BYTES, FileSystem
+from streamd.journal.journal import lock_directory
+from streamd.journal.loader import Loader
+from streamd.journal.manifest import Manifest, Part
+from streamd.journal.mending import Change, change, filling, free_name, stamp
+from streamd.journal.reading import (
+    Bare,
+    FileReader,
+    Incomplete,
+    Malformed,
+    Parsed,
+    parse_body,
+    parse_one,
+    parse_unit,
+)
+from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
+from streamd.journal.recovery import read_manifest
+from streamd.journal.salvage import Gap, Salvage
+
+# agree(what is known, what is asked): whether it is to be done.
+Agree = Callable[[list[str], str], bool]
+# Of a gap so much is looked at for what is legible in it.
+_LEGIBLE_BYTES_MAX: Final = 16 * 1024 * 1024
+# What is left out may have been what something else builds upon that was applied when it was tried: then once more.
+_ROUNDS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The journal that is to be changed. loaders: makes states that are thrown away; None: only bytes are looked at."""
+
+    files: FileSystem
+    data_directory: str
+    directory: str
+    filename: str = "appendonly.aof"
+    loaders: Callable[[], Loader] | None = None
+    now_ms: int = 0
+    progress: Progress | None = None
+
+    def examine(self) -> Report:
+        """Raises: DamagedError, OSError."""
+        return examine(self.files, self.directory, self.filename, self.loader(), self.progress)
+
+    def loader(self) -> Loader | None:
+        return self.loaders() if self.loaders is not None else None
+
+    def manifest(self) -> Manifest:
+        manifest = read_manifest(self.files, self.directory, self.filename)
+        assert manifest is not None
+        return manifest
+
+    def path(self, part: Part) -> str:
+        return f"{self.directory}/{part.name}"
+
+    def cut_name(self, path: str) -> str:
+        return f"{path}.cut-{stamp(self.now_ms)}"
+
+
+def fix(place: Place, agree: Agree) -> Report:
+    """Cut a journal at the first place that is not whole or cannot be applied, if `agree` says so; what is cut stays
+    in files beside. A torn record at the end is cut without a question.
+
+    A base is not cut, nor what a newer version wrote. Raises: LockedError when a server is running; DamagedError;
+    OSError.
+    """
+    lock = lock_directory(place.files, place.data_directory)
+    try:
+        report = place.examine()
+        first = report.first_fault
+        if first is None or report.is_newer:
+            return report
+        if first.is_base:
+            report.done.append(f"{first.path} is a base and cannot be cut; --skip leaves out what is damaged in it")
+            return report
+        is_torn_tail = first.torn and not first.may_have_been_acknowledged
+        if not is_torn_tail and not agree(report.lines(), f"Cut off all from the fault on: {report.behind()}?"):
+            return report
+        manifest = place.manifest()
+        at = next(number for number, part in enumerate(manifest.parts()) if place.path(part) == first.path)
+        dropped = manifest.parts()[at + 1 :]
+        if dropped:
+            kept_parts = [part for part in manifest.increments if part not in dropped]
+            replace_manifest(place.files, place.directory, place.filename, Manifest(manifest.base, kept_parts))
+        instead = CUT_LINE if first.in_run else b""
+        cut_name = place.cut_name(first.path)
+        kept = change(place.files, first.path, [Change(first.whole, first.size, instead)], cut_name)
+        lost = first.size - first.whole
+        report.done.append(f"{first.path}: cut to {first.whole} bytes; the {lost} bytes behind are in {kept}")
+        for path in map(place.path, dropped):
+            aside = free_name(place.files, place.cut_name(path))
+            place.files.rename(path, aside)
+            report.done.append(f"{path}: came behind what was cut, and is now {aside}")
+        report.is_mended = True
+        return report
+    finally:
+        lock.close()
+
+
+def skip(place: Place, agree: Agree) -> Report:
+    """Leave out of a journal what is damaged, and what cannot be applied without that, if `agree` says so; what is left
+    out stays in a file beside, and is listed.
+
+    Raises: LockedError when a server is running; DamagedError; OSError.
+    """
+    lock = lock_directory(place.files, place.data_directory)
+    try:
+        report = place.examine()
+        first = report.first_fault
+        if first is None or report.is_newer:
+            return report
+        plans = _plan(place)
+        is_torn_tail = first.torn and not first.may_have_been_acknowledged
+        known = [*report.lines(), "Left out would be:", *_missing(plans)]
+        if not is_torn_tail and not agree(known, f"Leave these parts out ({len(_missing(plans))})?"):
+            return report
+        for _ in range(_ROUNDS_MAX):
+            for plan in plans:
+                kept = change(place.files, plan.path, plan.changes, place.cut_name(plan.path))
+                report.done += plan.missing
+                report.done.append(f"{plan.path}: what was left out is in {kept}")
+            report.is_mended = place.examine().is_whole
+            if report.is_mended:
+                break
+            plans = _plan(place)
+        return report
+    finally:
+        lock.close()
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What becomes of one file: its changes, and what is missing then, a line each."""
+
+    path: str
+    is_base: bool
+    changes: list[Change] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    # Where a run that is not whole has to end, because what comes next in it does not fit.
+    cut: tuple[int, bool] | None = None
+
+
+def _missing(plans: list[_Plan]) -> list[str]:
+    return [line for plan in plans for line in plan.missing]
+
+
+def _plan(place: Place) -> list[_Plan]:
+    """Return what is to be left out, for each file of which something is. Raises: OSError."""
+    trial, plans = Trial(place.loader(), goes_on=True), []
+    for part in place.manifest().parts():
+        plan = _Plan(place.path(part), part.kind == manifests.BASE)
+        _plan_file(place.files, plan, trial)
+        if plan.changes:
+            plans.append(plan)
+    return plans
+
+
+def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
+    file = files.open(plan.path)
+    try:
+        reader = FileReader(file)
+        trial.begin_file(plan.path)
+        for piece in Salvage(reader).pieces():
+            if isinstance(piece, Gap):
+                _leave_out_gap(files, plan, reader, piece)
+            else:
+                _try(plan, reader, piece, trial)
+        if plan.is_base and reader.ours and not reader.ended and not _ends(plan, reader.size):
+            plan.changes.append(Change(reader.size, reader.size, encode_end(reader.size, reader.salt or 0)))
+            plan.missing.append(f"{plan.path}: its end; what stood there is not known")
+    finally:
+        file.close()
+
+
+def _ends(plan: _Plan, size: int) -> bool:
+    return bool(plan.changes) and plan.changes[-1].end == size
+
+
+def _leave_out_gap(files: FileSystem, plan: _Plan, reader: FileReader, gap: Gap) -> None:
+    offset, in_run = gap.offset, gap.in_run
+    if plan.cut is not None and not gap.instead:
+        offset, in_run = plan.cut
+    plan.cut = None
+    head = CUT_LINE if in_run else gap.instead
+    if gap.end < reader.size:
+        instead = head + filling(gap.end - offset - len(head))
+    elif plan.is_base and (offset == 0 or reader.ours):
+        salt = (reader.salt or 0) if offset else files.salt()
+        head = head if offset else encode_first_line(salt)
+        instead = head + encode_end(offset + len(head), salt)
+    else:
+        instead = head
+    plan.changes.append(Change(offset, gap.end, instead))
+    tally = Tally()
+    for words in legible(reader.read(offset, min(gap.end - offset, _LEGIBLE_BYTES_MAX))):
+        tally.add(words)
+    text = f"{plan.path}: {gap.end - offset} bytes at offset {offset}: {gap.detail}"
+    keys = f"; still legible in them, of the keys {tally.keys()}: {tally}" if tally.records else ""
+    plan.missing.append(text + keys)
+
+
+def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) -> None:
+    """Apply a piece but for the units that do not fit, which are left out."""
+    run = reader.run_here()
+    dropped: list[tuple[int, int]] = []
+    rest: Bare | Parsed = piece
+    while (error := trial.take(rest)) is not None:
+        plan.missing.append(f"{plan.path}: at offset {error.offset}: {error.detail}")
+        if run is not None and not run.is_whole:
+            _end_run_early(plan, reader, piece, error.offset)
+            return
+        try:
+            begin, end = _unit(reader, error.offset, run.body_at if run is not None else None)
+        except (Incomplete, Malformed):
+            trial.end()
+            return
+        dropped.append((begin, end))
+        parsed = parse_body(rest.data, rest.offset) if isinstance(rest, Bare) else rest
+        assert isinstance(parsed, Parsed)
+        left = [number for number, at in enumerate(parsed.places) if at >= end]
+        rest = Parsed([parsed.commands[number] for number in left], [parsed.places[number] for number in left])
+    if run is None:
+        plan.changes += [Change(begin, end, filling(end - begin)) for begin, end in dropped]
+    elif dropped:
+        body, at = b"", run.body_at
+        for begin, end in dropped:
+            body += reader.read(at, begin - at) + _selected_in(reader.read(begin, end - begin))
+            at = end
+        body += reader.read(at, run.end - at)
+        new = encode_run([body], run.synced, run.has_notes, reader.salt or 0) if body else b""
+        plan.changes.append(Change(reader.offset, run.end, new + filling(run.end - reader.offset - len(new))))
+
+
+def _unit(reader: FileReader, place: int, body_at: int | None) -> tuple[int, int]:
+    """Return `(begin, end)` of the unit with the command at `place`: that command, or the transaction it is in.
+
+    body_at: where the run begins that it stands in; None where others wrote it. Raises: Incomplete, Malformed.
+    """
+    begin = body_at if body_at is not None else reader.cut_before(place)[0]
+    want = READ_BYTES
+    while True:
+        data = reader.read(begin, want)
+        at = 0
+        try:
+            while True:
+                end = parse_unit(data, at)[1]
+                if begin + end > place:
+                    return begin + at, begin + end
+                at = end
+        except Incomplete:
+            if len(data) < want:
+                raise
+            want *= 2
+
+
+def _selected_in(unit: bytes) -> bytes:
+    """Return the SELECT that holds behind a unit, if there is one in it."""
+    last, at = b"", 0
+    while at < len(unit):
+        words, at = parse_one(unit, at)
+        if words[0] == b"SELECT":
+            last = encode_select(int(words[1]))
+    return last
+
+
+def _end_run_early(plan: _Plan, reader: FileReader, piece: Bare | Parsed, place: int) -> None:
+    """Have a run that is not whole end in front of a unit: it has no checksum that could be made anew."""
+    assert isinstance(piece, Parsed)
+    offset, in_run = reader.cut_before(place)
+    last = piece.places[-1]
+    words_end = parse_one(reader.read(last, reader.size - last), 0)[1]
+    end = last + words_end + len(CUT_LINE)
+    if reader.read(end - len(CUT_LINE), len(CUT_LINE)) != CUT_LINE:
+        plan.cut = offset, in_run  # a gap follows
+        return
+    head = CUT_LINE if in_run else b""
+    plan.changes.append(Change(offset, end, head + filling(end - offset - len(head))))

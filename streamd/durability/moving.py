@@ -1,0 +1,90 @@
+"""A loaded state as the journal of Redis 8.6.2 or later: its streams know all names that they knew here."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from streamd.data.entry_record import NAME, entry_words
+from streamd.data.keyspace import Keyspace
+from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
+from streamd.journal.dump import dump_groups, dump_key
+from streamd.journal.record import encode_command, encode_select
+from streamd.stream.entry_id import format_id
+from streamd.stream.stream import Stream
+
+# Fields of an entry that is gone, which stands in its place until its name is recorded.
+_PLACEHOLDER: Final = [b"", b""]
+
+
+def commands_for_redis(keyspace: Keyspace, now_ms: int) -> Iterator[tuple[bytes, int]]:
+    """Yield `(bytes, number of commands)`. What only streamd knows is left out: notes, and names that have expired."""
+    for db in keyspace:
+        if db.values:
+            yield encode_select(db.index), 0  # as at the beginning of each file
+        for key, value in db.values.items():
+            expires_ms = db.expires_ms.get(key)
+            if isinstance(value, Stream):
+                yield from _stream(db.index, key, value, now_ms)
+                if expires_ms is not None:
+                    yield encode_command((b"PEXPIREAT", key, b"%d" % expires_ms)), 1
+            else:
+                for is_note, data in dump_key(db.index, key, value, expires_ms):
+                    if not is_note:
+                        yield data, 1
+
+
+def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[tuple[bytes, int]]:
+    """Yield a stream with its window.
+
+    XIDMPRECORD, the one command that records a name, is for entries that exist. So an entry that is gone is added, at
+    its place among the others, and removed when its name is recorded: that a name's entry goes does not forget it.
+    """
+    names = _names(stream, now_ms)
+    gone = sorted({entry_id for *_, entry_id in names if entry_id not in stream.log})
+    first_id = stream.log.first_id
+    for entry_id, fields in _merged(stream, gone):
+        yield encode_command(entry_words(key, format_id(entry_id), fields)), 1
+    if first_id is None and not gone:
+        yield encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]), 1  # makes an empty stream
+    idmp = stream.idmp
+    if (idmp.duration_s, idmp.maxsize) != (DURATION_S_DEFAULT, MAXSIZE_DEFAULT):
+        words = (b"XCFGSET", key, b"IDMP-DURATION", b"%d" % idmp.duration_s, b"IDMP-MAXSIZE", b"%d" % idmp.maxsize)
+        yield encode_command(words), 1
+    for pid, iid, entry_id in names:
+        yield encode_command((b"XIDMPRECORD", key, pid, iid, format_id(entry_id))), 1
+    if gone:
+        # Trimming leaves the greatest ID that was deleted as it is, which XSETID could not take back to 0-0.
+        trim = (b"MAXLEN", b"=", b"0") if first_id is None else (b"MINID", b"=", format_id(first_id))
+        yield encode_command((b"XTRIM", key, *trim)), 1
+    for entry_id in gone:
+        if first_id is not None and entry_id > first_id:
+            yield encode_command((b"XDEL", key, format_id(entry_id))), 1
+    counters = (b"ENTRIESADDED", b"%d" % stream.entries_added, b"MAXDELETEDID", format_id(stream.max_deleted_id))
+    yield encode_command((b"XSETID", key, format_id(stream.last_id), *counters)), 1
+    for is_note, data in dump_groups(db_index, key, stream):
+        if not is_note:
+            yield data, 1
+
+
+def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
+    """Return (pid, iid, entry ID) of the names that are remembered still, each producer's oldest first."""
+    over_ms = now_ms - stream.idmp.duration_s * 1000
+    return [
+        (pid, iid, entry_id)
+        for pid in stream.idmp.pids()
+        for iid, entry_id in stream.idmp.iids(pid)
+        if entry_id >> 64 > over_ms
+    ]
+
+
+def _merged(stream: Stream, gone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield the entries of a stream, and placeholders of those that are gone, by their IDs."""
+    at = start = 0
+    while batch := stream.log.read_batch(start):
+        for entry_id, fields in batch:
+            while at < len(gone) and gone[at] < entry_id:
+                yield gone[at], _PLACEHOLDER
+                at += 1
+            yield entry_id, fields
+        start = batch[-1][0] + 1
+    for entry_id in gone[at:]:
+        yield entry_id, _PLACEHOLDER

@@ -1,0 +1,173 @@
+"""What is whole behind a fault in a file of the journal: runs are found again, for each has a checksum of its own."""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from streamd.journal.filesystem import READ_BYTES
+from streamd.journal.mending import can_fill
+from streamd.journal.reading import LINE_BYTES_MAX, Bare, FileReader, Parsed, Trouble, parse_body
+from streamd.journal.record import CUT_LINE, FIRST_LINE_BYTES, encode_first_line, run_hash
+
+_HEADER: Final = re.compile(
+    rb"#streamd (?:(?:run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: [0-9a-f]+)?"
+    rb"|(synced|end) (\d{1,19}) ([0-9a-f]{16}))\n"
+)
+# A SELECT of another database than 0, maybe with its name damaged.
+_OTHER_DATABASE: Final = re.compile(rb"(?:\*2\r\n\$6\r\n.{6}|SELECT)\r\n\$\d\r\n[1-9]", re.DOTALL)
+_OTHER_DATABASE_BYTES_MAX: Final = 64
+# Where the salt stands in a first line, and behind it the hash.
+_SALT: Final = slice(19, 35)
+_SALT_HASH: Final = slice(36, 52)
+
+
+class Gap(NamedTuple):
+    """Bytes from `offset` to `end` of which nothing is kept.
+
+    in_run: they are the rest of a run. instead: what has to stand there, where that is known.
+    """
+
+    offset: int
+    end: int
+    in_run: bool
+    detail: str
+    instead: bytes = b""
+
+
+class Salvage:
+    """Reads a file on behind its faults."""
+
+    def __init__(self, reader: FileReader) -> None:
+        self._reader = reader
+        self._has_begun = False
+        self._names_others: bool | None = None  # until it is known
+
+    def pieces(self) -> Iterator[Bare | Parsed | Gap]:
+        """Yield what the file says, in order, and the gaps in between; `reader.trouble` says why there is a gap until
+        the next is asked for, and at the end if a newer version wrote the rest.
+        """
+        reader = self._reader
+        while True:
+            for piece in reader.pieces():
+                self._has_begun = True
+                yield piece
+            if reader.trouble is None or reader.trouble.is_newer:
+                return
+            gap, end, salt = self._gap(reader.trouble)
+            self._has_begun = True
+            yield gap
+            reader.resume(end, salt)
+
+    def _gap(self, trouble: Trouble) -> tuple[Gap, int, int | None]:
+        """Return the gap behind a trouble, where to go on, and the salt of what follows."""
+        reader = self._reader
+        first = len(CUT_LINE) if trouble.in_run else 0
+        if reader.salt is not None:
+            if trouble.in_run and (header := self._header_of_what_is_whole(trouble.offset, reader.salt)):
+                gap = Gap(reader.offset, reader.offset + len(header), False, "the header of a run is damaged", header)
+                return gap, trouble.offset, reader.salt
+            end = self._next_whole(trouble.offset, first, reader.salt)
+            return Gap(trouble.offset, end, trouble.in_run, trouble.detail), end, reader.salt
+        if not self._has_begun:  # a damaged first line may read as one that others wrote
+            for salt in self._salts():
+                if self._next_whole(0, FIRST_LINE_BYTES, salt) < reader.size:
+                    gap = Gap(0, FIRST_LINE_BYTES, False, "its first line is damaged", encode_first_line(salt))
+                    return gap, FIRST_LINE_BYTES, salt
+        # What others wrote has no checksums: nothing behind a fault is known to be a command.
+        return Gap(trouble.offset, reader.size, False, trouble.detail), reader.size, None
+
+    def _header_of_what_is_whole(self, end: int, salt: int) -> bytes | None:
+        """Return the header that the run here should have, if only its header is damaged and its units up to `end` are
+        all that it had: then what follows is whole, and leaves no room for a CUT_LINE.
+        """
+        reader = self._reader
+        run = reader.run_here()
+        assert run is not None
+        found = reader.read(reader.offset, run.body_at - reader.offset)
+        if reader.read(end, 1) != b"#":
+            return None
+        body = reader.read(run.body_at, end - run.body_at)
+        words = found.split(b" ")
+        words[2:4] = b"%d" % len(body), run_hash(body, run.synced, salt)
+        header = b" ".join(words)
+        return header if len(header) == len(found) else None
+
+    def _salts(self) -> list[int]:
+        """Return what the salt may be that a damaged first line says: as it reads, or with one other digit."""
+        line = self._reader.read(0, FIRST_LINE_BYTES)
+        text, found = line[_SALT], line[_SALT_HASH]
+        read = [text] + [text[:at] + b"%x" % digit + text[at + 1 :] for at in range(16) for digit in range(16)]
+        salts = [int(one, 16) for one in read if re.fullmatch(rb"[0-9a-f]{16}", one)]
+        if re.fullmatch(rb"[0-9a-f]{16}", text):
+            return salts[:1] + [salt for salt in salts[1:] if salt and run_hash(b"journal", 0, salt) == found]
+        return [salt for salt in salts if salt and run_hash(b"journal", 0, salt) == found]
+
+    def _next_whole(self, offset: int, first: int, salt: int) -> int:
+        """Return where the next thing begins that is whole, at least `first` bytes behind a fault; the size of the file
+        if there is none.
+
+        A value may hold what looks like a run. No client knows the salt, so its hash is another. A file of an earlier
+        version has none: there only the place counts that the damaged run itself names.
+        """
+        reader = self._reader
+        named = None if salt else self._end_of_run(offset)
+        data, at = b"", offset + max(first, 1)
+        while block := reader.read(at, READ_BYTES):
+            data = data[-LINE_BYTES_MAX:] + block
+            at += len(block)
+            for header in _HEADER.finditer(data):
+                place = at - len(data) + header.start()
+                if place < offset + first or place <= offset or not can_fill(place - offset - first):
+                    continue
+                if named in (None, place) and self._is_whole(header, place, at - len(data) + header.end(), salt):
+                    return place
+            if named is not None and at > named:
+                break
+        return reader.size
+
+    def _end_of_run(self, offset: int) -> int:
+        header = _HEADER.match(self._reader.read(offset, LINE_BYTES_MAX))
+        return offset + header.end() + int(header[1]) if header is not None and header[1] else self._reader.size
+
+    def _is_whole(self, header: re.Match[bytes], place: int, body_at: int, salt: int) -> bool:
+        """Return whether a line is ours, what it covers is whole, and the database is known that it speaks of."""
+        reader = self._reader
+        if header[4]:
+            length = int(header[5])
+            is_end = header[4] == b"end"
+            if not (length == place if is_end else length <= place) or run_hash(header[4], length, salt) != header[6]:
+                return False
+            return is_end or not self._may_be_another()
+        length = int(header[1])
+        if body_at + length > reader.size or int(header[3]) > place:
+            return False
+        body = reader.read(body_at, length)
+        if run_hash(body, int(header[3]), salt) != header[2]:
+            return False
+        return not self._may_be_another() or _selects(body, body_at)
+
+    def _may_be_another(self) -> bool:
+        """Return whether another database than 0 may be selected where no run names one: in a file of an earlier
+        version that names another one anywhere.
+        """
+        reader = self._reader
+        if reader.names_databases:
+            return False
+        if self._names_others is None:
+            self._names_others, data, at = False, b"", 0
+            while not self._names_others and (block := reader.read(at, READ_BYTES)):
+                data = data[-_OTHER_DATABASE_BYTES_MAX:] + block
+                at += len(block)
+                self._names_others = _OTHER_DATABASE.search(data) is not None
+        return self._names_others
+
+
+def _selects(body: bytes, offset: int) -> bool:
+    """Return whether a run names a database before it needs one."""
+    parsed = parse_body(body, offset)
+    if isinstance(parsed, str):
+        return False
+    for words in parsed.commands:
+        if words[0][:1] != b"#" and words != [b"MULTI"]:
+            return words[0] == b"SELECT"
+    return False
