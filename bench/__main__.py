@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
-from bench.group_workloads import GROUP_WORKLOADS
 from bench.long import (
     run_curves,
     run_large,
@@ -23,17 +22,14 @@ from bench.long import (
 )
 from bench.measure import Result, alternate
 from bench.over_own import PAIRS
-from bench.production import PRODUCTION_WORKLOADS
 from bench.progress import said
+from bench.rows import ALL
 from bench.servers import Target, forms, redis_binary
-from bench.session_workloads import SESSION_WORKLOADS
 from bench.spark import run_spark
 from bench.table import RATIO_OF, Row, carried_over, ratio_text, write
-from bench.waiters import WAITER_WORKLOADS
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads import Workload
 
 TOPIC_ENTRIES = {"short": 200_000, "long": 1_000_000}
-ALL = (*WORKLOADS, *PRODUCTION_WORKLOADS, *WAITER_WORKLOADS, *GROUP_WORKLOADS, *SESSION_WORKLOADS)
 
 
 def main() -> int:

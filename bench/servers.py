@@ -15,8 +15,14 @@ from types import TracebackType
 from bench.ports import free_port
 
 START_S = 120.0
-# The Python of the environment that `make compiled` makes.
-COMPILED = Path(__file__).resolve().parent.parent / ".venv-compiled" / "bin" / "python"
+
+
+def compiled_python(tree: Path) -> Path:
+    """Return the Python of the environment that `make compiled` makes in a checkout."""
+    return tree / ".venv-compiled" / "bin" / "python"
+
+
+COMPILED = compiled_python(Path(__file__).resolve().parent.parent)
 
 
 class Target:
@@ -37,7 +43,8 @@ class Target:
         if "--appendonly" not in options:
             common += ["--appendonly", "no"]
         if kind in ("streamd", "compiled"):
-            python = [sys.executable] if kind == "streamd" else [str(COMPILED), "-P"]
+            installed = compiled_python(tree) if tree else COMPILED
+            python = [sys.executable] if kind == "streamd" else [str(installed), "-P"]
             command = [*python, "-m", "streamd", "serve", *common, "--loglevel", "warning", *options]
         else:
             command = [str(binary or redis_binary("redis-server")), *common, "--save", "", *options]
