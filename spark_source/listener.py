@@ -11,12 +11,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_source.connection import Server
 from spark_source.errors import StreamdError
-from spark_source.markers import stats_key
+from spark_source.markers import COUNTED, batches_key, counted_field, counted_of, stats_key
 from spark_source.options import parse_options
 
 log = logging.getLogger("spark_source.listener")
-
-COUNTED = ("rows", "duplicates", "retries", "waited_ms", "changed")
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,8 @@ class SourceFigures:
 
 @dataclass(frozen=True)
 class SinkFigures:
-    """What has been written to one stream since the batch that was shown before. `changed` are rows of partitions that
+    """What a micro-batch wrote to one stream; from inside foreachBatch, what was written since the batch that was shown
+    before. `changed` are rows of partitions that
     brought others than an attempt before them, with onRowsChanged=continue: some may be there twice."""
 
     stream: str
@@ -100,7 +99,8 @@ class StreamdListener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:
         progress = event.progress
         sources = [figure for source in progress.sources for figure in source_figures(source)]
-        sinks = [figures for stream in self.streams if (figures := self._written(str(progress.id), stream)) is not None]
+        written = [self._written(str(progress.id), progress.batchId, stream) for stream in self.streams]
+        sinks = [figures for figures in written if figures is not None]
         if sources or sinks:
             duration_ms = dict(progress.durationMs).get("triggerExecution", 0)
             name = progress.name
@@ -113,30 +113,44 @@ class StreamdListener(StreamingQueryListener):
         for place in [place for place in self.before if place[0] == str(event.id)]:
             del self.before[place]
 
-    def _written(self, query_id: str, stream: str) -> SinkFigures | None:
+    def _written(self, query_id: str, batch: int, stream: str) -> SinkFigures | None:
         before = self.before.get((query_id, stream), {})
         now = self._counted(query_id, stream)
-        if now is None or not now:
+        if not now:
             return None
+        # (Spark tells of a batch when it has time. By then the sink may have counted the next one, too.)
+        noted = [value for name, value in self._fields(batches_key, stream, query_id) if name == counted_field(batch)]
+        figures = [one for value in noted if (one := counted_of(value, batch)) is not None]
+        if figures:
+            return SinkFigures(stream, *(sum(one[what] for one in figures) for what in COUNTED))
         return SinkFigures(stream, *(now.get(what, 0) - before.get(what, 0) for what in COUNTED))
 
-    def _counted(self, query_id: str, stream: str) -> dict[str, int] | None:
-        """Return what the sink of a query has counted so far; None when the server does not tell, said once."""
+    def _counted(self, query_id: str, stream: str) -> dict[str, int]:
+        """Return what the sinks of a query have counted so far; empty when the server does not tell."""
+        counted: dict[str, int] = {}
+        for what, value in self._fields(stats_key, stream, query_id):
+            counted[what] = counted.get(what, 0) + int(value)
+        if counted:
+            self.before[query_id, stream] = counted
+        return counted
+
+    def _fields(self, key: Callable[[str], str], stream: str, query_id: str) -> list[tuple[str, bytes]]:
+        """Return the fields of a hash beside a stream that are of a query's sinks, as (name behind the sink's, value);
+        none when the server does not tell, which is said once."""
         try:
-            reply = self.server.patiently(lambda session: session.call("HGETALL", stats_key(stream)), stream, 2.0)
+            reply = self.server.patiently(lambda session: session.call("HGETALL", key(stream)), stream, 2.0)
         except StreamdError as error:
             if not self.refused:
                 log.warning("the statistics of %s are not to be had: %s", stream, error)
             self.refused = True
-            return None
-        counted: dict[str, int] = {}
-        words = [bytes(word).decode() for word in reply] if isinstance(reply, list) else []  # type: ignore[arg-type]
+            return []
+        words = [bytes(word) for word in reply] if isinstance(reply, list) else []  # type: ignore[arg-type]
+        found = []
         for name, value in zip(words[0::2], words[1::2], strict=True):
-            sink, _, what = name.rpartition(":")
-            if what in COUNTED and (sink == query_id or sink.endswith(f"@{query_id}")):
-                counted[what] = counted.get(what, 0) + int(value)
-        self.before[query_id, stream] = counted
-        return counted
+            sink, _, rest = name.decode().partition(f"{query_id}:")
+            if rest and (not sink or sink.endswith("@")):
+                found.append((rest, value))
+        return found
 
 
 def source_figures(source: Any) -> list[SourceFigures]:

@@ -9,6 +9,8 @@
 {orders}:spark:rows:<batch>         hash: what each partition brings of the batch, see `attempts`; gone when it commits
 {orders}:spark:keys:<batch>         hash: with keys, a sample of them
 {orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms, :changed
+{orders}:spark:batches              hash: <sink>:<batch % 16> -> "batch|rows|duplicates|retries|waited_ms|changed" of a
+                                          micro-batch that is committed
 {orders}:spark:new:<sink>:<batch>   the stream that an overwrite fills before it takes the other's place
 """
 
@@ -22,6 +24,8 @@ from spark_source.options import WriteOptions
 from spark_source.planner import as_dict, stream_info
 
 INTO_SOURCE = ":into-source"  # behind a sink's name, a mark: its query may read what it writes
+COUNTED = ("rows", "duplicates", "retries", "waited_ms", "changed")
+BATCHES_NOTED = 16  # so many micro-batches back a listener finds what each one counted
 COMMIT_TRIES = 100  # other sinks of the stream may note something in between
 
 
@@ -85,6 +89,24 @@ def is_done(name: BatchName, value: object) -> bool:
     assert isinstance(value, bytes)
     number = name.epoch if name.number is None else name.number
     return number is None or int(value) >= number
+
+
+def batches_key(stream: str) -> str:
+    return marker_key(stream) + ":batches"
+
+
+def counted_field(batch: int) -> str:
+    return str(batch % BATCHES_NOTED)
+
+
+def counted_value(batch: int, counted: dict[str, int]) -> str:
+    return "|".join(map(str, [batch, *(counted.get(what, 0) for what in COUNTED)]))
+
+
+def counted_of(value: bytes, batch: int) -> dict[str, int] | None:
+    """Return what a counted field says of a micro-batch; None when it is of another one."""
+    number, *figures = map(int, value.split(b"|"))
+    return dict(zip(COUNTED, figures, strict=True)) if number == batch else None
 
 
 @dataclass(frozen=True)
@@ -183,6 +205,9 @@ def commit_batch(session: Session, stream: str, name: BatchName, counted: dict[s
                 ["HDEL", key, open_field(name), *past_marks(session, key, name)],
                 ["DEL", rows_key(stream, name), keys_key(stream, name)],
             ]
+            if name.number is not None:
+                noted = f"{name.sink}:{counted_field(name.number)}"
+                commands.append(["HSET", batches_key(stream), noted, counted_value(name.number, counted)])
             commands += [["HINCRBY", stats, f"{name.sink}:{what}", more] for what, more in counted.items()]
             if transact(session, commands):
                 return

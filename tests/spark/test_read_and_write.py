@@ -126,7 +126,12 @@ def test_writes_append_repeat_by_name_and_overwrite(
     assert write("overwrite") == 100
     assert write("overwrite", rows.limit(0)) == 0
     assert error_of(lambda: write(rows=rows.selectExpr("array(n) AS a"))).startswith("column a of type array<bigint>")
-    assert {key.decode() for key in streamd.scan_iter()} <= {"out", "{out}:spark", "{out}:spark:stats"}
+    assert {key.decode() for key in streamd.scan_iter()} <= {
+        "out",
+        "{out}:spark",
+        "{out}:spark:stats",
+        "{out}:spark:batches",
+    }
 
 
 def test_each_batch_of_foreach_batch_is_a_write_by_name(

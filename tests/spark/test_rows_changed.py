@@ -109,8 +109,8 @@ def test_the_notes_about_rows_are_gone_when_the_batch_is_committed(either: redis
     commit_reports(either, {0: write(either, ROWS)})
 
     assert sorted(either.scan_iter("{s}*")) in (
-        [b"{s}:spark", b"{s}:spark:stats"],
-        [b"{s}:spark", b"{s}:spark:part:" + part_of(either), b"{s}:spark:stats"],
+        [b"{s}:spark", b"{s}:spark:batches", b"{s}:spark:stats"],
+        [b"{s}:spark", b"{s}:spark:batches", b"{s}:spark:part:" + part_of(either), b"{s}:spark:stats"],
     )
 
 
