@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from tests.session import Error, Session
 
 COMMAND = "NOPERM this user has no permissions to run the '{}' command"

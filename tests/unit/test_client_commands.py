@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.base.config import Config
-from streamd.session.monitor import redacted
+from streamd.configuration.server_options import Config
+from streamd.connected.monitor import redacted
 from tests.session import Error, Session
 
 

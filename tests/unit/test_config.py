@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from tests.session import Session
 
 

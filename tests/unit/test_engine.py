@@ -1,6 +1,6 @@
 """The engine: turns, and what is counted of them."""
 
-from streamd.engine.runs import RUN_MIN
+from streamd.engine.gathering import RUN_MIN
 from tests.session import Error, Session
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from streamd.base.process import ProcessFacts, read_process_facts
-from streamd.session.latency import SAMPLES_MAX, CommandTimes, Event, graph
+from streamd.connected.latency import SAMPLES_MAX, CommandTimes, Event, graph
 from tests.session import Error, Session
 
 

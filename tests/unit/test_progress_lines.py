@@ -15,9 +15,10 @@ from bench import long
 from bench import progress as bench_progress
 from bench.measure import Sample, alternate
 from demo.show import Display
-from streamd import checking, cli, serving
+from streamd import cli, serving
 from streamd.backup import cli as backup_cli
 from streamd.base.progress import ProgressLine
+from streamd.checking import data_directory
 from streamd.durability import check
 from streamd.journal.filesystem import FileSystem
 from tests.crash.restartable import DIRECTORY, Restartable
@@ -120,8 +121,8 @@ def test_streamd_check_and_restore_say_so(tmp_path, monkeypatch, is_terminal):
     with ServerProcess(tmp_path / "data") as server:
         redis.Redis(port=server.port).set("k", "v")
     seconds = iter(range(0, 10_000, 7))
-    monkeypatch.setattr(checking, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
-    monkeypatch.setattr(backup_cli, "ProgressLine", checking.ProgressLine)
+    monkeypatch.setattr(data_directory, "ProgressLine", lambda what: ProgressLine(what, lambda: next(seconds)))
+    monkeypatch.setattr(backup_cli, "ProgressLine", data_directory.ProgressLine)
     assert cli.main(["check", str(tmp_path / "data")]) == 0
     assert "check: 100 % of " in errors.getvalue()
     assert cli.main(["check", str(tmp_path / "data"), "--export", str(tmp_path / "out")]) == 0

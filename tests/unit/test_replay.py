@@ -2,10 +2,10 @@
 
 import pytest
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.durability.replay import Replay
+from streamd.journal.file_reader import Parsed
 from streamd.journal.loader import Loader
-from streamd.journal.reading import Parsed
 from tests.session import Session
 
 

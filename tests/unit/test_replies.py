@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamd.resp.replies import deal_replies, split_replies
+from streamd.resp.reply_ends import deal_replies, split_replies
 
 
 @given(st.lists(st.lists(st.sampled_from([b"", b"1-0", b"1-1", b"10-0", b"\x00*:%"]), min_size=1), min_size=1))

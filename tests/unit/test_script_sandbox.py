@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import pytest
 
-from streamd.base.config import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import MIB
-from streamd.scripts.scripts import EVALUATED_MAX, Scripts
+from streamd.configuration.server_options import Config
+from streamd.lua.scripts import EVALUATED_MAX, Scripts
 from tests.session import Error, Session
 
 KILLED = "ERR Script killed by user with SCRIPT KILL..."

@@ -2,10 +2,10 @@
 
 import pytest
 
-from streamd.base.config import Config
 from streamd.base.limits import MIB
-from streamd.scripts import runtime as runtime_module
-from streamd.scripts.side_run import SideRun
+from streamd.configuration.server_options import Config
+from streamd.lua import runtime as runtime_module
+from streamd.lua.side_run import SideRun
 from tests.session import Error, Session
 
 BUSY = Error("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")

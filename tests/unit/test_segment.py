@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 
 from streamd.journal.record import encode_command
-from streamd.stream.columns import index_of, pack, view
-from streamd.stream.entry_encoder import WOVEN_MIN
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
-from streamd.stream.segment import Segment
-from streamd.stream.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
+from streamd.stream.log.segment import Segment
+from streamd.stream.log.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
+from streamd.stream.wire.columns import index_of, pack, view
+from streamd.stream.wire.entry_encoder import WOVEN_MIN
 from tests.entry_ways import way
 from tests.property.log_model import encode_entry
 
@@ -117,7 +117,7 @@ def test_ids_that_count_up_into_the_next_millisecond_are_given_back(before):
 @pytest.mark.parametrize("compressing", [True, False])
 def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch, way):
     if not compressing:
-        monkeypatch.setattr("streamd.stream.sealing.compress", None)
+        monkeypatch.setattr("streamd.stream.log.sealing.compress", None)
     for count in (1, 3, 40):
         ids = ids_of(MS, 0, [(i % 2, 1) for i in range(count)])
         entries = [fields(i) for i in range(count)]

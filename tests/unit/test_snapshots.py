@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from streamd.idmp.table import IdmpTable
-from streamd.stream.group import Group
-from streamd.stream.pending import PendingEntries
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.stream import Stream
 
 MS = 1 << 64

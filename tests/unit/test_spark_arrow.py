@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_source.arrow import MappedConverter, RawConverter
-from spark_source.casts import cast_column
-from spark_source.encode import RowEncoder
 from spark_source.errors import BadRow, OptionError
-from spark_source.schema import check_user_schema, raw_schema
+from spark_source.values.arrow import MappedConverter, RawConverter
+from spark_source.values.casts import cast_column
+from spark_source.values.encode import RowEncoder
+from spark_source.values.schema import check_user_schema, raw_schema
 from tests.spark.schemas import schema
 
 PAGE = [

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_source.collector import undisturbed
+from spark_source.values.collector import undisturbed
 
 
 @pytest.fixture(autouse=True)

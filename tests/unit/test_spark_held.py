@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from spark_source.errors import StreamdError
-from spark_source.held import Held, Part
-from spark_source.identity import DIGEST_BYTES, digests_of, hash_column
-from spark_source.repeats import Repeats
-from spark_source.tally import SAMPLE_MAX, Tally, missing
+from spark_source.naming.held import Held, Part
+from spark_source.naming.identity import DIGEST_BYTES, digests_of, hash_column
+from spark_source.naming.repeats import Repeats
+from spark_source.naming.tally import SAMPLE_MAX, Tally, missing
 
 
 def part(number: int, rows: int = 3) -> Part:
@@ -38,7 +38,7 @@ def test_no_room_on_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spark_source.held.spill_file", full)
+    monkeypatch.setattr("spark_source.naming.held.spill_file", full)
     with pytest.raises(StreamdError, match=r"\(No space left on device\): make room in the directory that spark.local"):
         Held(0).append(part(1))
 
@@ -111,10 +111,10 @@ def test_a_sample_does_not_depend_on_the_order() -> None:
 MANY = """
 import re, sys
 import pyarrow as pa
-import spark_source.tally
-from spark_source.held import Held, Part
-from spark_source.identity import Identity, BatchName, digests_of
-from spark_source.tally import Tally
+import spark_source.naming.tally
+from spark_source.naming.held import Held, Part
+from spark_source.naming.identity import Identity, BatchName, digests_of
+from spark_source.naming.tally import Tally
 
 def run(batches):
     held, tally = Held(), Tally("content")

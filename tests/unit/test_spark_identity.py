@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import pytest
 
-from spark_source.identity import BatchName, Identity, bucket_count, digests_of, hash_column, rows_max
+from spark_source.naming.identity import BatchName, Identity, bucket_count, digests_of, hash_column, rows_max
 
 NAME = BatchName("query", "7", 7, True)
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from spark_source.occurrences import COUNT_MAX, Occurrences
+from spark_source.naming.occurrences import COUNT_MAX, Occurrences
 
 
 def counted(hashes: list[int], chunk: int, exact_rows: int) -> list[int]:

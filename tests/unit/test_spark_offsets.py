@@ -6,7 +6,7 @@ import pytest
 
 from spark_source import ids
 from spark_source.errors import StreamdError
-from spark_source.offsets import EARLIEST, Mark, Range, offset_json, parse_offset, ranges
+from spark_source.reading.offsets import EARLIEST, Mark, Range, offset_json, parse_offset, ranges
 
 
 def through_json(offset: dict[str, Mark]) -> dict[str, Mark]:

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from spark_source import ids
-from spark_source.planner import PartSizes, WalkSplitter
+from spark_source.reading.planner import PartSizes, WalkSplitter
 
 ENTRIES = 200_000
 Id = tuple[int, int]

@@ -3,10 +3,10 @@
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
 from streamd.catalog import Context
+from streamd.configuration.server_options import Config
 from streamd.engine.engine import Engine
-from streamd.engine.runs import ALONE_LOOK_EVERY, ALONE_TURNS_MIN
+from streamd.engine.gathering import ALONE_LOOK_EVERY, ALONE_TURNS_MIN
 
 EVERY_TURN_SYNCS = {"appendonly": True, "appendfsync": "always"}
 

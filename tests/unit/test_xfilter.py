@@ -4,8 +4,8 @@ import pytest
 
 from streamd.base.clock import ManualClock
 from streamd.commands.stream import xfilter
-from streamd.stream.patterns import entry_filter
-from streamd.stream.searching import search
+from streamd.stream.search.patterns import entry_filter
+from streamd.stream.search.searching import search
 from tests.session import Error, Session
 
 SYNTAX = "ERR syntax error"

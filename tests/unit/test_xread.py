@@ -3,7 +3,7 @@
 import pytest
 
 from streamd.base.limits import SLICED_ITEMS_MIN
-from streamd.stream.pending import PendingEntries
+from streamd.stream.groups.pending import PendingEntries
 from tests.session import Error
 
 WRONG_TYPE = Error("WRONGTYPE Operation against a key holding the wrong kind of value")
