@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 from streamd.base import collector
 from streamd.base.failure import EXIT_BUG, EXIT_CODES, EXIT_OK, EXIT_USAGE, Failure
-from streamd.base.form import form
+from streamd.base.form import form, stale_file
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.clients.terminal import handing_over
 from streamd.clients.terminal.words import COMMANDS as CLICKS_COMMANDS
@@ -50,6 +50,10 @@ def main(argv: list[str] | None = None) -> int:
     _open_missing_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
+        if stale := stale_file():
+            raise Failure(
+                EXIT_USAGE, f"{stale} was compiled from an earlier version: remove it, or install streamd anew"
+            )
         if handing_over.takes(words):
             return handing_over.run(words, partial(_parser, [*COMMANDS]))
         arguments, unknown = _parser(words).parse_known_args(words)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("xdist")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Each test says where it ran.
 TEST = """
 import os, pathlib, pytest

@@ -7,7 +7,7 @@ import pytest
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 from tests.session import Error, Session
-from tests.unit.test_xfilter import TickingClock, entry, fill
+from tests.unit.commands.test_xfilter import TickingClock, entry, fill
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from streamd.configuration.layers import PREFIX
 from streamd.configuration.server_options import OPTIONS
 from tests.session import Session
-from tests.unit.test_survey import metrics
+from tests.unit.engine.test_survey import metrics
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "streamd.json"

@@ -7,7 +7,7 @@ from streamd.idmp.digest import idmpauto_iid
 from streamd.journal.loader import LoadError
 from streamd.journal.record import encode_command, encode_select
 from tests.crash.restartable import Restartable
-from tests.unit.test_unloadable_journal import FIRST_LINE, disk_of, resp
+from tests.unit.durability.test_unloadable_journal import FIRST_LINE, disk_of, resp
 
 BEFORE = ["XADD k IDMP p i 5-1 f v", "XADD k 5-2 f w"]
 

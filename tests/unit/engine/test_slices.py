@@ -5,7 +5,7 @@ import pytest
 from streamd.base.limits import INPUT_TURN_BYTES, OUTPUT_PAUSE_BYTES
 from streamd.commands.long_replies import ITEMS_AT_ONCE, used_up
 from tests.crash.restartable import Restartable
-from tests.unit.test_connection import FakeServer
+from tests.unit.net.test_connection import FakeServer
 
 ENTRIES = 6_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from streamd.acl.beginnings import Beginnings, each_begins, each_word_begins
 from tests.session import Error
-from tests.unit.test_acl import KEY, client_of
+from tests.unit.acl.test_acl import KEY, client_of
 
 
 @pytest.mark.parametrize(

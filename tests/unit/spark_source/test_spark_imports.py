@@ -10,7 +10,7 @@ import pytest
 
 from spark_source import java
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def modules_after(code: str) -> set[str]:
