@@ -27,15 +27,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "resp": (),
     "idmp": (),
     "stream": (),
+    "stream/wire": (),
+    "stream/log": (),
+    "stream/groups": (),
+    "stream/search": (),
     "data": (),
-    "session": (),
+    "connected": (),
     "journal": ("duplicates", "journal", "native_units", "notes", "record", "writer"),
     "acl": ("beginnings",),
     "catalog": ("applying", "arguments", "context", "counted_keys", "declare", "guard", "script_host"),
     "commands/stream": (),
     "commands/keys": (),
     "commands/server": ("scripting", "transactions"),
-    "scripts": ("replies", "runtime", "scripts", "side_run"),
+    "lua": ("tokens", "runtime", "scripts", "side_run"),
     "durability": ("barrier",),
     "engine": (),
     "net": ("connection",),
@@ -49,14 +53,14 @@ INTERPRETED = {
     "streamd/data/timed_hash.py",
     "streamd/engine/survey.py",
     "streamd/stream/id_parts.py",
-    "streamd/stream/lent_chunks.py",
+    "streamd/stream/groups/lent_chunks.py",
     "streamd/idmp/sweeper.py",
 }
 
 HIDDEN = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 
 MYPY = "mypy[mypyc]>=2.4,<3"
-# What `stream/native_entries.py` and `journal/native_units.py` write with. Where it is missing, neither is used.
+# What `stream/wire/native_entries.py` and `journal/native_units.py` write with. Where it is missing, neither is used.
 LIBRT = "librt>=0.16"
 
 

@@ -14,8 +14,10 @@ def module_of(path: Path) -> str:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: `streamd.net.server` is in net, `streamd.cli` is one of its own."""
+    """Return the room of a module: `streamd.net.server` is in net; `streamd.cli` and each client library are rooms."""
     parts = module.split(".")
+    if parts[1:2] == ["clients"] and len(parts) > 2:
+        return f"clients/{parts[2]}"
     return parts[1] if len(parts) > 1 else "__init__"
 
 
@@ -60,19 +62,21 @@ def main() -> None:
     files: dict[str, list[Path]] = defaultdict(list)
     below: dict[str, set[str]] = defaultdict(set)
     for path in sorted(ROOT.rglob("*.py")):
-        relative = path.relative_to(ROOT)
-        room = relative.parts[0].removesuffix(".py")
-        if room in ("__init__", "__main__"):
+        room = room_of(module_of(path))
+        if room in ("__init__", "streamd", "__main__", "clients"):
             continue
         files[room].append(path)
         below[room] |= imports(path) - {room, "__init__"}
     level = floors(below)
+    total = 0
     for room in sorted(files, key=lambda room: (-level[room], room)):
         paths = files[room]
         lines = sum(len(path.read_text().splitlines()) for path in paths)
+        total += lines if not room.startswith("clients") else 0
         first = next((path for path in paths if path.name == "__init__.py"), paths[0])
-        print(f"{level[room]:2}  {room:14} {len(paths):3} files {lines:6} lines  {summary(first)}")
-        print(f"    {'':14} imports {', '.join(sorted(below[room], key=lambda one: (-level[one], one))) or 'nothing'}")
+        print(f"{level[room]:2}  {room:22} {len(paths):3} files {lines:6} lines  {summary(first)}")
+        print(f"    {'':22} imports {', '.join(sorted(below[room], key=lambda one: (-level[one], one))) or 'nothing'}")
+    print(f"\n{total:,} lines, without those of the clients")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from typing import Any, Final, NoReturn
 
 from streamd.base import collector
 from streamd.base.failure import EXIT_BUG, EXIT_CODES, EXIT_OK, EXIT_USAGE, Failure
-from streamd.base.form import form
+from streamd.base.form import form, stale_file
 from streamd.base.version import REDIS_VERSION, VERSION
-from streamd.terminal import handing_over
-from streamd.terminal.words import COMMANDS as CLICKS_COMMANDS
+from streamd.clients.terminal import handing_over
+from streamd.clients.terminal.words import COMMANDS as CLICKS_COMMANDS
 
 # Each command with what the list of them says.
 COMMANDS: Final = {
@@ -50,6 +50,10 @@ def main(argv: list[str] | None = None) -> int:
     _open_missing_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
+        if stale := stale_file():
+            raise Failure(
+                EXIT_USAGE, f"{stale} was compiled from an earlier version: remove it, or install streamd anew"
+            )
         if handing_over.takes(words):
             return handing_over.run(words, partial(_parser, [*COMMANDS]))
         arguments, unknown = _parser(words).parse_known_args(words)
@@ -123,17 +127,17 @@ def _options_of(name: str) -> _Options | None:
             collector.pause()
             from streamd.serving import add_options
         case "check":
-            from streamd.checking import add_options
+            from streamd.checking.data_directory import add_options
         case "backup":
             from streamd.backup.cli import add_backup_options as add_options
         case "restore":
             from streamd.backup.cli import add_restore_options as add_options
         case "config":
-            from streamd.configuration.cli import add_options
+            from streamd.checking.configuration_file import add_options
         case "topics":
-            from streamd.topics.cli import add_options
+            from streamd.clients.topics.cli import add_options
         case "ui":
-            from streamd.ui.cli import add_options
+            from streamd.clients.ui.cli import add_options
         case _:
             return None
     return add_options

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
 from streamd.catalog import Context
+from streamd.configuration.server_options import Config
+from streamd.connected.client import Client
 from streamd.data.records import Run
 from streamd.engine.engine import Engine
-from streamd.session.client import Client
 
 Word = bytes | str | int
 

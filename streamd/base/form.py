@@ -1,5 +1,6 @@
 """Which form of the source runs: as it is written, or compiled; and what compiling takes away from it."""
 
+import os
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final
@@ -13,6 +14,21 @@ def is_compiled() -> bool:
 def form() -> str:
     """Return `compiled` or `pure`, as users read it."""
     return "compiled" if is_compiled() else "pure"
+
+
+def stale_file() -> str:
+    """Return a compiled file of this package whose source is gone (an earlier layout left it); empty if there is none.
+
+    Python would go on to load what was built with it. Only the compiled form looks.
+    """
+    if not is_compiled():
+        return ""
+    for directory, _, names in os.walk(os.path.dirname(os.path.dirname(__file__))):
+        there = set(names)
+        for name in names:
+            if name.endswith((".so", ".pyd")) and f"{name.partition('.')[0]}.py" not in there:
+                return os.path.join(directory, name)
+    return ""
 
 
 def summary_of(function: Callable[..., Any]) -> str:

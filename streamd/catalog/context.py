@@ -7,14 +7,14 @@ from typing import Final, Protocol
 from streamd.acl.decision import Decision
 from streamd.acl.user import User
 from streamd.base.process import ProcessFacts
+from streamd.connected.blocking import BLOCKED, Waiter
+from streamd.connected.client import Client
+from streamd.connected.filter_table import Filtering
+from streamd.connected.state import State
 from streamd.data.types import STREAM
+from streamd.lua.scripts import Script, Scripts
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
-from streamd.scripts.scripts import Script, Scripts
-from streamd.session.blocking import BLOCKED, Waiter
-from streamd.session.client import Client
-from streamd.session.filter_table import Filtering
-from streamd.session.state import State
 from streamd.stream.stream import Stream
 
 

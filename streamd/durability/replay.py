@@ -2,12 +2,12 @@
 
 from typing import cast
 
-from streamd.base.config import OPTIONS
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
 from streamd.commands.stream.xadd import EntryRun
-from streamd.session.state import State
+from streamd.configuration.server_options import OPTIONS
+from streamd.connected.state import State
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
 _LENGTH_MAX = "proto-max-bulk-len"

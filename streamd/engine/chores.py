@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from streamd.connected.state import State
 from streamd.data.expiring import expire_due
-from streamd.session.state import State
 
 Chore = Callable[[State, Callable[[], bool]], bool]
 

@@ -11,7 +11,7 @@ from librt.strings import BytesWriter
 
 from streamd.data.records import Column
 from streamd.stream.entry_id import SEQ_MAX
-from streamd.stream.native_numbers import digits_of, write_number
+from streamd.stream.wire.native_numbers import digits_of, write_number
 
 try:
     from mypy_extensions import i64, u8

@@ -34,8 +34,8 @@ from xxhash import xxh3_64_hexdigest, xxh32_digest
 
 from streamd.data.records import Column, Record, Words
 from streamd.journal.notes import NOTES
-from streamd.stream.columns import IS_NATIVE
 from streamd.stream.entry_id import consecutive_parts, format_ids
+from streamd.stream.wire.columns import IS_NATIVE
 
 try:
     if not IS_NATIVE:

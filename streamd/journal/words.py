@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from streamd.journal.reading import parse_command
+from streamd.journal.file_reader import parse_command
 
 try:
     import hiredis

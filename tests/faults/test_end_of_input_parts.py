@@ -10,7 +10,7 @@ from streamd.catalog import Context
 from streamd.net.connection import Connection
 from tests.crash.restartable import Restartable
 from tests.faults.test_end_of_input import encoded, xadds
-from tests.unit.test_connection import FakeTransport
+from tests.unit.net.test_connection import FakeTransport
 
 POLICIES = {
     "always": {"appendfsync": "always"},

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.net.connection import Connection
 from streamd.net.server import Server
-from tests.unit.test_connection import FakeTransport
+from tests.unit.net.test_connection import FakeTransport
 
 
 async def syncs_of_two(directory: Path, policy: str) -> tuple[int, list[bytes]]:

@@ -7,20 +7,19 @@ import pytest
 import redis
 
 from spark_source import ids
-from spark_source.connection import Server
-from spark_source.offsets import Mark
-from spark_source.options import parse_options
-from spark_source.planner import (
+from spark_source.connecting.connection import Server
+from spark_source.connecting.stream_info import StreamInfo, stream_info
+from spark_source.reading.offsets import Mark
+from spark_source.reading.planner import (
     NativeSplitter,
     PartSizes,
-    StreamInfo,
     WalkSplitter,
     added_up_to,
     choose_splitter,
     find_loss,
     share,
-    stream_info,
 )
+from spark_source.settings.options import parse_options
 
 GREATEST = f"{ids.SEQ_MAX}-{ids.SEQ_MAX}"
 

@@ -9,12 +9,12 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context
 from streamd.commands.stream.append_runs import append_entries, append_idempotent, is_trimmed_once, stream_of_run
 from streamd.commands.stream.options import AppendOptions, parse_append
-from streamd.commands.stream.replies import consecutive_replies
 from streamd.commands.stream.run_fields import RunFields
+from streamd.commands.stream.xadd_replies import consecutive_replies
 from streamd.idmp.digest import idmpauto_iids
 from streamd.resp.template import Alike, Requests, Template, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX
-from streamd.stream.layout import Layout, Texts
+from streamd.stream.wire.run_layout import Layout, Texts
 
 _own_words: Final = attrgetter("own")
 

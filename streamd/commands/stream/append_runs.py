@@ -8,8 +8,8 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import GUARDED_RUN_MAX
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
-from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
 from streamd.commands.stream.run_fields import RunFields
+from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
 from streamd.data.entry_record import EntryRows, entry_columns, entry_words
 from streamd.data.records import Column, Run
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import compress
 
 from streamd.data.records import Column
-from streamd.stream.layout import Layout, Texts
 from streamd.stream.stream import Stream
+from streamd.stream.wire.run_layout import Layout, Texts
 
 
 class RunFields:

@@ -1,0 +1,1 @@
+"""Connections to a server, a cluster or a master that Sentinels watch."""

@@ -1,0 +1,63 @@
+"""What a server says of a stream."""
+
+from dataclasses import dataclass
+
+from spark_source.connecting.connection import Reply, Session
+from spark_source.errors import StreamdError
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """What XINFO STREAM says; `added` and `max_deleted` are None before Redis 7.0, `first` for an empty stream."""
+
+    length: int
+    last: str
+    added: int | None
+    first: str | None
+    max_deleted: str | None
+
+
+def stream_info(session: Session, stream: str) -> StreamInfo | None:
+    """Return what the server says about a stream, None when there is no such key.
+
+    Raises: StreamdError for a key of another type; redis.RedisError.
+    """
+    import redis
+
+    try:
+        reply = session.call("XINFO", "STREAM", stream)
+    except redis.ResponseError as error:
+        if "no such key" in str(error):
+            return None
+        if str(error).startswith("WRONGTYPE") or "wrong kind of value" in str(error):
+            raise StreamdError(f"key {stream} holds no stream: give another one in option stream") from None
+        raise
+    found = as_dict(reply)
+    first = found.get("first-entry")
+    added = found.get("entries-added")
+    deleted = found.get("max-deleted-entry-id")
+    return StreamInfo(
+        length=as_int(found["length"]),
+        last=as_text(found["last-generated-id"]),
+        added=None if added is None else as_int(added),
+        first=as_text(first[0]) if isinstance(first, list) and first else None,
+        max_deleted=None if deleted is None else as_text(deleted),
+    )
+
+
+def as_dict(reply: Reply) -> dict[str, Reply]:
+    """Return a flat reply of names and values as a dict."""
+    assert isinstance(reply, list)
+    return {as_text(name): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
+
+
+def as_text(value: Reply) -> str:
+    """Return a bulk or simple string as text."""
+    assert isinstance(value, (bytes, str)), value
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def as_int(value: Reply) -> int:
+    """Return an integer reply."""
+    assert isinstance(value, int), value
+    return value

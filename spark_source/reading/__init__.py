@@ -1,0 +1,1 @@
+"""Reading: ranges are planned on the driver, and read on executors."""

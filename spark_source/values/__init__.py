@@ -1,0 +1,1 @@
+"""Values between the two sides: fields of entries, and columns of Arrow and Spark."""

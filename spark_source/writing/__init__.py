@@ -1,0 +1,1 @@
+"""Writing: the rows of tasks, so that writing them again adds nothing."""

@@ -1,0 +1,1 @@
+"""The log of a stream: its entries in the order of their IDs, sealed into segments but for the last ones."""

@@ -1,0 +1,1 @@
+"""Searching a log by the value of a field."""
