@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from streamd.resp.reply_ends import split_replies
 from tests.session import Session, SessionClient
 
-SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.reading", "commands.stream.xpending",
-             "commands.stream.xinfo", "commands.stream.xreadgroup", "commands.keys.pages", "resp.encoder",
+SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
+             "commands.stream.xinfo", "commands.stream.xreadgroup", "commands.keys.scan_pages", "resp.encoder",
              "resp.slicing", "commands.keys.sorted_set_ranges")  # fmt: skip
 
 READS = st.sampled_from([
@@ -75,7 +75,7 @@ def short_slices(monkeypatch):
         monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
     for name in ("commands.long_replies.ROWS", "commands.long_replies.ITEMS", "resp.slicing.ITEMS"):
         monkeypatch.setattr(f"streamd.{name}_AT_ONCE", 2)
-    for name in ("keys", "pages"):
+    for name in ("keys", "scan_pages"):
         monkeypatch.setattr(f"streamd.commands.keys.{name}.ITEMS_AT_ONCE", 2)
     # What is small in Redis's eyes has no order, and is shown on one page.
     monkeypatch.setattr("streamd.data.hash._LISTED_FIELDS_MAX", 3)

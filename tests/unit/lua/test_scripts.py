@@ -329,7 +329,7 @@ def test_a_script_gets_a_long_reply_whole(engine, words, monkeypatch):
         engine.do(f"XADD s {name + 1} f v")
     source = f"return redis.call({words})"
     expected = engine.execute(["EVAL", source, 0])
-    for module in ("commands.long_replies", "commands.keys.keys", "stream.reading"):
+    for module in ("commands.long_replies", "commands.keys.keys", "stream.entry_replies"):
         monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
 
     assert engine.execute(["EVAL", source, 0]) == expected
