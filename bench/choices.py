@@ -16,7 +16,7 @@ from streamd.commands.stream.options import parse_ids
 from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import rows_of
+from streamd.resp.template import Columns
 from streamd.scripts.side_run import SideRun
 from streamd.stream.entry_encoder import encode_entry
 from streamd.stream.entry_id import format_id, parse_id
@@ -175,9 +175,13 @@ def _ids() -> Iterator[Choice]:
     pipeline, decoder = request * 16, FastDecoder(AUTHENTICATED)
     yield Choice(
         "streamd/resp/fast_decoder.py", "a request, of a pipeline of 16", 1_600,
-        repeated(lambda: rows_of(decoder.receive(pipeline)), 100),
+        repeated(lambda: _made(decoder.receive(pipeline)), 100),
         "alone", repeated(lambda: decoder.receive(request), 1_600),
     )  # fmt: skip
+
+
+def _made(requests: list[list[bytes]] | Columns) -> list[list[bytes]]:
+    return requests.rows() if isinstance(requests, Columns) else requests
 
 
 def _scripts() -> Iterator[Choice]:

@@ -1,7 +1,7 @@
 """A server in the test: an engine on a clock that stands still, and clients without sockets."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamd.base.clock import ManualClock
@@ -9,6 +9,7 @@ from streamd.base.config import Config
 from streamd.catalog import Context
 from streamd.data.records import Run
 from streamd.engine.engine import Engine
+from streamd.resp.template import Requests
 from streamd.session.client import Client
 
 Word = bytes | str | int
@@ -44,11 +45,12 @@ class SessionClient:
         batch = command.batch
         assert batch is not None
 
-        def watched(context: Any, requests: list[list[bytes]], at: int) -> int:
-            seen.append(batch(context, requests, at))
+        def watched(context: Context, parts: Sequence[Requests]) -> int:
+            seen.append(take(context, parts))
             return seen[-1]
 
-        command.batch = watched
+        take = batch.take
+        command.batch = replace(batch, take=watched)
         return seen
 
     def execute(self, request: Iterable[Word]) -> Any:

@@ -329,18 +329,22 @@ _NOTHING_QUICK: Final[QuickTable] = {}
 Handler = Callable[[Context, list[bytes]], Reply]
 
 
-# batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
-# they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
-# without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
-# Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
-# have requests[at] executed was looked at; of all others that name the same key it follows. A command that `mixes` is
-# given no more than was looked at, unless it `asks`; another batch that takes further keys asks `context.guard`, too.
-Batch = Callable[[Context, list[list[bytes]], int], int]
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Executes requests of one command at once, as its handler would one by one.
 
-# Executes requests at once, all or none, without making those of templates, and returns whether it did; see Batch, in
-# whose place it is tried first. Those of a template have two shared words at least behind the command's name, key
-# included, so that whoever may have the first one executed may have all; of the others each was looked at.
-AlikeBatch = Callable[[Context, Sequence[Requests]], bool]
+    take(context, parts): executes the first requests of the parts, which are one behind the other, as far as they are
+    alike and nobody watches, waits or listens who would see a difference; returns how many, 0 if the handler is to be
+    asked. The first has as many words as it must; all were looked at by the engine's guard. It puts the replies into
+    the client's output: each as a piece of its own, or in any pieces if they are all bulk strings without `$`, or all
+    integers. Each record that it leaves is a unit of its own.
+    any_keys: it takes requests with any keys together; else only those whose first three words are the same.
+    takes_columns: parts may be Columns that have these three words in common; else all are Rows.
+    """
+
+    take: Callable[[Context, Sequence[Requests]], int]
+    any_keys: bool = False
+    takes_columns: bool = False
 
 
 @dataclass(slots=True)
@@ -355,9 +359,7 @@ class Command:
         otherwise one for all.
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
-    batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
-        one piece of output for each. asks: the batch itself asks `context.guard` for the keys that it takes.
-    alike: executes requests of templates at once, see AlikeBatch.
+    batch: executes a run of like requests at once; None for most.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -376,10 +378,7 @@ class Command:
     access: str = ""
     acl: str | None = None
     tips: str = ""
-    batch: "Batch | None" = None
-    mixes: bool = False
-    asks: bool = False
-    alike: "AlikeBatch | None" = None
+    batch: Batch | None = None
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -410,9 +409,6 @@ class Command:
             self.acl,
             self.tips,
             self.batch,
-            self.mixes,
-            self.asks,
-            self.alike,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 

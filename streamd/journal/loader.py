@@ -156,7 +156,7 @@ class Loader:
         """Return whether all records of a piece were taken because they are like those of one before."""
         for template in self._templates:
             is_long = len(data) >= _TOGETHER_MIN * template.size_bytes
-            alike = template.cut_alike(data) if is_long else None
+            alike = template.cut(data) if is_long else None
             if alike is not None:
                 columns = alike.columns()
                 if not self._target.take_columns(self._db, columns, alike.count):

@@ -22,7 +22,7 @@ from streamd.engine.engine import Engine
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Alike
+from streamd.resp.template import Columns
 
 PROTECTED: Final = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
@@ -152,10 +152,11 @@ class Connection:
             engine = self._server.engine
             gathering = engine.gathering
             is_shared = gathering.is_shared
-            requests = decoder.receive(data, is_shared and not gathering.let_pass)
-            rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-            if rows and not (is_shared and decoder.error is None and gathering.take(client, rows)):
-                engine.run(client, rows)
+            requests = decoder.receive(data, is_shared)
+            if isinstance(requests, Columns):
+                requests = [] if gathering.take_columns(client, requests) else requests.rows()
+            if requests and not (is_shared and decoder.error is None and gathering.take(client, requests)):
+                engine.run(client, requests)
             if decoder.error is not None:
                 self._take()
         else:

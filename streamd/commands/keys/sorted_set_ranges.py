@@ -1,19 +1,19 @@
 """Commands on ranges of a sorted set: by place, by score, by member."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, Literal
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.limits import SLICED_ITEMS_MIN
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
 from streamd.commands.keys.results import store_result
 from streamd.commands.keys.sorted_sets import end_removal, with_scores
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.encoder import format_float
+from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Raw, Reply
 
 By = Literal["rank", "score", "lex"]
@@ -177,17 +177,17 @@ def _ready(asked: _Range, value: SortedSet) -> Raw | None:
     return reply
 
 
-def range_run(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Return short ranges by place, as were asked for before: a run of ZRANGEs for whatever keys; see command.Batch.
+def range_run(context: Context, parts: Sequence[Requests]) -> int:
+    """Return short ranges by place, as were asked for before: a run of ZRANGEs for whatever keys; see Batch.
 
     A property test holds this against the handler.
     """
     if context.protocol != 2:
         return 0
-    db, name = context.db, requests[at][0]
+    db, name = context.db, parts[0].first[0]
     expires_ms, now_ms = db.expires_ms, db.time.ms
     replies: list[bytes] = []
-    for request in islice(requests, at, None):
+    for request in rows_of(parts):
         asked = _asked.get((None, *request[2:])) if request[0] == name else None
         value = db.values.get(request[1]) if asked is not None else None
         if asked is None or type(value) is not SortedSet:
@@ -211,7 +211,7 @@ def _declare_range(name: str, since: str, by: By | None, reverse: bool | None, s
     handler.__doc__ = summary
     declare = command(
         name, arity=-4, flags="readonly", keys=(1, 1, 1), since=since, complexity=_OLOG, group="sorted-set",
-        syntax=syntax, access="RO access", batch=range_run if name == "ZRANGE" else None, mixes=name == "ZRANGE",
+        syntax=syntax, access="RO access", batch=Batch(range_run, any_keys=True) if name == "ZRANGE" else None,
     )  # fmt: skip
     declare(handler)
 

@@ -5,7 +5,7 @@ from math import isnan
 from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
 from streamd.commands.keys.pages import page_reply
 from streamd.commands.keys.runs import zadd_run, zscore_run
@@ -144,7 +144,7 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
 @command(
     "ZADD", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
     syntax="key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double member ...]", access="RW update",
-    batch=zadd_run, mixes=True,
+    batch=Batch(zadd_run, any_keys=True),
 )  # fmt: skip
 def zadd(context: Context, args: list[bytes]) -> Reply:
     """Add members to a sorted set or change their scores.
@@ -215,7 +215,7 @@ def zcard(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ZSCORE", arity=3, flags="readonly fast", keys=(1, 1, 1), since="1.2.0", complexity="O(1)", group="sorted-set",
-    syntax="key member", access="RO access", batch=zscore_run, mixes=True,
+    syntax="key member", access="RO access", batch=Batch(zscore_run, any_keys=True),
 )  # fmt: skip
 def zscore(context: Context, args: list[bytes]) -> Reply:
     """Return the score of a member, or nil."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.keys.runs import EX, get_run, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
@@ -67,7 +67,7 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
     syntax=f"key value [NX | XX] [GET] [{_EXPIRY} | KEEPTTL]", access="RW access update variable_flags",
-    batch=set_run, mixes=True, asks=True,
+    batch=Batch(set_run, any_keys=True),
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
     """Set a key to a string, whatever it held before.
@@ -145,7 +145,7 @@ def psetex(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "GET", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
-    syntax="key", access="RO access", batch=get_run, mixes=True, asks=True,
+    syntax="key", access="RO access", batch=Batch(get_run, any_keys=True),
 )  # fmt: skip
 def get(context: Context, args: list[bytes]) -> Reply:
     """Return the string that a key holds, or nil."""

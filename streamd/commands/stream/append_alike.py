@@ -7,12 +7,18 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context
-from streamd.commands.stream.append_runs import append_entries, append_idempotent, is_trimmed_once, stream_of_run
+from streamd.commands.stream.append_runs import (
+    append_entries,
+    append_idempotent,
+    append_run,
+    is_trimmed_once,
+    stream_of_run,
+)
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.replies import consecutive_replies
 from streamd.commands.stream.run_fields import RunFields
 from streamd.idmp.digest import idmpauto_iids
-from streamd.resp.template import Alike, Requests, Template, rows_of
+from streamd.resp.template import Columns, Requests, Template, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX
 from streamd.stream.layout import Layout, Texts
 
@@ -73,15 +79,26 @@ def _reading_of(template: Template, options: AppendOptions) -> _Reading:
     return reading
 
 
+def append_parts(context: Context, parts: Sequence[Requests]) -> int:
+    """Append entries for requests that several clients sent, or one; see Batch."""
+    # (By a look at two: mostly all come the same way, or nearly all.)
+    if isinstance(parts[0], Columns) or isinstance(parts[-1], Columns):
+        if append_alike(context, parts):
+            return sum([part.count for part in parts])
+        if stream_of_run(context, parts[0].first[1]) is None:
+            return 0  # before lists of requests are made
+    return append_run(context, rows_of(parts), 0)
+
+
 def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
-    """Append the entries of requests that differ in values, producer IDs and idempotent IDs alone; see
-    catalog.context.AlikeBatch.
+    """Append the entries of requests that differ in values, producer IDs and idempotent IDs alone, all or none; return
+    whether it did.
 
     What append_run does, but that nothing is compared from request to request, and no request is made: their words go
     from the decoder to the log as they are. (Of a client whose words are not all as long as those before, requests were
     made: these are taken apart, and the others' need not be put together.)
     """
-    state, first = context.state, parts[0].template.words if isinstance(parts[0], Alike) else parts[0][0]
+    state, first = context.state, parts[0].first
     if "t" in state.notify_flags:
         return False
     try:
@@ -91,7 +108,7 @@ def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
     stream = stream_of_run(context, first[1])
     if options.entry_id is not None or stream is None:
         return False
-    count = sum([part.count if isinstance(part, Alike) else len(part) for part in parts])
+    count = sum([part.count for part in parts])
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + count > SEQ_MAX or entry_id > ID_MAX:
         return False
@@ -138,18 +155,17 @@ def _gathered(
     at = 0
     while at < len(parts):
         part, end = parts[at], at + 1
-        if isinstance(part, Alike):
+        if isinstance(part, Columns):
             template = part.template
             some = [part]
-            while end < len(parts) and isinstance(other := parts[end], Alike) and other.template is template:
+            while end < len(parts) and isinstance(other := parts[end], Columns) and other.template is template:
                 some.append(other)
                 end += 1
             taken = _of_template(template, some, first, options)
         else:
-            while end < len(parts) and not isinstance(parts[end], Alike):
+            while end < len(parts) and not isinstance(parts[end], Columns):
                 end += 1
-            rows = part if end == at + 1 else [*chain.from_iterable(map(rows_of, parts[at:end]))]
-            taken = _taken_apart(rows, first, options)
+            taken = _taken_apart(rows_of(parts[at:end]), first, options)
         if taken is None:
             return None
         stretches.append(taken)
@@ -173,7 +189,7 @@ def _gathered(
 
 
 def _of_template(
-    template: Template, parts: list[Alike], first: Sequence[bytes], options: AppendOptions
+    template: Template, parts: list[Columns], first: Sequence[bytes], options: AppendOptions
 ) -> _Taken | None:
     if template.words is not first and not _has_head(template.words, first, options):
         return None  # before they are read: a shorter head may have no words where these options say

@@ -354,14 +354,14 @@ PLAIN_ID_BYTES_MAX: Final = 20
 _LAST_DIGITS: Final = {b"%03d" % ms: ms << 64 for ms in range(1000)}
 
 
-def parse_run(requests: list[list[bytes]], at: int) -> list[int]:
-    """Return the entry IDs that a run of requests ends with: requests[at] and those behind it that are like it but for
+def parse_run(requests: list[list[bytes]]) -> list[int]:
+    """Return the entry IDs that a run of requests ends with: the first one and those behind it that are like it but for
     their last word; empty if one of these is no ID.
     """
-    first = requests[at]
+    first = requests[0]
     length, like = len(first), first[:-1]
     words = [first[-1]]
-    for request in islice(requests, at + 1, None):
+    for request in islice(requests, 1, None):
         if len(request) != length or request[:-1] != like:
             break
         words.append(request[-1])
