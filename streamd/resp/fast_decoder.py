@@ -5,12 +5,12 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.limits import AUTHENTICATED, RequestLimits
+from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import STAR, Decoder
 from streamd.resp.shape import Shape, shape_of
 from streamd.resp.template import Columns, Template, template_of
 
-# A shorter chunk is no request of hiredis's.
+# The shortest plain request.
 HIREDIS_BYTES_MIN = len(b"*1\r\n$0\r\n\r\n")
 # Fewer requests are not worth being cut by a template, where each is made anyway.
 ROWS_MIN: Final = 6
@@ -128,10 +128,6 @@ class FastDecoder(Decoder):
 
     __slots__ = ("_chunk_bytes", "_plain_bytes_max", "_shape", "_shared", "_template")
 
-    def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
-        super().__init__(limits, initial)
-        self._forget(limits)
-
     @property
     def limits(self) -> RequestLimits:
         return self._limits
@@ -139,9 +135,7 @@ class FastDecoder(Decoder):
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
         self._limits = limits
-        self._forget(limits)  # what is like the last request may not be allowed any more
-
-    def _forget(self, limits: RequestLimits) -> None:
+        # What is like the last request may not be allowed any more.
         self._chunk_bytes = -1
         self._shape: Shape | None = None
         self._template: Template | None = None
