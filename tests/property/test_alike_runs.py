@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.catalog import Context
-from streamd.commands.stream import append_alike as append_alike_module
+from streamd.commands.stream.append_runs import append_alike
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import ROWS_MIN, TEMPLATE_MIN, FastDecoder
 from streamd.resp.template import Alike, Requests
@@ -202,10 +202,9 @@ def batches(monkeypatch):
     """How many requests each batch by columns had, and 0 for each that was refused."""
     taken: list[int] = []
     command = Restartable().engine.commands[b"xadd"]
-    function = append_alike_module.append_alike
 
     def counted(context: Context, parts: Sequence[Requests]) -> bool:
-        done = function(context, parts)
+        done = append_alike(context, parts)
         taken.append(sum(map(len, parts)) if done else 0)
         return done
 
