@@ -167,7 +167,7 @@ class Loader:
             if name not in NOTES:
                 raise _Refusal("this version does not know such a note, a newer streamd wrote it")
             words = [name, *words[2:]]
-        elif name == b"SELECT" or name.upper() == b"SELECT":
+        elif name.upper() == b"SELECT":
             self._db = self._check_database(words[1] if len(words) == 2 else b"")
             self._select = encode_select(self._db)
             self.names_databases = self.names_databases or self._db > 0

@@ -61,11 +61,6 @@ class Writer:
                 self._unwritten = encode_run((self._select + encode_command(only[1]),), self.synced, False, self.salt)
                 units.clear()
                 self._noted = self.synced
-            elif type(only) is ColumnsRecord and only.db_index == self._db and only.end is None:
-                # What many such clients leave.
-                self._unwritten = self._encode_bodies(encode_columns(only.columns))
-                units.clear()
-                self._noted = self.synced
             else:
                 self._encode()
         data = self._unwritten
@@ -129,17 +124,6 @@ class Writer:
     def close(self) -> None:
         """Close the file. Raises: OSError."""
         self.file.close()
-
-    def _encode_bodies(self, bodies: list[bytes]) -> bytes:
-        """Return units without notes, of the database that is selected, as runs."""
-        if len(bodies) <= UNITS_PER_RUN_MAX:
-            return self._encode_run(bodies, False)
-        return b"".join(
-            [
-                self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], False)
-                for at in range(0, len(bodies), UNITS_PER_RUN_MAX)
-            ]
-        )
 
     def _encode_run(self, bodies: list[bytes], notes: bool) -> bytes:
         """Return units as a run; `_select` says what is selected before the first."""

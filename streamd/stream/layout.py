@@ -63,14 +63,10 @@ def columns_of(
         if not isinstance(place, bytes) and place.count(name) != count:
             return None
         names.append(name)
-    columns = [(place,) * count if isinstance(place, bytes) else place for place in places[1::2]]
-    if lengths is None:
-        sizes = [[*map(len, column)] for column in columns]
-        if all(each.count(each[0]) == count for each in sizes):
-            lengths = tuple([each[0] for each in sizes])
-    if len(columns) == 1 and isinstance(columns[0], tuple):
-        return Columns(tuple(names), columns[0], lengths)
-    values = [b""] * (count * len(columns))
-    for at, column in enumerate(columns):
-        values[at :: len(columns)] = column
-    return Columns(tuple(names), values, lengths)
+    width = len(names)
+    if width == 1 and isinstance(values := places[1], tuple):
+        return Columns(tuple(names), values, lengths)
+    texts = [b""] * (count * width)
+    for at, place in enumerate(places[1::2]):
+        texts[at::width] = (place,) * count if isinstance(place, bytes) else place
+    return Columns(tuple(names), texts, lengths)

@@ -151,9 +151,9 @@ def apply_columns(applying: Applying, places: Sequence[bytes | Sequence[bytes]],
     """Add so many entries of one stream, all with an iid or all without, given by the places of their records' words:
     one word that is the same in all, or one for each. Return whether that was done: of others none is added.
     """
-    first = [place if isinstance(place, bytes) else place[0] for place in places]
-    id_at = NAMED_ID_AT if first[2:3] == [IDMP] else ID_AT
-    fields = len(first) - id_at - 1
+    first = [place if isinstance(place, bytes) else place[0] for place in places[:3]]
+    id_at = NAMED_ID_AT if first[2:] == [IDMP] else ID_AT
+    fields = len(places) - id_at - 1
     if first[0] != NAME or fields < 2 or fields % 2:
         return False
     for at in (0, 1) if id_at == ID_AT else (0, 1, 2):
