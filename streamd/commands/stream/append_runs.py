@@ -45,6 +45,8 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     if options is None:
         return 0
     if at + 1 == len(requests) or requests[at + 1][1:2] == [first[1]]:
+        if _stream_of_run(context, first[1]) is None:
+            return 0  # at once: it is asked again behind each request that is executed alone
         columns = _columns_alike(requests, at, options)
         count = len(columns[0])
         is_long = count >= _COLUMN_MIN or at + count == len(requests)
