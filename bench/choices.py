@@ -16,10 +16,11 @@ from streamd.commands.stream.options import parse_ids
 from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Columns
+from streamd.resp.template import Columns as RequestColumns
 from streamd.scripts.side_run import SideRun
 from streamd.stream.entry_encoder import encode_entry
 from streamd.stream.entry_id import format_id, parse_id
+from streamd.stream.layout import Columns
 from streamd.stream.log import Log
 from streamd.stream.pending import PendingEntries
 from streamd.stream.pending_chunk import Consumer
@@ -141,12 +142,12 @@ def _entries() -> Iterator[Choice]:
     def together() -> None:
         nonlocal next_id
         for _ in range(1_000):
-            log.append_many(range(next_id + 1, next_id + 17), 2, [b"f", VALUE] * 16)
+            log.append_columns(range(next_id + 1, next_id + 17), Columns((b"f",), [VALUE] * 16, (len(VALUE),)))
             next_id += 16
 
     yield Choice("streamd/stream/log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
     read = Log()
-    read.append_many([FIRST + n for n in ids], 2, [b"f", VALUE] * MILLION)
+    read.append_columns([FIRST + n for n in ids], Columns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
         "streamd/stream/segment.py", "100 entries, read again", 200,
@@ -180,8 +181,8 @@ def _ids() -> Iterator[Choice]:
     )  # fmt: skip
 
 
-def _made(requests: list[list[bytes]] | Columns) -> list[list[bytes]]:
-    return requests.rows() if isinstance(requests, Columns) else requests
+def _made(requests: list[list[bytes]] | RequestColumns) -> list[list[bytes]]:
+    return requests.rows() if isinstance(requests, RequestColumns) else requests
 
 
 def _scripts() -> Iterator[Choice]:

@@ -135,7 +135,6 @@ def _export_with_windows(files: FileSystem, journal: str, target: str, filename:
     """Load a journal up to its first fault and write what it holds for Redis; return how many commands that takes."""
     keyspace, loader = _trial()
     check.examine(files, journal, filename, loader, line.show)
-    loader.end()
     return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from streamd.base.clock import ManualClock
 from streamd.base.config import Config
 from streamd.catalog import Context
-from streamd.data.records import Run
+from streamd.data.records import ColumnsRecord
 from streamd.engine.engine import Engine
 from streamd.resp.template import Requests
 from streamd.session.client import Client
@@ -139,7 +139,7 @@ class RecordingJournal:
     def append_unit(self, records: list[tuple[int, list[bytes]]]) -> None:
         """Take the effects of one unit."""
         for record in records:
-            self.records += record.records() if isinstance(record, Run) else [record]
+            self.records += record.records() if isinstance(record, ColumnsRecord) else [record]
 
     def end_turn(self) -> None:
         """Let all replies leave."""

@@ -11,11 +11,11 @@ Words = Sequence[bytes]
 Column = bytes | Sequence[bytes] | range
 
 
-class Run:
-    """Several records for one database, each a unit of its own, that have the same shape: name, key, and so on.
+class ColumnsRecord:
+    """Several records of one key, each a unit of its own, that have the same shape: name, key, and so on.
 
     columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,
-    behind all of them (the trim that a batch ends with): then they are one unit, all together, and of one key.
+    behind all of them (the trim that a batch ends with): then they are one unit, all together.
     """
 
     __slots__ = ("columns", "db_index", "end")
@@ -26,10 +26,11 @@ class Run:
         self.end = end
 
     @property
-    def key(self) -> bytes | None:
-        """The key that all of them concern; None if they concern several."""
-        column = self.columns[1]
-        return column if isinstance(column, bytes) else None
+    def key(self) -> bytes:
+        """The key that all of them concern."""
+        key = self.columns[1]
+        assert isinstance(key, bytes)
+        return key
 
     def records(self) -> list[tuple[int, list[bytes]]]:
         """Return them one by one."""

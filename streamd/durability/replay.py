@@ -1,12 +1,13 @@
 """Applying the records of a journal while it is loaded."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from streamd.base.config import OPTIONS
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
-from streamd.commands.stream.xadd import EntryRun
+from streamd.commands.stream.xadd import apply_columns
 from streamd.session.state import State
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
@@ -36,13 +37,6 @@ class Replay:
         self._context.in_unit = True  # nothing blocks
         self._dirty = state.dirty
         self._length_max = state.config.values[_LENGTH_MAX]
-        self._run = EntryRun(self._applying)
-        # Take a record if it goes on with a run of entries, or begins one; take some records that do so, all or none;
-        # add those that were taken.
-        self.take_entry = self._run.take
-        self.take_entries = self._run.take_all
-        self.take_columns = self._run.take_columns
-        self.end_run = self._run.end
         assert state.records is None
 
     def borrow(self) -> None:
@@ -72,6 +66,13 @@ class Replay:
             command = _find_command(words)
             return _NO_SENSE if command is None or command.accepts(len(words)) else _WRONG_NUMBER
         return None
+
+    def take_columns(self, db_index: int, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+        """Apply so many records, given by the places of their words, if they add entries of one stream; return whether
+        that is so: else nothing has happened.
+        """
+        self._applying.select(db_index)
+        return apply_columns(self._applying, places, count)
 
     def _repeat(self, db_index: int, words: list[bytes]) -> str | None:
         """Do again what a command did that records itself."""

@@ -55,7 +55,7 @@ class Tally:
 
 def commands_of(piece: Bare | Parsed) -> Iterable[list[bytes]]:
     """Return what a piece of a file says."""
-    return bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
+    return bare_commands(piece.data)[0] if isinstance(piece, Bare) else piece.commands
 
 
 def legible(data: bytes) -> Iterator[list[bytes]]:

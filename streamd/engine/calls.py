@@ -51,9 +51,7 @@ class Calls:
         self.stopwatch: Callable[[], int] = time.perf_counter_ns
         self.now_ns = 0
 
-    def call_batch(
-        self, command: Command, client: Context, parts: Sequence[Requests], owners: Sequence[Client]
-    ) -> int:
+    def call_batch(self, command: Command, client: Context, parts: Sequence[Requests], owners: Sequence[Client]) -> int:
         """Have the first requests of these parts executed as one; return how many were, 0 for none.
 
         client: whose output takes the replies. owners: whose each part is. Nobody knows what a batch has done that ends

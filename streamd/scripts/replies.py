@@ -5,6 +5,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.resp.encoder import format_float
+from streamd.resp.plain import plain
 from streamd.resp.types import (
     NULL_ARRAY,
     BigNumber,
@@ -79,10 +80,8 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
             tokens += (None, DOUBLE, 1, reply)
         else:
             tokens.append(format_float(reply))
-    elif isinstance(reply, Raw):
-        put_tokens(tokens, _parse(reply.data), protocol)
-    elif isinstance(reply, Parts):
-        put_tokens(tokens, _parse(b"".join(reply.pieces)), protocol)
+    elif isinstance(reply, Raw | Parts):
+        put_tokens(tokens, plain(reply), protocol)
     elif isinstance(reply, Pairs):
         if protocol == 3:
             _put_map(tokens, reply.items, protocol)
@@ -106,36 +105,6 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
             tokens.append(reply.digits)
     else:
         raise TypeError(f"no reply: {type(reply).__name__}")
-
-
-def _parse(data: bytes) -> Reply:
-    """Return the value that ready-made RESP says: such replies are of strings, integers and arrays."""
-    return _parse_at(data, 0)[0]
-
-
-def _parse_at(data: bytes, at: int) -> tuple[Reply, int]:
-    end = data.index(b"\r\n", at)
-    kind, head = data[at : at + 1], data[at + 1 : end]
-    at = end + 2
-    if kind == b"$":
-        size = int(head)
-        return (None, at) if size < 0 else (data[at : at + size], at + size + 2)
-    if kind == b"*":
-        count = int(head)
-        if count < 0:
-            return None, at
-        items = []
-        for _ in range(count):
-            item, at = _parse_at(data, at)
-            items.append(item)
-        return items, at
-    if kind == b":":
-        return int(head), at
-    if kind == b"+":
-        return head.decode("utf-8", "surrogateescape"), at
-    if kind == b"_":
-        return None, at
-    raise ValueError(f"no reply that comes ready-made: {kind!r}")
 
 
 def integer(number: float) -> int:

@@ -12,7 +12,7 @@ from streamd.base.errors import CODE_CHARACTERS_MAX, Busy, CommandError, error_c
 from streamd.base.log import log
 from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
-from streamd.data.records import Record, Run
+from streamd.data.records import ColumnsRecord, Record
 from streamd.idmp.sweeper import Sweeper
 from streamd.journal.filesystem import Identity
 from streamd.resp.types import Raw
@@ -60,7 +60,7 @@ class Journal(Protocol):
     def backups(self) -> Backups:
         """The backups under way."""
 
-    def append_unit(self, records: list[Record | Run]) -> None:
+    def append_unit(self, records: list[Record | ColumnsRecord]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together."""
 
     def end_turn(self) -> None:
@@ -192,7 +192,7 @@ class State:
         self.last_client_id = 0
         self.stats = Stats()
         self.sweeper = Sweeper()
-        self.records: list[Record | Run] | None = None
+        self.records: list[Record | ColumnsRecord] | None = None
         self.dirty = 0
         self.to_flush: list[Client] = []
         self.pubsub: PubSub[Client] = PubSub(self.wants_flush)

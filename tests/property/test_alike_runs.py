@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.catalog import Context
-from streamd.commands.stream import append_alike as append_alike_module
+from streamd.commands.stream import append_runs
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
 from streamd.resp.template import Columns, Requests
@@ -203,14 +203,14 @@ def test_by_columns_or_one_by_one_is_the_same(kinds, turns, policy, rules):
 def batches(monkeypatch):
     """How many requests each batch by columns had, and 0 for each that was refused."""
     taken: list[int] = []
-    function = append_alike_module.append_alike
+    function = append_runs.append_alike
 
     def counted(context: Context, parts: Sequence[Requests]) -> bool:
         done = function(context, parts)
         taken.append(sum(part.count for part in parts) if done else 0)
         return done
 
-    monkeypatch.setattr(append_alike_module, "append_alike", counted)
+    monkeypatch.setattr(append_runs, "append_alike", counted)
     return taken
 
 
@@ -362,7 +362,7 @@ def test_a_bug_in_a_batch_is_answered_to_all_who_were_in_it(monkeypatch):
         for client in range(2):
             connections.receive(client, data)
         server.end_turn()
-    monkeypatch.setattr(append_alike_module, "append_alike", broken)
+    monkeypatch.setattr(append_runs, "append_alike", broken)
     before = [len(b"".join(server.replies[client])) for client in connections.clients]
     for client in range(2):
         connections.receive(client, data)

@@ -130,7 +130,9 @@ def parse_recorded_append(words: list[bytes]) -> AppendOptions:
 
     There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
     """
-    options = PLAIN_HEAD if words[2][:1].isdigit() else _COMMON.get(words[2])
+    if words[2][:1].isdigit() and len(words) & 1 and len(words) > 3:
+        return PLAIN_HEAD
+    options = _COMMON.get(words[2])
     if options is None or not words[options.at][:1].isdigit() or not words[3] or not words[4]:
         options = parse_append_options(words, 0, adding=True, recorded=True)
     _check_fields(words, options)
