@@ -37,8 +37,6 @@ REQUESTS_PER_LOOK: Final = 16
 BATCH_MIN: Final = 3
 # So many keys of a run are looked at by a user's rules at once: of a longer run what does not fit is looked at again.
 GUARDED_RUN_MAX: Final = 128
-GUARDED_RUN_MIN: Final = 16  # what it takes to begin a look at several is what looking at five of them saves
-GUARDED_WIDE_RUN_MIN: Final = 4  # of requests with many keys each
 LARGE_REPLY_BYTES: Final = 16 * 1024  # smaller ones are not counted for it
 # A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
 # goes on 31 times as long as that is filled.

@@ -33,57 +33,14 @@ class ScriptServices(Protocol):
         """End the script that runs, at its next slice. Raises: CommandError."""
 
 
-# Whether a request is allowed, going by what is prepared for its command. False: that has to be decided.
-Check = Callable[[list[bytes]], bool]
-
-
-def _undecided(request: list[bytes]) -> bool:
-    return False
-
-
-def _unknown(requests: list[list[bytes]]) -> bool:
-    return False
-
-
-def _unknown_keys(keys: Sequence[bytes]) -> bool:
-    return False
-
-
-class Known:
-    """How requests of one command are looked at.
-
-    names: first words that are known to be allowed, where that is a request's only key or channel; empty elsewhere.
-    covers(requests): True only if all of these are allowed that are of this command; False also where each of them has
-    to be looked at. covers_keys(keys): the same of requests that have one key each, which are these.
-    is_wide: a request has many keys, so looking at few of them together is worth it.
-    """
-
-    __slots__ = ("check", "covers", "covers_keys", "is_wide", "names")
-
-    def __init__(
-        self,
-        check: Check = _undecided,
-        names: set[bytes] | None = None,
-        covers: Callable[[list[list[bytes]]], bool] = _unknown,
-        covers_keys: Callable[[Sequence[bytes]], bool] = _unknown_keys,
-        is_wide: bool = False,
-    ) -> None:
-        self.check = check
-        self.names = set() if names is None else names
-        self.covers = covers
-        self.covers_keys = covers_keys
-        self.is_wide = is_wide
-
-
 class Permissions(Protocol):
     """What is known of the rules of one user; see streamd.catalog.guard.
 
-    quick, known, names: as there.
+    quick, names: as there.
     """
 
     quick: "QuickTable"
-    known: dict[str, Known]
-    names: dict[bytes, set[bytes]]
+    names: dict[str, set[bytes]]
 
     def allows(self, command: "Command", request: list[bytes]) -> bool:
         """Return whether the user may have a request executed, which has as many words as it must."""
@@ -91,14 +48,11 @@ class Permissions(Protocol):
     def decide(self, command: "Command", request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything, besides of READ | WRITE for all keys."""
 
-    def look_ahead(self, command: "Command", requests: list[list[bytes]], at: int, since: int) -> tuple[int, int]:
-        """Look at requests of a run together; return before which they are allowed, and from where to count."""
+    def allows_keys(self, command: "Command", keys: Sequence[bytes]) -> bool:
+        """Return True only if the user may have requests executed whose first words these are."""
 
-    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
-        """Return before which request a run must end that begins at requests[at], which is allowed."""
-
-    def count_allowed(self, command: "Command", requests: list[list[bytes]], at: int, count: int) -> int:
-        """Return how many of `count` requests of a run are allowed that begin at requests[at], which is."""
+    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int, end: int) -> int:
+        """Return before which of requests[at:end] a run must end, none of whose requests has been looked at."""
 
 
 class AccessServices(Protocol):
@@ -179,11 +133,9 @@ class Context(Client):
     MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
-    vouched: in a transaction, the guard at its MULTI. If it still is the guard at EXEC (where rules change there is a
-    new one), all that was queued was looked at by it, and is not again.
     """
 
-    __slots__ = ("guard", "quick", "services", "state", "vouched")
+    __slots__ = ("guard", "quick", "services", "state")
 
     def __init__(
         self,
@@ -199,7 +151,6 @@ class Context(Client):
         self.services = services
         self.quick: QuickTable = services.quick
         self.guard: Permissions | None = None
-        self.vouched: Permissions | None = None
 
     @property
     def client(self) -> Client:
@@ -296,7 +247,7 @@ class Context(Client):
 
     def discard_transaction(self) -> None:
         """End a transaction: nothing is queued and nothing watched any more."""
-        self.transaction = self.vouched = None
+        self.transaction = None
         self.transaction_broken = False
         self.unwatch()
         self.update_quick()

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
@@ -12,8 +11,6 @@ from streamd.base.errors import CommandError
 from streamd.base.limits import (
     BATCH_MIN,
     GUARDED_RUN_MAX,
-    GUARDED_RUN_MIN,
-    GUARDED_WIDE_RUN_MIN,
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
     REQUESTS_PER_LOOK,
@@ -40,8 +37,6 @@ from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 from streamd.session.blocking import BLOCKED, Waiter
 from streamd.session.client import Client
 from streamd.session.state import State
-
-_NO_NAMES: Final[set[bytes]] = set()
 
 
 class Engine:
@@ -143,11 +138,9 @@ class Engine:
         patience = 1
         quick, stopwatch = client.quick, calls.stopwatch
         guard = client.guard
-        if guard is not None and client.in_unit and client.vouched is guard:
-            guard = None
         timed: Command | None = None
         asked: Command | None = None
-        cleared, names = 0, _NO_NAMES
+        names: set[bytes] | None = None
         started_ns = began_ns = then_ns = stopwatch()
         end = total
         while at < end:
@@ -160,21 +153,13 @@ class Engine:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
             # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-            elif guard is not None and (command is not asked or (at >= cleared and request[1] not in names)):
+            elif guard is not None:
                 assert command is not None
                 if command is not asked:
-                    asked, asked_at, known = command, at, guard.known.get(command.name)
-                    cleared = total
-                    if known is not None:
-                        cleared, names = 0, known.names
-                        if known.is_wide and total - at >= GUARDED_WIDE_RUN_MIN:
-                            asked_at = at - GUARDED_RUN_MIN  # as if so many had been looked at
-                if known is not None and request[1] not in names:
-                    if at - asked_at >= GUARDED_RUN_MIN:
-                        cleared, asked_at = guard.look_ahead(command, requests, at, asked_at)
-                    if at >= cleared and not known.check(request) and not guard.allows(command, request):
-                        is_quick, mode = False, client.reply_mode
-                        command, reply = self._admit(client, request)
+                    asked, names = command, guard.names.get(command.name)
+                if names is not None and request[1] not in names and not guard.allows(command, request):
+                    is_quick, mode = False, client.reply_mode
+                    command, reply = self._admit(client, request)
             if command is not None:
                 if command is not timed:
                     if timed is not None:
@@ -185,7 +170,7 @@ class Engine:
                 if at >= batch_at and command.batch is not None and is_quick:
                     upto = min(total, at + TURN_REQUESTS_MAX)
                     if command.mixes and guard is not None and not command.asks:
-                        upto = at + guard.end_of_run(command, requests[at : min(upto, at + GUARDED_RUN_MAX)], 0)
+                        upto = guard.end_of_run(command, requests, at, min(upto, at + GUARDED_RUN_MAX))
                     taken = calls.call_batch(command, client, requests, at, upto)
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience

@@ -310,4 +310,4 @@ def _is_allowed(guard: Permissions, command: Command, part: Requests) -> bool:
     first = part[0]
     if not command.accepts(len(first)) or not guard.allows(command, first):
         return False
-    return len(part) == 1 or guard.end_of_run(command, part, 0) == len(part)
+    return len(part) == 1 or guard.end_of_run(command, part, 1, len(part)) == len(part)

@@ -44,8 +44,8 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     columns = _columns(requests, at)
     keys, texts = columns[1], columns[2]
     count = len(keys)
-    if guard is not None and (known := guard.known.get("set")) is not None and not known.covers_keys(keys):
-        count = guard.count_allowed(context.services.commands[b"set"], requests, at, count)
+    if guard is not None and not guard.allows_keys(command := context.services.commands[b"set"], keys):
+        count = guard.end_of_run(command, requests, at, at + count) - at
         keys, texts = keys[:count], texts[:count]
     before = [*map(db.values.get, keys)]
     if {*map(type, before)} - _STRING_OR_NONE:
@@ -111,8 +111,8 @@ def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
             break
         keys.append(request[1])
     guard = context.guard
-    if guard is not None and (known := guard.known.get("get")) is not None and not known.covers_keys(keys):
-        keys = keys[: guard.count_allowed(context.services.commands[b"get"], requests, at, len(keys))]
+    if guard is not None and not guard.allows_keys(command := context.services.commands[b"get"], keys):
+        keys = keys[: guard.end_of_run(command, requests, at, at + len(keys)) - at]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
     replies: list[bytes] = []

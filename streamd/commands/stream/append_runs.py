@@ -5,7 +5,6 @@ from itertools import compress, islice
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.base.limits import GUARDED_RUN_MAX
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
@@ -23,7 +22,6 @@ _COLUMN_MIN: Final = 3
 _REST_MAX: Final = 64
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
-_NO_NAMES: Final[set[bytes]] = set()
 
 
 def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
@@ -208,17 +206,8 @@ def append_entries(
 
 def _append_rows(context: Context, requests: list[list[bytes]], at: int, options: AppendOptions) -> int:
     """Append requests that have one head, each to the stream of its key, as far as that is possible."""
-    guard, asks = context.guard, False
-    names = _NO_NAMES
-    if guard is not None:
-        command = context.services.commands[b"xadd"]
-        known = guard.known.get(command.name)
-        if known is not None and requests[at][1] in known.names:
-            # Mostly all keys are known: to look for each where it stands is quicker than for all before.
-            asks, names = True, known.names
-        elif known is not None:
-            requests = requests[: at + GUARDED_RUN_MAX]
-            requests = requests[: guard.end_of_run(command, requests, at)]
+    guard, command = context.guard, context.services.commands[b"xadd"]
+    names = None if guard is None else guard.names.get(command.name)
     state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
     first = requests[at]
     name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
@@ -238,10 +227,8 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         if id_at > 2 and (request[2:front] != head or request[behind : id_at + 1] != tail):
             break
         key = request[1]
-        if asks and key not in names:
-            assert guard is not None
-            if not guard.allows(command, request):
-                break
+        if names is not None and key not in names and guard is not None and not guard.allows(command, request):
+            break
         stream = values.get(key)
         if type(stream) is not Stream or key in waiting or key in expires_ms:
             break
