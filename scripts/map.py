@@ -7,12 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / "streamd"
 
 
-def module_of(path: Path) -> str:
-    """Return the dotted name of a file's module; that of a package is the package's."""
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def room_of(module: str) -> str:
     """Return the room of a module: `streamd.net.server` is in net, `streamd.cli` is one of its own."""
     parts = module.split(".")

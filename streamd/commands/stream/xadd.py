@@ -103,14 +103,6 @@ def _explicit_id(wanted_id: int, seq_given: bool, last_id: int) -> int:
     return wanted_id
 
 
-def _answer_at_the_end(context: Context, key: bytes, stream: Stream, pid: bytes, iid: bytes) -> bytes:
-    """Answer a duplicate when no ID is left. Raises: CommandError for what is none."""
-    known_id = stream.idmp.lookup(pid, iid, context.now_ms) if pid else None
-    if known_id is None:
-        raise _exhausted()
-    return _duplicate(context, key, stream, known_id)
-
-
 def _exhausted() -> CommandError:
     return CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
 
