@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Final
 
 from streamd.catalog import Command, Context
-from streamd.catalog.context import Permissions
+from streamd.catalog.engine_ports import Permissions
 from streamd.engine.calls import Calls
 from streamd.resp.replies import deal_replies
 from streamd.resp.template import Alike, Requests, rows_of
