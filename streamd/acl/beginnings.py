@@ -3,11 +3,30 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from streamd.base.form import is_compiled
+
 # Stands before each name when they are looked at together. (A name may hold it, too: then nothing is known.)
 _BREAK: Final = b"\n"
 _join = _BREAK.join
 # Names are asked for so many beginnings at most.
 PREFIXES_MAX: Final = 64
+# Compiled, to ask one name after the other takes some nanoseconds each, a fifth of what putting them together takes;
+# as it is written, six times as long.
+ASKS_EACH: Final = is_compiled()
+
+
+def each_begins(names: list[bytes], prefixes: tuple[bytes, ...]) -> bool:
+    """Return whether each name begins with one of the prefixes, of which there is one at least."""
+    likely = prefixes[0]
+    for name in names:
+        if not name.startswith(likely):
+            for prefix in prefixes:
+                if name.startswith(prefix):
+                    likely = prefix  # what comes next often begins with that as well
+                    break
+            else:
+                return False
+    return True
 
 
 class Beginnings:
@@ -34,9 +53,11 @@ class Beginnings:
         """Return True only if each name, of one at least, begins with one of the prefixes; False also where that cannot
         be told.
 
-        To ask each name takes six times as long. Where there are as many breaks as names, no name holds one: then a
-        prefix behind a break is the beginning of a name, and as a name has one of them at most, they can be counted.
+        Where there are as many breaks as names, no name holds one: then a prefix behind a break is the beginning of a
+        name, and as a name has one of them at most, they can be counted.
         """
+        if ASKS_EACH:
+            return bool(self.prefixes) and each_begins([*names], self.prefixes)
         text, left = _BREAK + _join(names), len(names)
         if text.count(_BREAK) != left:
             return False

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import Final
 
-from streamd.acl.beginnings import Beginnings
+from streamd.acl.beginnings import ASKS_EACH, Beginnings
 from streamd.acl.decision import OK, Decision, decide
 from streamd.acl.selector import READ, WRITE, Selector
 from streamd.acl.user import User
@@ -60,11 +60,14 @@ class _Names:
         return selector.allows_key(name, self._use)
 
     def allow_all(self, names: Sequence[bytes]) -> bool:
-        """Return whether all of several names are allowed; where one prefix of each says so, they are remembered."""
-        known = self.known
-        if known.issuperset(names):
+        """Return whether all of several names are allowed."""
+        if len(names) == 1:
+            return self.allows(names[0])
+        known, begin_all = self.known, self.beginnings.are_of_all
+        # (Compiled, to look how they begin is quicker than to look for them, and they need not be remembered.)
+        if (ASKS_EACH and begin_all(names)) or known.issuperset(names):
             return True
-        if not self.beginnings.are_of_all(names):
+        if ASKS_EACH or not begin_all(names):
             return all(map(self.allows, names))
         if len(known) + len(names) <= KNOWN_KEYS_MAX and len(max(names, key=len)) <= KNOWN_KEY_BYTES_MAX:
             known.update(names)

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streamd.acl.beginnings import Beginnings
+from streamd.acl.beginnings import Beginnings, each_begins
 from tests.session import Error
 from tests.unit.test_acl import KEY, client_of
 
@@ -75,6 +75,10 @@ def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
             for some in product(names if length < 3 else names[:13], repeat=length):
                 expected = all(name.startswith(prefixes) for name in some)
                 found = beginnings.are_of_all([*some])
+                # (The compiled form asks each of them.)
+                assert not beginnings.prefixes or each_begins([*some], beginnings.prefixes) >= found
+                if not any(b"\n" in one for one in prefixes):
+                    assert not prefixes or each_begins([*some], beginnings.prefixes) == expected
                 has_break = any(b"\n" in one for one in (*some, *prefixes))
                 assert found == expected or (expected and has_break), (prefixes, some)
 
