@@ -77,7 +77,7 @@ class Host:
 
     def make_transport(self) -> Any:
         """Return what a further connection writes to."""
-        return Transport()
+        return Transport(("127.0.0.1", 50_000 + len(self.transports)))
 
     def open(self) -> Connection:
         """Return a further connection."""
