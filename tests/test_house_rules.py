@@ -12,6 +12,7 @@ import pytest
 
 from bench.slopes.rows import ROWS
 from scripts import map as map_of_rooms
+from scripts import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
@@ -285,6 +286,13 @@ def test_a_function_that_nobody_asks_for_is_found():
     tree = ast.parse("A = 1\ndef b(): 'says c'\n@d\ndef e(): pass\nclass F:\n    def g(self): return self.h, 'i j'\n")
     assert names_made(tree) == ["b", "F", "g", "A"]
     assert names_used(tree) == ["d", "h", "i", "j", "self"]
+
+
+@pytest.mark.parametrize("way", ways.WAYS, ids=lambda way: way.name)
+def test_there_is_no_further_way_to_do_what_is_done_in_several_already(way):
+    """A way that is removed leaves the list, too: it is what `scripts/ways.py` prints."""
+    assert set(way.functions) == ways.found_by_pattern(way)
+    assert list(way.functions) == sorted(way.functions)
 
 
 def test_scripts_import_nothing_of_bench():
