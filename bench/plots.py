@@ -1,11 +1,18 @@
-"""Pictures of a table of results: bars beside redis-server and curves of growth, the same for the same figures."""
+"""Pictures of a table of results: bars beside redis-server and curves of growth, the same for the same figures.
 
+`python -m bench.plots` draws those of docs/speed.md in docs/pictures/, from the figures in bench/results/long.json.
+"""
+
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from scripts.svg import Picture
 
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+FIGURES = ROOT / "bench" / "results" / "long.json"
 Row = dict[str, object]
 KINDS = (("streamd", "blue"), ("redis-server", "red"))
 WIDTH, NAMES, ROW_HEIGHT, VALUE_WIDTH = 940, 410, 22, 44
@@ -180,3 +187,14 @@ def _round_up(value: float) -> float:
     """Return the next number that begins with 1, 2, 4, 6 or 8: quarters of it are short."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(digit * power for digit in (1, 2, 4, 6, 8, 10) if digit * power >= value * 0.9999)
+
+
+def newest() -> list[Row]:
+    """Return the newest figures of all rows."""
+    rows: list[Row] = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+if __name__ == "__main__":
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    print(*write(newest(), "speed", PICTURES), sep="\n")

@@ -1,6 +1,5 @@
 """The workloads: what is prepared, what is run, and which ratio each should reach."""
 
-import os
 import random
 import select
 import time
@@ -247,5 +246,3 @@ MEMORY: tuple[tuple[str, Callable[[Target], float], float], ...] = (
     ("512 random bytes, one entry per ms", memory(512, 200_000, 1), 0.92),
     ("JSON of about 90 bytes, one entry per ms", memory(0, 300_000, 1, json_like=True), 0.5),
 )
-
-CPUS = os.cpu_count() or 1

@@ -100,7 +100,7 @@ class ScriptHost:
         self._has_written = False
         self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
         self._quick_if_allowed = _READS - 1  # the same of a caller with rules, if these allow it
-        self._names: dict[bytes, set[bytes]] = {}  # of a caller with rules: see Guard.names
+        self._names: dict[str, set[bytes]] = {}  # of a caller with rules: see Guard.names
         self._is_killed = False
         self._kept: list[bytes] = []
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
@@ -184,7 +184,7 @@ class ScriptHost:
                 self._check(command, words, looks)
             elif looks > self._quick:
                 # (As in `Engine.run`: what was allowed before is looked up here.)
-                names = self._names.get(words[0]) if looks <= self._quick_if_allowed else None
+                names = self._names.get(command.name) if looks <= self._quick_if_allowed else None
                 if names is None or words[1] not in names:
                     self._check(command, words, looks)
             command.calls += 1
@@ -215,8 +215,7 @@ class ScriptHost:
         if looks <= self._quick_if_allowed and command.accepts(len(words)):
             # Nothing but the rules of the user is in the way, which mostly allow it.
             assert guard is not None
-            known = guard.known.get(command.name)
-            if known is not None and (words[1] in known.names or known.check(words)):
+            if command.name in guard.names and guard.allows(command, words):
                 return
         try:
             if not command.accepts(len(words)):

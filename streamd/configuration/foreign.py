@@ -38,9 +38,8 @@ _REASONS: Final = {
     "there are no modules": "loadmodule enable-module-command",
     "limits are fixed, see streamd/base/limits.py": "client-output-buffer-limit shutdown-timeout",
     "nothing here depends on it": "active-expire-effort always-show-logo bind-source-addr dynamic-hz "
-    "enable-debug-command enable-protected-configs ignore-warnings "
-    "latency-tracking-info-percentiles locale-collate "
-    "socket-mark-id acl-pubsub-default acllog-max-len",
+    "enable-debug-command enable-protected-configs ignore-warnings latency-tracking-info-percentiles locale-collate "
+    "socket-mark-id",
 }
 
 # Option -> why it is passed over.
@@ -52,10 +51,8 @@ _UNSAFE: Final = {
     "slaveof": "there is no replication, and a copy that takes writes of its own is none",
     "rename-command": "commands cannot be renamed, and whoever relies on it is not protected",
     "cluster-enabled": "there is no cluster",
-    "tls-port": "there is no TLS here, and clients would find nobody",
-    "unixsocket": "there is no Unix socket, and clients would find nobody",
 }
-_HARMLESS: Final = {"cluster-enabled": ["no"], "tls-port": ["0"], "aclfile": [""], "unixsocket": [""]}
+_HARMLESS: Final = {"cluster-enabled": ["no"]}
 
 
 def is_foreign(name: str) -> bool:

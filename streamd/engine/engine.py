@@ -139,8 +139,8 @@ class Engine:
                 # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
                 and (
                     guard is None
-                    or (known := guard.known.get(command.name)) is None
-                    or request[1] in known.names
+                    or (names := guard.names.get(command.name)) is None
+                    or request[1] in names
                     or guard.allows(command, request)
                 )
             )
@@ -152,7 +152,7 @@ class Engine:
                 if at >= batch_at and command.batch is not None and is_quick:
                     run = requests[at : at + offered] if at or total > offered else requests
                     if guard is not None:
-                        run = run[: guard.end_of_run(command, run, 0)]
+                        run = run[: guard.end_of_run(command, run, 0, len(run))]
                     taken = calls.call_batch(command, client, [Rows(run)], [client])
                     if taken < len(run):
                         offered = max(8 * taken, BATCH_OFFERED_MIN)

@@ -202,7 +202,7 @@ class Gathering:
                 return 0
             if client.guard is not None:
                 asked = part.allowed_with()
-                if client.guard.end_of_run(command, asked, 0) < len(asked):
+                if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 
         taken = left = self._calls.call_batch(command, collector, parts, clients)

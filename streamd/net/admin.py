@@ -2,10 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from streamd.base.log import log
+from streamd.net.net_ports import AdminHost
 
 _HEAD_BYTES_MAX: Final = 16 * 1024
 # A client that has not sent its request by then is cut.
@@ -30,23 +30,10 @@ _REASONS: Final = {
 NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]'\n"
 
 
-class Host(Protocol):
-    """What the admin port asks of the server that it belongs to."""
-
-    admin_connections: "dict[AdminConnection, None]"
-
-    def scrape(self, write: Callable[[str], object]) -> Iterator[int] | None:
-        """Hand the metrics to `write`, a slice each time it is asked; None where their library is missing."""
-
-    @property
-    def why_not_ready(self) -> str | None:
-        """Why clients are not served, or not as they should be; None: they are."""
-
-
 class AdminConnection(asyncio.Protocol):
     """One request over HTTP/1.1, its answer, and the end: nobody asks so often that more would pay."""
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: AdminHost) -> None:
         self._server = server
         self._head = b""
         self._task: asyncio.Task[None] | None = None

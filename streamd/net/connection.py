@@ -2,7 +2,7 @@
 
 import asyncio
 import select
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from streamd.base.limits import (
     AUTHENTICATED,
@@ -18,7 +18,7 @@ from streamd.base.limits import (
 )
 from streamd.base.log import log
 from streamd.catalog import Context
-from streamd.engine.engine import Engine
+from streamd.net.net_ports import ConnectionHost
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
@@ -30,19 +30,6 @@ PROTECTED: Final = (
     "from external computers, either start the server with --requirepass PASSWORD, or with --protected-mode no if "
     "the network is trusted."
 )
-
-
-class Host(Protocol):
-    """What a connection asks of the server that it belongs to."""
-
-    engine: Engine
-    connections: "set[Connection]"
-
-    def end_turn(self) -> None:
-        """End the turn: let replies leave."""
-
-    def resume_soon(self, connection: "Connection") -> None:
-        """Call the connection's `resume` in a later turn."""
 
 
 class _Nowhere:
@@ -94,7 +81,7 @@ class Connection:
         "client",
     )
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._paused_reading = False
         self._closing = False

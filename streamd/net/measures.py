@@ -5,7 +5,8 @@ from time import perf_counter_ns
 
 from streamd.base.histogram import Histogram
 from streamd.journal.filesystem import File, FileSystem
-from streamd.net.connection import Connection, Host
+from streamd.net.connection import Connection
+from streamd.net.net_ports import ConnectionHost
 
 
 class Measures:
@@ -35,7 +36,7 @@ class MeasuredConnection(asyncio.Protocol):
     It has one, and is none: a compiled class cannot have heirs that are interpreted.
     """
 
-    def __init__(self, server: Host, measures: Measures) -> None:
+    def __init__(self, server: ConnectionHost, measures: Measures) -> None:
         self._measures = measures
         self._connection = connection = Connection(server)
         self.connection_made = connection.connection_made  # type: ignore[method-assign]

@@ -5,7 +5,7 @@ from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.resp.types import Reply
 from streamd.session.blocking import BLOCKED
-from streamd.session.state import Backups
+from streamd.session.durability_ports import Backups
 
 _ADMIN = "admin noscript no_multi no_async_loading"
 

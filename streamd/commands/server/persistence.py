@@ -5,7 +5,7 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.resp.types import Reply
 from streamd.session.blocking import BLOCKED
-from streamd.session.state import Journal
+from streamd.session.durability_ports import Journal
 
 _ADMIN = "admin noscript no_async_loading"
 
