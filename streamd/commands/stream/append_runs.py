@@ -25,7 +25,6 @@ _COLUMN_MIN: Final = 3
 _REST_MAX: Final = 64
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
-_NO_NAMES: Final[set[bytes]] = set()
 _own_words: Final = attrgetter("own")
 
 # What a run has at the places of its words: one word that all requests share, or one for each of them.
