@@ -101,7 +101,11 @@ class Gathering:
             return False
         if len(requests) > PIPELINE_MAX:
             return False
-        self._keep(client, Rows(requests))
+        self._clients.append(client)
+        self._parts.append(Rows(requests))
+        self.size += len(requests)
+        if self.size >= GATHERED_MAX:
+            self.run()
         return True
 
     def take_columns(self, client: Context, columns: Columns) -> bool:
@@ -113,15 +117,12 @@ class Gathering:
         if command.batch is None or not command.batch.takes_columns or (template.places and template.places[0] < 3):
             template.is_asked_for_rows = True
             return False
-        self._keep(client, columns)
-        return True
-
-    def _keep(self, client: Context, part: Requests) -> None:
         self._clients.append(client)
-        self._parts.append(part)
-        self.size += part.count
+        self._parts.append(columns)
+        self.size += columns.count
         if self.size >= GATHERED_MAX:
             self.run()
+        return True
 
     def run(self) -> None:
         """Execute what was gathered."""
@@ -139,7 +140,8 @@ class Gathering:
                 if at >= batch_at:
                     end = self._end_of_like(clients, parts, at)
                     size = sum([part.count for part in parts[at:end]])
-                    if size >= RUN_MIN:
+                    # (What one client sent as rows is its own pipeline, below.)
+                    if size >= RUN_MIN and (end > at + 1 or type(parts[at]) is Columns):
                         batch_end = end
                         taken = self._run_batch(clients[at:end], parts[at:end])
                         if taken < size:
@@ -205,13 +207,14 @@ class Gathering:
                 if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 
-        taken = left = self._calls.call_batch(command, collector, parts, clients)
-        counts: list[int] = []
-        for part in parts:
-            if not left:
-                break
-            counts.append(min(left, part.count))
-            left -= counts[-1]
+        taken = self._calls.call_batch(command, collector, parts, clients)
+        counts = [part.count for part in parts]
+        over = sum(counts) - taken
+        while over > 0:
+            last = counts.pop()
+            if last > over:
+                counts.append(last - over)
+            over -= last
         clients = clients[: len(counts)]
         out = collector.out
         if len(out) != taken:
