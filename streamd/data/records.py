@@ -12,10 +12,10 @@ Column = bytes | Sequence[bytes] | range
 
 
 class ColumnsRecord:
-    """Several records of one key, each a unit of its own, that have the same shape: name, key, and so on.
+    """Several records for one database, each a unit of its own, that have the same shape: name, key, and so on.
 
     columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,
-    behind all of them (the trim that a batch ends with): then they are one unit, all together.
+    behind all of them (the trim that a batch ends with): then they are one unit, all together, and of one key.
     """
 
     __slots__ = ("columns", "db_index", "end")
@@ -26,11 +26,10 @@ class ColumnsRecord:
         self.end = end
 
     @property
-    def key(self) -> bytes:
-        """The key that all of them concern."""
-        key = self.columns[1]
-        assert isinstance(key, bytes)
-        return key
+    def key(self) -> bytes | None:
+        """The key that all of them concern; None if they concern several."""
+        column = self.columns[1]
+        return column if isinstance(column, bytes) else None
 
     def records(self) -> list[tuple[int, list[bytes]]]:
         """Return them one by one."""

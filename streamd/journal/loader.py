@@ -12,8 +12,8 @@ from streamd.journal.record import encode_select
 from streamd.journal.words import bare_commands
 from streamd.resp.template import Template, template_around
 
-# Between two points where the loader can be interrupted it applies so much: about two milliseconds. What goes on with a
-# run of entries weighs as many as it has words; another command as many as a few, and more with each of its words
+# Between two points where the loader can be interrupted it applies so much: two milliseconds at most. An entry that is
+# taken by columns weighs as many as it has words; another command as many as a few, and more with each of its words
 # (XCLAIM may name a hundred entries).
 _SLICE_WEIGHT: Final = 8_000
 _COMMAND_WEIGHT, _WORD_WEIGHT = 20, 3

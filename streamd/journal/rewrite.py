@@ -134,10 +134,13 @@ class Rewrite:
         anew: set[tuple[int, bytes]] = set()
         for record in records:
             if isinstance(record, ColumnsRecord):
-                waiting = self._waiting[record.db_index]
-                if not self._is_listed:
-                    waiting[record.key] = None
-                elif record.key not in waiting:
+                waiting, key = self._waiting[record.db_index], record.key
+                if key is None:
+                    for one in record.records():
+                        self._observe([one])
+                elif not self._is_listed:
+                    waiting[key] = None
+                elif key not in waiting:
                     self._append([record])
                 continue
             index, words = record

@@ -9,7 +9,7 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
-from streamd.data.entry_record import entry_columns, entry_words
+from streamd.data.entry_record import Rows, entry_columns, entry_words
 from streamd.data.records import Column, ColumnsRecord
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.template import Columns as RequestColumns
@@ -282,6 +282,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     few = trim.threshold + _TRIMMED_MAX if trim is not None and trim.by == "maxlen" else 0
     trimmed: set[bytes] = set()  # of longer streams those that have few entries too many by now
     replies: list[bytes] = []
+    rows = Rows()
     appended = 0
     for request in islice(requests, at, None):
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
@@ -322,15 +323,19 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         exact = trim.apply(stream) if trim is not None else None
         if records is not None:
             id_text = new_text if entry_id == new_id else b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-            words = entry_words(key, id_text, fields, pid or b"", iid or b"")
             if exact:  # one unit
+                records += rows.records(db.index)
+                rows = Rows()
+                words = entry_words(key, id_text, fields, pid or b"", iid or b"")
                 places: list[Column] = [words[0], key, *((word,) for word in words[2:])]
                 records.append(ColumnsRecord(db.index, places, (b"XTRIM", key, *exact)))
             else:
-                records.append((db.index, words))
+                rows.add(key, id_text, fields, pid or b"", iid or b"")
         if key in followed:
             db.touch(key)
         replies.append(reply)
+    if records is not None:
+        records += rows.records(db.index)
     state.dirty += appended
     if replies:
         context.out.append(b"".join(replies))
