@@ -1,7 +1,7 @@
 """`python -m bench.choices`: what the pieces cost whose form the code gives speed as the reason for.
 
 Each is timed beside the obvious other way where that is a few lines, by CPU time, the least of some rounds: the table
-"Figures behind single choices" in docs/speed.md.
+"Figures behind single choices" in bench/NOTES.md.
 """
 
 import sys

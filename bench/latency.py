@@ -22,7 +22,7 @@ from streamd.base.progress import ProgressLine
 END = b"the end of the reply"
 PIPELINE = 2_000
 ROUNDS = 5
-DOCUMENT = Path("docs/speed.md")
+DOCUMENT = Path("bench/NOTES.md")
 BEGIN_MARK, END_MARK = "<!-- make latency writes from here -->", "<!-- to here -->"
 
 

@@ -1,8 +1,8 @@
 """`python -m bench.stages`: what a request takes of the server's own work, without the kernel's part of it.
 
 Connections get the bytes that clients would send, in one process, without sockets: what is left is decoding, executing
-with the turn around it, and the journal's part. In both forms, if `make compiled` was called before: the table "Stages"
-in docs/speed.md.
+with the turn around it, and the journal's part. In both forms, if `make compiled` was called before: the table in "What
+bounds what" in bench/NOTES.md.
 """
 
 import argparse

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "trust.md",
     "examples/README.md": "examples.md",
+    "bench/NOTES.md": "notes.md",
     "bench/results/long.md": "results/long.md",
     "bench/results/sessions.md": "results/sessions.md",
 }

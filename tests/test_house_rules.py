@@ -21,7 +21,7 @@ NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "mis
 MAY_SLEEP = ("tests/crash/", "tests/spark/")
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
 NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
-PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md")
+PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md", "bench/NOTES.md")
 
 
 def modules() -> list[str]:
