@@ -21,7 +21,8 @@ NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "mis
 MAY_SLEEP = ("tests/crash/", "tests/spark/")
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
 NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
-PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md", "bench/NOTES.md")
+DOCUMENTS = ("*.md", "docs/**/*.md", "bench/NOTES.md")
+PROSE = (*DOCUMENTS, "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*")
 
 
 def modules() -> list[str]:
@@ -195,6 +196,12 @@ def test_the_files_that_the_documents_name_exist():
     }
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_files_of_the_rooms_that_the_architecture_names_exist():
+    named = set(re.findall(r"`(\w+/[\w/]+\.py)`", text_of("ARCHITECTURE.md")))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not any((ROOT / top / path).exists() for top in ("", "streamd"))] == []
 
 
 def test_where_a_command_is_documented_follows_from_its_name_alone():
