@@ -60,7 +60,8 @@ def _settled(target: Target, enough_bytes: int, seconds: float) -> int:
 
 
 def allowed_bytes(theirs: Memory | None) -> int:
-    """Return by how much a server's memory may grow beside redis-server's; None: there is none, or it refuses."""
+    """Return by how much a server's memory may grow beside redis-server's; None without redis-server, or if it refuses.
+    """
     return MORE_BYTES_MAX + (max(0, theirs.growth) if theirs is not None else 0)
 
 

@@ -366,7 +366,9 @@ class Tries:
         self.pause_s = FIRST_PAUSE_S
 
     def failed(self, error: Exception) -> None:
-        """Wait before the next try. Raises: StreamdError when there is none, or what is no failure of the server's."""
+        """Wait before the next try. Raises: StreamdError after the last try; any error that is no failure of the
+        server's.
+        """
         server, options = self.server, self.server.options
         if not is_passing(error):
             raise explained(error, options) from None

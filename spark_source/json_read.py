@@ -227,7 +227,7 @@ class _Reading:
 
 
 def _offsets(parts: Sequence[Any]) -> pa.Array:
-    """Return where each part begins and the last ends; null where there is none."""
+    """Return where each part begins and the last ends; null for no part."""
     ends = list(accumulate((len(part or ()) for part in parts), initial=0))
     begins = [None if part is None else at for part, at in zip(parts, ends, strict=False)]
     return pa.array([*begins, ends[-1]], pa.int32())

@@ -1,4 +1,4 @@
-"""Putting one stream in the place of another: whoever reads it by a group notices nothing but new entries."""
+"""Replacing one stream by another: readers in a group see only new entries."""
 
 from spark_source import ids
 from spark_source.connection import Session, Word

@@ -247,7 +247,7 @@ class _NamingWriter(StreamWriter):
 
 
 def _refused(chunk: Chunk, answers: list) -> list[Chunk]:
-    """Return the commands of a chunk that were answered by an error, as a chunk; nothing if there is none."""
+    """Return the commands of a chunk that were answered by an error, as a chunk, which may be empty."""
     refused = [i for i, answer in enumerate(answers) if isinstance(answer, Exception)]
     step = len(chunk.parts) // chunk.count
     parts = [part for i in refused for part in chunk.parts[i * step : (i + 1) * step]]

@@ -490,5 +490,5 @@ def _all_behind(info: StreamInfo, mark: Mark) -> int | None:
 
 
 def _is_past(info: StreamInfo, mark: Mark) -> bool:
-    """Return whether the first entry is behind a mark, or there is none."""
+    """Return whether the stream is empty, or begins behind a mark."""
     return info.first is None or ids.parse(info.first) > ids.parse(mark.id)

@@ -82,7 +82,7 @@ def _wants_certificate(options: ConnectionOptions) -> bool:
 
 
 def _handshake(options: ConnectionOptions) -> ssl.SSLSocket:
-    """Return a connection to whoever it is: nothing is sent over it."""
+    """Return a connection without any check of the server: nothing is sent over it."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

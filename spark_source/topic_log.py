@@ -44,7 +44,7 @@ class TopicLog:
 
 
 def read_log(server: Server, name: str) -> TopicLog:
-    """Return a log. Raises: OptionError, if there is none of this name; StreamdError."""
+    """Return a log. Raises: OptionError, if no log has this name; StreamdError."""
     key = f"{{{name}}}:meta"
     reply = server.patiently(lambda session: session.call("HGETALL", key), key)
     assert isinstance(reply, list)

@@ -79,7 +79,7 @@ class Users:
         return user
 
     def remove(self, name: bytes) -> User | None:
-        """Remove a user and return it; None if there is none. (The user `default` stays: that is for the caller.)"""
+        """Remove a user and return it, or None. (The user `default` stays: that is for the caller.)"""
         return self._users.pop(name, None)
 
     def set_default_password(self, password: bytes) -> None:

@@ -101,7 +101,7 @@ class Place:
 
     @property
     def journal(self) -> str:
-        """Where the files are until `commit`, for who examines them."""
+        """Where the files are until `commit`, for an examination."""
         return self._temporary
 
     def commit(self) -> None:

@@ -43,7 +43,7 @@ class Clock:
 class ManualClock(Clock):
     """A clock that stands still until it is moved.
 
-    Who wants to act on a new time (an engine with blocked clients) registers with `on_move`.
+    An object that acts on a new time (an engine with blocked clients) registers with `on_move`.
     """
 
     def __init__(self, now_ms: int = 1_000_000_000_000) -> None:

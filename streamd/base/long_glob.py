@@ -121,7 +121,7 @@ class _Segment:
         return -1
 
     def find(self, text: bytes, at: int, end: int) -> int:
-        """Return the first place from `at` on where this matches a text, up to before `end`; -1 if there is none."""
+        """Return the first place from `at` on where this matches a text, up to before `end`; or -1."""
         offset, longest = self.longest
         last = end - self.length
         if not self.literals and not self.classes:

@@ -19,7 +19,7 @@ from streamd.stream.stream import Stream
 
 
 class ScriptServices(Protocol):
-    """What commands ask of who runs scripts; see streamd.catalog.script_host."""
+    """What commands ask of the script host; see streamd.catalog.script_host."""
 
     scripts: Scripts
 
@@ -102,7 +102,7 @@ class Permissions(Protocol):
 
 
 class AccessServices(Protocol):
-    """What commands ask of who looks after users; see streamd.engine.access."""
+    """What commands ask of the users of a server; see streamd.engine.access."""
 
     def log_in(self, context: "Context", word: bytes, name: bytes, password: bytes) -> None:
         """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
@@ -143,11 +143,11 @@ class Services(Protocol):
 
     @property
     def scripts(self) -> ScriptServices:
-        """Who runs scripts."""
+        """The script host."""
 
     @property
     def access(self) -> AccessServices:
-        """Who looks after users."""
+        """The users of the server."""
 
     def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
         """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
@@ -439,7 +439,7 @@ class CommandTable(dict[bytes, Command]):
         return table
 
     def find(self, name: bytes) -> Command | None:
-        """Return the command `name`, or the subcommand `container|name`, in any case; None if there is none."""
+        """Return the command `name`, or the subcommand `container|name`, in any case, or None."""
         container, _, sub = name.lower().partition(b"|")
         found = self.get(container)
         return found.subcommands.get(sub) if found is not None and sub else found

@@ -90,7 +90,7 @@ class Deadlines:
 
     def take_due(self, now_ms: int, due_ms: Mapping[bytes, int]) -> Iterator[list[bytes]]:
         """Yield the keys whose deadline has come, a few at a time: those of a short span one by one in the order of
-        time, of one that is long not before it is over. Who gets them takes them out of `due_ms`.
+        time, of one that is long not before it is over. The caller takes them out of `due_ms`.
         """
         spans, order = self._spans, self._order
         while order and order[0] << _SPAN_BITS <= now_ms:

@@ -1,4 +1,6 @@
-"""Who is to know that a key changed: who watches it in a database, who keeps what it has read of it in any."""
+"""Followers of keys, which learn of a change: clients that watch a key in a database, clients that keep what it has
+read of it in any.
+"""
 
 from collections.abc import Callable
 from itertools import islice
@@ -32,12 +34,12 @@ class Watcher:
 
 
 class Followers:
-    """Who follows which keys, of all databases of a server.
+    """The keys that clients follow, in all databases of a server.
 
-    A write asks one thing of its key: whether it stands in `keys`. So it costs the same whoever follows other keys.
+    A write asks one thing of its key: whether it stands in `keys`. So followers of other keys cost it nothing.
 
     keys: key -> the number of the client that keeps what it has read of the key, or the set of them; 0 where it is only
-        watched. As in Redis these are names: whoever has read `k` is told of `k` in any database.
+        watched. As in Redis these are names: a client that has read `k` is told of `k` in any database.
     follows_all: every change is to be told, whatever its key.
     on_stale(key, clients): a key changed that clients keep; they keep it no more.
     on_change(key, is_by_time): called for each change while `follows_all`; is_by_time: its time had passed.

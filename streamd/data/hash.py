@@ -44,7 +44,7 @@ class Hash(dict[bytes, bytes]):
         )
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of HSCAN's next page, 0 when there is none, and `count` fields; 0 begins the walk."""
+        """Return the cursor of HSCAN's next page, 0 behind the last one, and `count` fields; 0 begins the walk."""
         if self.is_listed:
             return 0, list(self)
         return positions.page(self, cursor, count)

@@ -1,4 +1,4 @@
-"""The databases: keys, their values, when they expire and who watches or waits for them."""
+"""The databases: keys, their values, their expiry, and the clients that watch or wait for them."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -35,8 +35,8 @@ class Database:
     used_s: key -> the monotonic second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     set_aside: keys whose time has passed and whose end a bug has met, until the monotonic time `set_aside_until_ms`.
-    followers: who is to know that a key changed, whatever its database. followed: the keys whose changes somebody is to
-        know of, for who writes to ask whether its own is one: followers.keys, or every key while there are events.
+    followers: who is to know that a key changed, whatever its database. followed: the keys with followers, which a
+        write asks for its own key: followers.keys, or every key while there are events.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     trash: what was removed and is large, to be freed in slices.
     on_ready(db, key): a key that somebody waits for may have become useful.

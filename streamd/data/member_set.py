@@ -40,7 +40,7 @@ class MemberSet(dict[bytes, float]):
         return gone
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of SSCAN's next page, 0 when there is none, and `count` members; 0 begins the walk."""
+        """Return the cursor of SSCAN's next page, 0 behind the last one, and `count` members; 0 begins the walk."""
         if len(self) <= _SMALL_MAX:
             return 0, list(self)
         return positions.page(self, cursor, count)

@@ -6,8 +6,8 @@ of a row falls or stays, for as long as the row is there. A walk from the end to
 that is there all the time: what is still to come is below the cursor, and can only move further down. New rows are
 above it, so that every walk ends. A row is met twice only if the array was made anew between two pages.
 
-`PyDict_Next` reads the row at a position. Where there is none (PyPy), a row's position is its place among the rows,
-which falls or stays as well; to find it then takes O(N).
+`PyDict_Next` reads the row at a position. Without it (PyPy), a row's position is its place among the rows, which falls
+or stays as well; to find it then takes O(N).
 """
 
 import sys
@@ -32,8 +32,8 @@ _PASSED_MAX: Final = 65_536
 class _Reader(NamedTuple):
     """How the rows of a dict are read.
 
-    bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, -1
-    where there is none. between: the rows from a position on and before another, in order, with their positions.
+    bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, or
+    -1. between: the rows from a position on and before another, in order, with their positions.
     """
 
     bound: Callable[[Rows], int]
@@ -82,7 +82,7 @@ PLAIN: Final = _Reader(
 
 
 def page(rows: Rows, cursor: int, count: int) -> tuple[int, list[bytes]]:
-    """Return the cursor of the next page, 0 when there is none, and the keys of `count` rows; cursor 0 begins a walk.
+    """Return the cursor of the next page, 0 behind the last one, and the keys of `count` rows; cursor 0 begins a walk.
 
     A page holds fewer keys when too many holes were passed. O(count).
     """

@@ -99,7 +99,7 @@ class SortedSet:
         return dropped
 
     def stamped(self) -> int:
-        """Return the stamp; whoever has what was made of a set with that stamp need not make it again."""
+        """Return the stamp; a result made of a set with that stamp is still valid."""
         if not self.stamp:
             self.stamp = next(_stamps)
         return self.stamp
@@ -156,7 +156,7 @@ class SortedSet:
         return self._few[start:stop]
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of ZSCAN's next page, 0 when there is none, and `count` members; 0 begins the walk."""
+        """Return the cursor of ZSCAN's next page, 0 behind the last one, and `count` members; 0 begins the walk."""
         if self.is_listed:
             return 0, self.members(0, len(self.scores))
         return positions.page(self.scores, cursor, count)

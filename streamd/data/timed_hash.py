@@ -7,8 +7,8 @@ from streamd.data.hash import Hash
 class TimedHash(Hash):
     """A hash in which `times` says when fields end, Unix milliseconds; at least one field has a time.
 
-    A class of its own, so that a hash without times is met as if there were none in the world. A hash changes its
-    class, in its place, when the first field gets a time, and when the last time is gone.
+    A class of its own, so that a hash without times costs nothing for the others' times. A hash changes its class, in
+    its place, when the first field gets a time, and when the last time is gone.
     """
 
     __slots__ = ()

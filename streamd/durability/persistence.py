@@ -136,9 +136,7 @@ class Persistence:
             )
 
     def close(self) -> str | None:
-        """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
-        None.
-        """
+        """Write and sync all notes, let held replies leave, and close; return the reason if that failed, else None."""
         self.backups.close()
         failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:

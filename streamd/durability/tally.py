@@ -71,7 +71,7 @@ def legible(data: bytes) -> Iterator[list[bytes]]:
 
 
 def _entry_ms(words: list[bytes]) -> int:
-    """Return the milliseconds of the ID of an XADD, -1 if there is none in the places where they usually stand."""
+    """Return the milliseconds of the ID of an XADD, -1 if its usual places have none."""
     for word in words[2:6]:
         if b"-" in word and word[:1].isdigit():
             try:

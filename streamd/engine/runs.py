@@ -201,8 +201,8 @@ class Gathering:
             self._state.lose(client, "requests that came together")
 
     def _serve_with_first(self, client: Context, part: Alike) -> Alike | None:
-        """Execute the first request of a template alone, as its key has somebody who waits, and return the others: no
-        list of a request is made for these. If it does not end all waits, all are executed one by one: None.
+        """Execute the first request of a template alone, as a client waits for its key, and return the others: no list
+        of a request is made for these. If it does not end all waits, all are executed one by one: None.
         """
         key = part.template.words[1]
         self._run(client, [part.first()])

@@ -119,10 +119,9 @@ class FastDecoder(Decoder):
     line ends; several are hiredis's; everything else is judged by the strict decoder.
 
     `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
-    last chunk was that was decoded without one (-1: there was none). `_head`, `_first_words`: the bytes of the request
-    that the shape is of up to its last word, None if they are not known, and the words in them. `_template`: that of
-    the pipelines of this shape, and `_shared` the places of the words that all their requests have shared; None while
-    that is not known.
+    last chunk was that was decoded without one, or -1. `_head`, `_first_words`: the bytes of the request that the shape
+    is of up to its last word, None if they are not known, and the words in them. `_template`: that of the pipelines of
+    this shape, and `_shared` the places of the words that all their requests have shared; None while that is not known.
     """
 
     __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape", "_shared", "_template")
@@ -150,8 +149,8 @@ class FastDecoder(Decoder):
     def receive(self, data: bytes, is_shared: bool = True) -> Requests:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        Those of a template come as Alike, of which each makes new ones. is_shared: what others send may be executed
-        together with them, so that few are worth it, too.
+        Those of a template come as Alike, of which each makes new ones. is_shared: other clients' requests may be
+        executed together with them, so a template pays even for few.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.

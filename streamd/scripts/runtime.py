@@ -315,9 +315,7 @@ class Runtime:
             self._caller.set_protocol(self._protocol)
 
     def _may_call(self, *words: Any) -> bool | None:
-        """Return whether the script may have a command executed, whose first words may have gone before; None if there
-        is none.
-        """
+        """Return whether the script may have a command executed, whose first words may have gone before; or None."""
         words = (*self._words, *words)
         self._words.clear()
         try:

@@ -99,7 +99,7 @@ class Scripts:
         return script
 
     def find(self, sha: bytes) -> Script | None:
-        """Return the script with a SHA1, in any case; None if there is none."""
+        """Return the script with a SHA1, in any case, or None."""
         script = self._by_sha.get(sha) or self._by_sha.get(sha.lower())
         if script is not None and not script.is_loaded:
             self._by_source[script.source] = self._by_source.pop(script.source)

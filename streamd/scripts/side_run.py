@@ -6,8 +6,8 @@ the event loop, and neither asyncio's loop nor uvloop's can be entered a second 
 behind its back would take bytes from it, and what comes over TLS cannot be read so at all.
 
 So scripts have a stack of their own, by greenlet. A hook that finds that a script has taken too long switches back to
-the loop's stack, where the client that asked is parked like any client that waits, and the loop goes on: it serves who
-sends something, and switches to the script again for a slice, until that has ended.
+the loop's stack, where the client that asked is parked like any client that waits, and the loop goes on: it serves
+other clients, and switches to the script again for a slice, until that has ended.
 
 The other way would be a thread for the scripts. To hand over and back takes a tenth of the time with greenlets, and
 each thread would have to hand over at least once a turn. And two threads see

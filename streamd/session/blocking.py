@@ -1,4 +1,4 @@
-"""Blocked clients: who waits for which keys, in the order they came, and until when."""
+"""Blocked clients: the keys that each waits for, in the order they came, and their deadlines."""
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -23,7 +23,7 @@ BLOCKED: Final = _Blocked()
 
 
 class Owner(Protocol):
-    """Who waits."""
+    """A client that waits."""
 
     waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
 
@@ -44,7 +44,7 @@ class Waiter(Generic[Who]):
     deadline_ms: the monotonic time when it ends with the reply `on_timeout`; None: it never does.
     retry_ms: the wall time when to attempt again though no key became ready; None for never.
     line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
-        all behind it. None for who stands alone.
+        all behind it. None outside of any line.
     filtering: what it waits for if only some of a stream's entries are for it; None for all others.
     """
 
@@ -121,7 +121,7 @@ class BlockedClients(Generic[Who]):
     ) -> None:
         """Park a client until one of `keys` serves it or the monotonic time `deadline_ms` comes.
 
-        line: see Waiter; only for who waits for one key. filtering: see Waiter.
+        line: see Waiter; only for clients that wait for one key. filtering: see Waiter.
         """
         self._numbers += 1
         keys = tuple(dict.fromkeys(keys))

@@ -1,4 +1,4 @@
-"""Who waits for entries that a filter lets through, so that an entry wakes those alone whom it is for."""
+"""Clients that wait for entries that a filter lets through, so that an entry wakes those alone whom it is for."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -90,7 +90,7 @@ class _Field:
         return level.ending
 
     def forget(self, pattern: Pattern) -> None:
-        """Take away the place of those who wait for what matches a pattern: there are none any more."""
+        """Take away the place of those who wait for values that match a pattern: the last of them has gone."""
         if pattern.literal is not None:
             del self.values[pattern.literal]
             return

@@ -8,7 +8,7 @@ from streamd.resp.types import Push, Reply
 
 
 class Subscriber(Protocol):
-    """Who is subscribed: the names of channels and of patterns, each None until there is one."""
+    """A subscriber: the names of channels and of patterns, each None until there is one."""
 
     subscriptions: dict[bytes, None] | None
     patterns: dict[bytes, None] | None
@@ -21,7 +21,7 @@ Who = TypeVar("Who", bound=Subscriber)
 
 
 class PubSub(Generic[Who]):
-    """Who is subscribed to what, in the order they came.
+    """The subscribers of each channel and pattern, in the order they came.
 
     Shape: channels and patterns map a name to its clients (a dict used as an ordered set), and patterns are found by a
     channel without comparing all of them; a client carries its own sets of both. wants_flush(client): have a client's

@@ -1,4 +1,4 @@
-"""What all clients share: keyspace, configuration, time, statistics, who waits and who listens."""
+"""What all clients share: keyspace, configuration, time, statistics, blocked clients and subscribers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -412,7 +412,7 @@ class State:
             self.records.append((db_index, list(words)))
 
     def packing(self) -> Iterator[None]:
-        """Take no more memory for what there is than it needs, whatever there was, a part each time it is asked."""
+        """Give back memory that removed elements have left unused, a part at each call."""
         for db in self.keyspace:
             yield from db.packing()
         self.sweeper.pack()

@@ -45,8 +45,8 @@ class Tracking:
     together, soon. (At the end of each turn somebody would have to look whether there are any.)
 
     clients: by number. count: how many track. prefixes: prefix -> who is told of keys that begin with it.
-    changed: the keys that changed since the last broadcast began, each with who did it last. _broadcasting: the rest of
-    a broadcast that goes on.
+    changed: the keys that changed since the last broadcast began, each with the client that changed it last.
+    _broadcasting: the rest of a broadcast that goes on.
     on_changed: called when there is the first: somebody must then call `broadcast`, soon.
     writer: the tracking client whose command runs; None: another client, or nobody. in_script: a script runs for it.
     on_followed: called when writers have to ask something else whether their key is followed: the first client has a

@@ -64,7 +64,7 @@ class AsyncDeviceStore:
         await self._run(self._requests.mark_pubrel(client_id, packet_id))
 
     async def session(self, client_id: str) -> Session | None:
-        """Return a session's last packet ID and when it was given; None if there is none."""
+        """Return a session's last packet ID and when it was given; or None."""
         return await self._run(self._requests.session(client_id))
 
     async def set_last_packet_id(self, client_id: str, packet_id: int) -> None:

@@ -51,7 +51,7 @@ def _reply(connection: Any) -> Any:
 
 
 def settle(waiting: Sequence[tuple[Request[Any], "Future[Any]"]], replies: Sequence[Any]) -> None:
-    """Give each request's result to who waits for it."""
+    """Give each request's result to the caller that waits for it."""
     for (request, future), reply in zip(waiting, replies, strict=True):
         if isinstance(reply, Exception):
             future.set_exception(reply)
@@ -82,7 +82,9 @@ class Outbox:
         self._is_closed = threading.Event()
 
     def put(self, request: Request[T]) -> "Future[T]":
-        """Have a request sent; return what becomes of it. Who fills the outbox sends it: so nobody runs ahead."""
+        """Have a request sent; return what becomes of it. The caller that fills the outbox sends it, so no caller runs
+        ahead.
+        """
         future: Future[T] = Future()
         with self._guard:
             if self._is_closed.is_set():

@@ -60,7 +60,7 @@ class DeviceStore:
         self._outbox.run(self._requests.mark_pubrel(client_id, packet_id))
 
     def session(self, client_id: str) -> Session | None:
-        """Return a session's last packet ID and when it was given; None if there is none."""
+        """Return a session's last packet ID and when it was given; or None."""
         return self._outbox.run(self._requests.session(client_id))
 
     def set_last_packet_id(self, client_id: str, packet_id: int) -> None:
@@ -88,8 +88,8 @@ class BufferedStore:
     """The methods of a store that return at once: what they ask for is sent with what comes after.
 
     That is when `flush_commands` (150) wait, `flush_ms` (3) after the first of them, or with the next call of the store
-    itself. Whoever puts the last one in sends them all, so calls come back as quickly as the server works. The order of
-    all calls is kept.
+    itself. The thread that adds the last request sends them all, so calls come back as quickly as the server works. The
+    order of all calls is kept.
     """
 
     def __init__(self, requests: Requests, outbox: Outbox) -> None:

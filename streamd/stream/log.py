@@ -243,7 +243,7 @@ class Log(OpenTail):
 
     @property
     def first_id(self) -> int | None:
-        """The ID of the first entry; None when there is none."""
+        """The ID of the first entry, or None."""
         sealed = self._sealed
         if sealed:
             segment = sealed.segments[sealed.head]
@@ -255,7 +255,7 @@ class Log(OpenTail):
 
     @property
     def last_id(self) -> int | None:
-        """The ID of the last entry; None when there is none."""
+        """The ID of the last entry, or None."""
         if self._ids:
             return self._ids[-1]
         return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)

@@ -11,10 +11,10 @@ class OpenTail:
     """The last node of a log, while it takes entries; Log is derived from it.
 
     Shape: _ids, _texts: the tail's IDs, and all its fields and values one behind the other: no object per entry,
-    nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ,
-    _widths has them all, and _width is 0.
+    nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ, _widths
+    has them all, and _width is 0.
     _layout: if all entries came in columns and have the same fields, these; then _texts has the values alone, and
-    _width is 0, so that whoever appends fields and values looks twice.
+    _width is 0, so that fields with values are never appended to it by mistake.
     _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
     _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0.
     """

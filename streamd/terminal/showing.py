@@ -73,5 +73,5 @@ def span(seconds: float) -> str:
 
 
 def let_go_of_output() -> None:
-    """Have the interpreter flush to nowhere at its exit: whoever read the output is gone."""
+    """Have the interpreter flush to nowhere at its exit: the reader of the output is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

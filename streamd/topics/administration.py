@@ -54,7 +54,7 @@ def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[
 
 
 def open_log(name: str, abilities: Abilities | None = None) -> Steps[Handle]:
-    """Return an open log. Raises: ValueError, if there is none of this name."""
+    """Return an open log. Raises: ValueError, if no log has this name."""
     layout.check_name("log", name)
     if abilities is None:
         abilities = yield from read_abilities()
@@ -167,7 +167,7 @@ def drop_log(handle: Handle) -> Steps[None]:
 
 
 def describe(handle: Handle) -> Steps[dict[str, Any]]:
-    """Return what there is to say of a log: its settings, and each generation's shards with how many entries."""
+    """Return a description of a log: its settings, and each generation's shards with how many entries."""
     meta = yield from refresh(handle)
     shares = yield from run_all([("HGETALL", layout.shares_key(meta.name))])
     generations = []

@@ -1,7 +1,7 @@
 """Shared replay in order: a shard is leased to one member at a time, generations are read one after the other.
 
 A lease is a key with an expiry, which names the member. A shard is only read in the transaction that watches the lease
-and makes it longer: who has lost it reads nothing more. Whoever gets the lease begins with what is pending.
+and makes it longer: a member that has lost it reads no further. The next owner begins with the pending entries.
 """
 
 from streamd.topics import layout
@@ -25,7 +25,7 @@ from streamd.topics.steps import Command, Commit, Steps, Watch, run_all
 
 
 def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
-    """Return up to n entries of the shards that this member has a lease of; wait for so long if there is none."""
+    """Return up to n entries of the shards that this member has a lease of; wait up to that time for the first."""
     check_numbers(n, block_ms)
     deadline_s = member.handle.monotonic_s() + block_ms / 1_000
     while True:
@@ -185,7 +185,7 @@ def renew(member: Member) -> Steps[None]:
 
 
 def leave(member: Member) -> Steps[None]:
-    """Give all leases back; what is not acknowledged goes to whoever gets them."""
+    """Give all leases back; their next owners get the entries that are still pending."""
     for place in list(member.holdings):
         yield from _release(member, place)
     yield from run_all([("HDEL", layout.members_key(member.handle.name, member.share), member.name)])

@@ -71,7 +71,7 @@ def first_place(handle: Handle, start: Start, start_ms: int | None) -> Steps[tup
 
 
 def read_next(handle: Handle, iterator: Iterator, n: int, block_ms: int) -> Steps[Batch]:
-    """Return up to n entries, and the iterator that follows; wait for so long if there is none yet.
+    """Return up to n entries, and the iterator that follows; wait up to that time for the first.
 
     Raises: ValueError, if the iterator is another log's.
     """

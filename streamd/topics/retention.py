@@ -54,7 +54,7 @@ def retain(handle: Handle) -> Steps[int]:
 
 
 def _marks(name: str, last: dict[tuple[int, int], Id]) -> Steps[list[Command]]:
-    """Return the commands that tell shared replays of what goes before they have read it."""
+    """Return the commands that tell shared replays of entries that are removed before they have read them."""
     if not last:
         return []
     (shares,) = yield Watch([], [("HGETALL", layout.shares_key(name))])

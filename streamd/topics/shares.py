@@ -55,7 +55,7 @@ class Agreement:
 class Holding:
     """A shard that is leased to a member of an ordered replay.
 
-    cursor: from where the pending entries of whoever had it before are still to be taken over; None when they are.
+    cursor: from where the pending entries of its last owner are still to be taken over; None when they are.
     """
 
     cursor: str | None = "0-0"

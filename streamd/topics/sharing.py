@@ -22,7 +22,7 @@ CLAIMS_PER_LEASE = 10  # how often a member looks for idle work
 
 
 def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
-    """Return up to n entries that this member is to work on; wait for so long if there is none."""
+    """Return up to n entries that this member is to work on; wait up to that time for the first."""
     check_numbers(n, block_ms)
     deadline_s = member.handle.monotonic_s() + block_ms / 1_000
     wait_ms = 0

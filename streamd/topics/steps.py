@@ -45,8 +45,8 @@ class Watch:
 class Commit:
     """Run these commands as one; the reply is the list of their replies, or None.
 
-    None: a watched key was changed, or the connection was lost, and with it the reply. So whoever tries again must know
-    what was its own doing.
+    None: a watched key was changed, or the connection was lost, and with it the reply. So a retry must know its own
+    changes.
     """
 
     commands: list[Command]

@@ -1,4 +1,4 @@
-"""Who may ask a page: the right host, the own origin, a token where others could reach it.
+"""Which requests a page answers: right host, own origin, and a token where others could reach the page.
 
 A page on this machine's loopback is open to every web site that its user visits: by a form that posts to it, or by a
 name that is made to point to 127.0.0.1. So the host must be one of ours, and what posts must come from the page itself.

@@ -140,7 +140,7 @@ class Pages:
         return self.show.page("login.html", error="")
 
     async def sign_in(self, request: Request) -> Response:
-        """Give the cookie to who knows the token."""
+        """Give the cookie to a browser that knows the token."""
         form = await _form(request)
         if not self.rules.is_token(_first(form, "token").strip()):
             error = "This is not the token; it stands where the page was started."

@@ -98,7 +98,7 @@ def _literal(match: bytes) -> bytes:
 
 
 def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
-    """Return what there is to say of streams; those that are gone meanwhile are left out. Raises: SourceError."""
+    """Return a description of each stream; those that are gone meanwhile are left out. Raises: SourceError."""
     requests: list[tuple[str, bytes]] = []
     for key in keys:
         requests += [("XINFO STREAM", key), ("MEMORY USAGE", key)]
@@ -114,7 +114,7 @@ def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
 
 
 def one(source: Source, rates: Rates, key: bytes) -> Stream:
-    """Return what there is to say of a stream. Raises: SourceError, also when there is none."""
+    """Return a description of a stream. Raises: SourceError, also without such a stream."""
     facts, memory = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key)])
     return _stream(key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic())
 

@@ -116,7 +116,7 @@ def _count(value: bytes, start: int, end: int) -> Iterator[int | None]:
 
 
 def _first_other(value: bytes, start: int, stop: int, byte: int) -> int:
-    """Return where the first byte that is not `byte` is, `stop` where there is none. (To compare pages is quickest.)"""
+    """Return where the first byte that is not `byte` is, or `stop`. (To compare pages is quickest.)"""
     for page in _PAGES[byte]:
         while start + len(page) <= stop and value.startswith(page, start):
             start += len(page)
@@ -149,7 +149,7 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
     group="bitmap", syntax="key bit:integer [start:integer [end:integer [BYTE | BIT]]]", access="RO access",
 )  # fmt: skip
 def bitpos(context: Context, args: list[bytes]) -> Reply:
-    """Return where the first bit that is 0, or 1, is in a string; -1 if there is none.
+    """Return where the first bit that is 0, or 1, is in a string; or -1.
 
     Behind the end of the string all bits are 0, unless an end is given.
     """

@@ -202,7 +202,8 @@ def hpersist(context: Context, args: list[bytes]) -> Reply:
 
 
 def _take_expiry(context: Context, words: Arguments, name: str) -> int | None:
-    """Take `EX 10` or one of its like; return Unix milliseconds, None if there is none. Raises: CommandError."""
+    """Take `EX 10` or one of its like; return Unix milliseconds, or None without such an option. Raises: CommandError.
+    """
     for option, unit_ms, relative in _UNITS:
         if words.flag(option, followed_by=1):
             return _due_ms(context, words.integer(), unit_ms, relative, name)

@@ -174,7 +174,7 @@ def _scan_in_slices(
     tips="request_policy:all_shards nondeterministic_output",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
-    """Return some key, or nil when there is none."""
+    """Return some key, or nil in an empty database."""
     db = context.db
     while len(db):
         key = positions.some_row(db.values, context.state.random)

@@ -63,7 +63,8 @@ def object_idletime(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_freq(context: Context, args: list[bytes]) -> Reply:
-    """Fail: how often keys are accessed is counted under an LFU policy alone, and there is none; nil without a key."""
+    """Fail: how often keys are accessed is counted under an LFU policy alone, which streamd has not; nil without a key.
+    """
     if context.db.inspect(args[2], says_miss=False) is None:
         return None
     raise CommandError(

@@ -1,7 +1,7 @@
 """Runs of requests for strings and sorted sets that are executed as one.
 
 Each is a batch function, see `command.Batch`: it executes what the handler would, as far as requests are alike, for
-whatever keys. Only what a request's own key says can end a run: another type, an expiry, somebody who waits for it,
+whatever keys. Only what a request's own key says can end a run: another type, an expiry, a client that waits for it,
 keyspace events of its class. Each leaves one piece of output for each request. Property tests hold them against the
 handlers.
 """
@@ -103,7 +103,7 @@ def _columns(requests: list[list[bytes]], at: int) -> Sequence[tuple[bytes, ...]
 
 
 def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Return strings, or that there are none: a run of GETs."""
+    """Return strings, or nil for a missing one: a run of GETs."""
     db, state, name = context.db, context.state, requests[at][0]
     keys: list[bytes] = []
     for request in requests[at : at + _GETS_MAX]:

@@ -78,7 +78,7 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
 
 
 def text_of(value: KeyValue | None) -> bytes | GrowingString:
-    """Return a string in whatever form it is kept; an empty one where there is none. Raises: WrongType."""
+    """Return a string in whatever form it is kept; an empty one for a missing key. Raises: WrongType."""
     if value is None:
         return b""
     if not isinstance(value, bytes | GrowingString):

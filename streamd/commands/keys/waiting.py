@@ -34,7 +34,7 @@ def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[byte
 def take_first(
     context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply]
 ) -> Reply | None:
-    """Return what `take` gives for the first key that is there; None if there is none. Raises: WrongType."""
+    """Return what `take` gives for the first key that exists, or None. Raises: WrongType."""
     for key in keys:
         if context.db.get_as(key, kind) is not None:
             return take(key)

@@ -1,4 +1,4 @@
-"""BACKUP: the journal over the protocol, as a state that was, to whoever asks."""
+"""BACKUP: the journal over the protocol, as one state of the server."""
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container

@@ -150,7 +150,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def wait(context: Context, args: list[bytes]) -> Reply:
-    """Wait for replicas, of which there are none: return 0 when the time is up."""
+    """Wait for replicas: return 0 when the time is up, as streamd has no replicas."""
     replicas = parse_integer(args[1])
     timeout_ms = parse_timeout_ms(args[2])
     if replicas <= 0 or context.in_unit:

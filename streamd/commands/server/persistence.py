@@ -62,7 +62,7 @@ def save(context: Context, args: list[bytes]) -> Reply:
     syntax="numlocal numreplicas timeout",
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
-    """Wait until what was written is synced here and on replicas, of which there are none; return how many have it."""
+    """Wait until all writes so far are synced here; return how many servers have synced them, 1 and 0 replicas."""
     local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), parse_timeout_ms(args[3])
     if not 0 <= local <= 1:
         raise CommandError("ERR value is out of range, value must between 0 and 1")

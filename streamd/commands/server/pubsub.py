@@ -144,7 +144,7 @@ def pubsub_numpat(context: Context, args: list[bytes]) -> Reply:
     "PUBSUB SHARDCHANNELS", arity=-2, flags=_SUB, since="7.0.0", complexity="O(1)", group="pubsub", syntax="[pattern]",
 )  # fmt: skip
 def pubsub_shardchannels(context: Context, args: list[bytes]) -> Reply:
-    """Return the shard channels that somebody is subscribed to: there are none."""
+    """Return the shard channels with subscribers: an empty list."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     return []

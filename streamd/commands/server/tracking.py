@@ -19,8 +19,8 @@ _OPTIONS = frozenset({b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"})
 def client_tracking(context: Context, args: list[bytes]) -> Reply:
     """Tell the connection, or another one, when keys change that it has read, or that begin with a prefix.
 
-    Who speaks RESP3 gets a push: `invalidate`, and a list of keys, or null when all are gone. Who speaks RESP2 gets
-    messages of the channel `__redis__:invalidate`, if another redirects its own there.
+    A client that speaks RESP3 gets a push: `invalidate`, and a list of keys, or null when all are gone. A client that
+    speaks RESP2 gets messages of the channel `__redis__:invalidate`, if another redirects its own there.
     """
     redirect, prefixes, options = _parse(context, Arguments(args, 3))
     word, tracking, client = args[2].upper(), context.state.tracking, context.client

@@ -33,8 +33,8 @@ def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     The head is parsed once. Where they go to one stream, and are as long, what they have at one place of their words is
     a column, and C code does a column at once: the stream and the window are looked up once, IDs follow from the first
     one, and it is trimmed once. Where they go to several, they are appended row by row. Only what the key of a request
-    says can end a run: another type, somebody who waits, keyspace events of streams. Property tests hold this against
-    the handler.
+    says can end a run: another type, a waiting client, keyspace events of streams. Property tests hold this against the
+    handler.
     """
     first = requests[at]
     state = context.state
