@@ -1,4 +1,4 @@
-"""Prints the rooms of the server from its code: what each is for, how large it is, and whom it imports."""
+"""Prints the rooms of the server from its code: their purposes, sizes and imports."""
 
 import ast
 from collections import defaultdict
@@ -20,7 +20,7 @@ def room_of(module: str) -> str:
 
 
 def modules_imported(path: Path) -> set[str]:
-    """Return the modules of the server that a file imports, wherever in the file that stands."""
+    """Return the modules of the server that a file imports, at any place in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "streamd":

@@ -1,4 +1,4 @@
-"""Whether all of many names begin as some patterns say."""
+"""Compares many names with prefixes at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -49,13 +49,13 @@ def each_word_begins(requests: list[list[bytes]], prefixes: tuple[bytes, ...]) -
 
 
 class Beginnings:
-    """How names begin that patterns like `orders:*` allow.
+    """The prefixes of keys that patterns like `orders:*` allow.
 
     prefixes: these, without those that begin with another one: so a name begins with one of them at most. None where
         there are many: then to look up one name after the other takes no longer.
 
-    A prefix of a rule holds neither of the two breaks, as no rule holds white space; one that did would not be looked
-    for: then a prefix that is found behind a break ends before the next one.
+    A prefix with one of the two breaks is left out (rules hold no white space): a prefix that is found behind a break
+    must end before the next one.
     """
 
     __slots__ = ("_marks", "prefixes")
@@ -71,12 +71,12 @@ class Beginnings:
         self._marks = [_BREAK + prefix for prefix in self.prefixes]
 
     def are_of_all(self, names: Sequence[bytes]) -> bool:
-        """Return True only if each name, of one at least, begins with one of the prefixes; False also where that cannot
-        be told.
+        """Return True only if each name, of one at least, begins with one of the prefixes; False also if that cannot be
+        told.
 
-        As it is written, to ask each name takes six times as long. Where there are as many breaks as names, no name
-        holds one: then a prefix behind a break is the beginning of a name, and as a name has one of them at most, they
-        can be counted.
+        Asking name by name takes six times as long. With as many breaks as names, no name holds one. Then a prefix
+        behind a
+        break is the beginning of a name, and as a name has one of them at most, they can be counted.
         """
         if ASKS_EACH:
             return bool(self.prefixes) and each_begins([*names], self.prefixes)
@@ -84,9 +84,10 @@ class Beginnings:
 
     def are_of_all_words(self, requests: list[list[bytes]]) -> bool:
         """Return True only if each word of some requests, but for the first of each, begins with one of the prefixes;
-        False also where that cannot be told.
+        False also
+        if that cannot be told.
 
-        The words stand in one text and are not taken out of their requests: that would take as long again.
+        The words are compared as one text, without taking them out of their requests, which would double the time.
         """
         if not self._marks:
             return False
@@ -98,7 +99,7 @@ class Beginnings:
         return self._are_behind_breaks(_join_requests(map(_join, requests)), sum(map(len, requests)) - len(requests))
 
     def _are_behind_breaks(self, text: bytes, count: int) -> bool:
-        """Return whether a text has so many breaks, and behind each of them one of the prefixes."""
+        """Return whether a text has this many breaks, and one of the prefixes behind each of them."""
         if text.count(_BREAK) != count:
             return False
         marks = self._marks

@@ -1,4 +1,4 @@
-"""Long glob patterns, matched in time that their length and that of the text bound."""
+"""Long glob patterns, matched in a time bounded by the lengths of pattern and text."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _COMPARISONS_PER_WORD: Final = 4
 class LongGlob:
     """A pattern.
 
-    For most texts it is too long: then nothing is compiled. _least: no shorter text matches; _is_exact: that is known,
+    Most texts are shorter than it: then nothing is compiled. _least: no shorter text matches; _is_exact: that is known,
     and not only a bound that is found at once.
     _parts: what stands between the stars, literal bytes as they are, and all else as a segment once it is needed, and
     before that as it was written. The first begins with the text, the last ends with it.

@@ -1,6 +1,4 @@
-"""Followers of keys, which learn of a change: clients that watch a key in a database, clients that keep what it has
-read of it in any.
-"""
+"""Followers of keys: clients that WATCH a key in a database, and clients that cache keys of any database."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -16,7 +14,7 @@ _FORGOTTEN_PART: Final = 64
 
 
 class EveryKey:
-    """All keys there may be."""
+    """A set that contains every key."""
 
     __slots__ = ()
 
@@ -25,7 +23,7 @@ class EveryKey:
 
 
 class Watcher:
-    """Somebody who wants to know that a key changed (a client in WATCH)."""
+    """A follower of a key's changes (a client in WATCH)."""
 
     __slots__ = ("touched",)
 
@@ -81,7 +79,7 @@ class Followers:
         self._watchers[place].add(watcher)
 
     def unwatch(self, db_index: int, key: bytes, watcher: Watcher) -> None:
-        """Mark a watcher no more."""
+        """Remove a watcher."""
         place = (db_index, key)
         watchers = self._watchers[place]
         watchers.discard(watcher)
@@ -95,7 +93,7 @@ class Followers:
                 del self.keys[key]
 
     def watched_in(self, db_index: int) -> list[bytes]:
-        """Return the keys of a database that somebody watches."""
+        """Return the watched keys of a database."""
         return [key for index, key in self._watchers if index == db_index]
 
     def mark(self, db_index: int, key: bytes) -> None:
@@ -106,7 +104,7 @@ class Followers:
     # -- keeping ------------------------------------------------------------------------------------------------------
 
     def keep(self, client: int, keys: list[bytes]) -> None:
-        """Note that a client keeps what it has read of some keys."""
+        """Note that a client caches some keys."""
         kept = self.keys
         for key in keys:
             before = kept.get(key, _NOBODY)
@@ -124,7 +122,7 @@ class Followers:
             self.kept_items += 1
 
     def limit(self, keys_max: int) -> None:
-        """Have the keys forgotten that were kept first, as if they had changed, if there are more than so many."""
+        """Forget the keys cached longest, as if they had changed, if there are more than this many."""
         if self.kept_keys <= keys_max:
             return
         count = self.kept_keys - keys_max + min(_FORGOTTEN_AT_ONCE, keys_max // _FORGOTTEN_PART)
@@ -132,7 +130,7 @@ class Followers:
             self._invalidate(key)
 
     def forget_kept(self) -> dict[bytes, int | set[int]]:
-        """Forget who keeps what: everybody knows that it is worth nothing any more. `keys` is another dict then.
+        """Forget all cached keys: the clients know that they are stale. `keys` is another dict then.
 
         Returns: the one before, to be freed, which takes a fifth of a second for a million keys.
         """
@@ -143,7 +141,7 @@ class Followers:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def change(self, db_index: int, key: bytes, is_by_time: bool = False) -> None:
-        """Tell all who follow a key that it changed."""
+        """Tell all followers of a key that it changed."""
         if key in self.keys:
             self.mark(db_index, key)
             self._invalidate(key)

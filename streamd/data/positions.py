@@ -30,10 +30,11 @@ _PASSED_MAX: Final = 65_536
 
 
 class _Reader(NamedTuple):
-    """How the rows of a dict are read.
+    """The functions that read a dict's rows.
 
     bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, or
-    -1. between: the rows from a position on and before another, in order, with their positions.
+    -1.
+    between: the rows from a position on and before another, in order, with their positions.
     """
 
     bound: Callable[[Rows], int]
@@ -116,7 +117,7 @@ def _end(rows: Rows) -> int:
 
 
 def _close_holes(rows: Rows) -> None:
-    """Have a dict that had many times as many rows take no more positions than it needs."""
+    """Copy a dict that had many times as many rows, so that it has fewer positions."""
     if _reader().bound(rows) > _POSITIONS_PER_ROW_MAX * max(_FEW, len(rows)):
         left = {**rows}
         rows.clear()
@@ -124,7 +125,9 @@ def _close_holes(rows: Rows) -> None:
 
 
 def some_row(rows: Rows, random: Random) -> bytes:
-    """Return the key of a random row; there must be one. O(1), but for a dict that had many times as many rows."""
+    """Return the key of a random row; the dict must not be empty. O(1), except for a dict that had many times as many
+    rows.
+    """
     size = len(rows)
     if size <= _FEW:
         return random.choice(list(rows))
@@ -140,7 +143,7 @@ def some_row(rows: Rows, random: Random) -> bytes:
 
 
 def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
-    """Return the keys of so many different random rows, or of all. O(count)."""
+    """Return the keys of this many different random rows, or of all. O(count)."""
     if count >= len(rows):
         return list(rows)
     if count == 1:
@@ -154,7 +157,7 @@ def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
 
 
 def any_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
-    """Return the keys of so many random rows, each chosen among all; there must be one. O(count)."""
+    """Return the keys of this many random rows, with repetitions; the dict must not be empty. O(count)."""
     if count * 3 > len(rows):
         return random.choices(list(rows), k=count)
     return [some_row(rows, random) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""A hash some of whose fields have a time to live."""
+"""A hash with fields that expire."""
 
 from streamd.base.due_times import DueTimes
 from streamd.data.hash import Hash
@@ -14,14 +14,14 @@ class TimedHash(Hash):
     __slots__ = ()
 
     def set_fields(self, words: list[bytes]) -> int:
-        """Set fields to values, `[field, value, ...]`, which then have no time; return how many are new."""
+        """Set fields to values, `[field, value, ...]`, and remove their times; return how many are new."""
         for field in words[::2]:
             self.times.drop(field)
         self.settle()
         return Hash.set_fields(self, words)  # (not super(): it may be a plain hash by now)
 
     def set_keeping_times(self, words: list[bytes]) -> int:
-        """Set fields to values; those that have a time keep it. Return how many are new."""
+        """Set fields to values, and keep their times. Return how many are new."""
         return Hash.set_fields(self, words)
 
     def drop(self, field: bytes) -> bool:
@@ -44,7 +44,7 @@ class TimedHash(Hash):
 
 
 def with_times(value: Hash) -> TimedHash:
-    """Return a hash as one whose fields may have times; one of them must get one at once."""
+    """Return a hash in the form for times; a field must get one at once."""
     if not isinstance(value, TimedHash):
         value.times = DueTimes()
         value.__class__ = TimedHash

@@ -26,7 +26,7 @@ Family = tuple[str, str, str, list[Sample]]  # name, kind, what it says, samples
 
 
 class Host(Protocol):
-    """What the metrics are of."""
+    """The server whose metrics these are."""
 
     engine: Engine
     measures: Measures | None
@@ -49,7 +49,7 @@ def _text(metric: Metric) -> str:
 
 
 def expose(server: Host, write: Callable[[str], object]) -> Iterator[int]:
-    """Hand the metrics to `write`, piece by piece; yields how many things were looked at or written in a slice."""
+    """Hand the metrics to `write`, piece by piece; yields the number of items handled in a slice."""
     found = Survey()
     yield from survey(server.engine.state.keyspace, found)
     for families in (_server, _commands, _databases):

@@ -1,4 +1,4 @@
-"""What stands before an encrypted connection: who must show a certificate and shows none is told so."""
+"""The gate before an encrypted connection: a client that needs a certificate and has none gets an error line."""
 
 import asyncio
 from collections.abc import Callable

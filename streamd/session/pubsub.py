@@ -34,14 +34,14 @@ class PubSub(Generic[Who]):
         self._wants_flush = wants_flush
 
     def subscribe(self, client: Who, channel: bytes) -> None:
-        """Let a client get what is published on a channel."""
+        """Subscribe a client to a channel."""
         if client.subscriptions is None:
             client.subscriptions = {}
         client.subscriptions[channel] = None
         self.channels.setdefault(channel, {})[client] = None
 
     def subscribe_pattern(self, client: Who, pattern: bytes) -> None:
-        """Let a client get what is published on the channels that match a pattern."""
+        """Subscribe a client to the channels that match a pattern."""
         if client.patterns is None:
             client.patterns = {}
         client.patterns[pattern] = None
@@ -72,7 +72,7 @@ class PubSub(Generic[Who]):
         client.subscriptions = client.patterns = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to all who are subscribed; return how many times it was sent."""
+        """Send a message to all subscribers; return how many times it was sent."""
         receivers = list(self.channels.get(channel, ()))
         for client in receivers:
             client.reply(Push([b"message", channel, message]))

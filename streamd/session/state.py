@@ -33,25 +33,25 @@ FURTHER_CODES: Final = "ERRORSTATS_DISABLED"
 
 
 class Backups(Protocol):
-    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
+    """The backups under way, as commands need them; see streamd.durability.backups. Raises (each): CommandError."""
 
     def begin(self, client: Client) -> list[tuple[str, int]] | None:
-        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
+        """Return names and sizes of the files of a rewrite for this client, None while it is under way."""
 
     def mark(self, client: Client) -> list[int]:
-        """Return the sizes of the files up to which they are one state."""
+        """Return the sizes of the files at one moment: up to these they are one state."""
 
     def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
         """Return bytes of a file."""
 
     def end(self, client: Client) -> bool:
-        """Let go of the files; return whether there were any."""
+        """Release the files; return whether there were any."""
 
 
 class Journal(Protocol):
-    """What the engine and commands ask of the journal; see streamd.durability.persistence.
+    """The journal, as the engine and commands need it; see streamd.durability.persistence.
 
-    writers: who has written something in this turn, some of them several times.
+    writers: the clients that have written in this turn, some of them several times.
     """
 
     writers: list[Client]
@@ -67,10 +67,10 @@ class Journal(Protocol):
         """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
 
     def wait_for(self, client: Client) -> None:
-        """Return once no output of a client is held: what it says is as durable as it has to be."""
+        """Return once no output of a client is held."""
 
     def tick(self) -> bool:
-        """Do what time demands; return whether more is to be done at once."""
+        """Do what is due; return whether more is to be done at once."""
 
     @property
     def is_rewriting(self) -> bool:
@@ -81,7 +81,7 @@ class Journal(Protocol):
         """The Unix time of the last rewrite, or of the start, in seconds."""
 
     def doubt(self) -> None:
-        """Have the journal rewritten soon: what it says may not be what is there."""
+        """Have the journal rewritten soon: it may differ from the keyspace."""
 
     def start_rewrite(self) -> None:
         """Begin a rewrite. Raises: CommandError; OSError."""
@@ -93,10 +93,10 @@ class Journal(Protocol):
         """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
 
     def sync_goal(self) -> int:
-        """Return what is_synced() is to be asked for all that is recorded so far."""
+        """Return the goal for is_synced() that covers all records so far."""
 
     def is_synced(self, goal: int) -> bool:
-        """Return whether what was recorded up to a goal is synced."""
+        """Return whether all records up to a goal are synced."""
 
     def serve_when_synced(self, waiter: Waiter[Client]) -> None:
         """Have a waiter try again after each sync; the next one begins at the end of this turn."""
@@ -105,7 +105,7 @@ class Journal(Protocol):
 class Stats:
     """Counters since the start, or since CONFIG RESETSTAT.
 
-    bytes_in, bytes_out: of the clients that are gone; those of each client that is there are its own.
+    bytes_in, bytes_out: of clients that are gone; present clients count their own.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Stats:
         self.reset()
 
     def reset(self) -> None:
-        """Set all counters to 0, that of internal errors alone stays: it counts bugs."""
+        """Set all counters to 0, except that of internal errors, which counts bugs."""
         self.connections = 0
         self.rejected_connections = 0
         self.expired_keys = 0
@@ -125,8 +125,9 @@ class Stats:
         self.per_second = (0.0, 0.0, 0.0)
 
     def sample(self, now_ms: int, calls: int, bytes_in: int, bytes_out: int) -> None:
-        """Note, about once a second, how far the counters are: `per_second` says how much that was for each second
-        since the last time, of commands, bytes received and bytes sent.
+        """Note the counters, about once a second: `per_second` gives the rates since the last time, of commands, bytes
+        received
+        and bytes sent.
         """
         then_ms, *then = self._sampled
         self._sampled = (now_ms, calls, bytes_in, bytes_out)
@@ -139,7 +140,7 @@ class Stats:
 
     @property
     def sampled_bytes(self) -> int:
-        """How many bytes were received and sent when that was last sampled."""
+        """The bytes received and sent at the last sample."""
         return self._sampled[2] + self._sampled[3]
 
     def count_error(self, error: CommandError) -> None:
@@ -240,7 +241,7 @@ class State:
             db.on_fields_expired = self._fields_expired
 
     def _node_size_changed(self) -> None:
-        """Have the next entry of every stream follow the new size, as in Redis."""
+        """Apply the new size from each stream's next entry on, as in Redis."""
         entries = self.config.integer("stream-node-max-entries")
         for db in self.keyspace:
             for value in db.values.values():
@@ -272,7 +273,7 @@ class State:
         self.restrict()
 
     def restrict(self) -> None:
-        """Say again whether commands must be looked at one by one: after a reason for that came or went."""
+        """Update whether commands must be checked one by one, after a reason for that came or went."""
         self.on_restricted(
             self.is_loading
             or self.is_busy
@@ -284,7 +285,7 @@ class State:
         )
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
-        """Raise the error that a command with these flags meets at present, if any."""
+        """Raise the error that a command with these flags gets at present, if any."""
         if self.is_busy and "allow_busy" not in flags:
             raise Busy()
         if self.is_loading and "loading" not in flags:
@@ -295,17 +296,17 @@ class State:
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
 
     def show_monitors(self, line: bytes) -> None:
-        """Send a line to every client that monitors."""
+        """Send a line to every client in MONITOR."""
         for monitor in self.monitors.values():
             monitor.reply(Raw(b"+%b\r\n" % line))
             self.wants_flush(monitor)
 
     def up_s(self) -> int:
-        """Return how many seconds ago the start was."""
+        """Return the seconds since the start."""
         return (self.clock.monotonic_ms() - self._started_monotonic_ms) // 1000
 
     def traffic_bytes(self) -> tuple[int, int]:
-        """Return how many bytes clients have sent, and were sent. (Counted by client, since each request is.)"""
+        """Return the bytes received from and sent to clients."""
         clients, stats = self.clients.values(), self.stats
         return (
             stats.bytes_in + sum(client.bytes_in for client in clients),
@@ -313,7 +314,7 @@ class State:
         )
 
     def reset_stats(self) -> None:
-        """Set all statistics back to zero, but for those of commands."""
+        """Set all statistics to zero, except those of commands."""
         self.stats.reset()
         self.latency.commands.clear()
         bytes_in, bytes_out = self.traffic_bytes()
@@ -339,10 +340,11 @@ class State:
     # -- bugs -----------------------------------------------------------------------------------------------------
 
     def note_bug(self, where: str, may_have_changed: bool = True, error: BaseException | None = None) -> None:
-        """Log and count an exception that nobody expected: `error`, or the one that is being handled.
+        """Log and count an unexpected exception: `error`, or the one that is being handled.
 
-        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
-        does not bring back something else, or find a record that it cannot apply.
+        may_have_changed: values may differ from the journal. It is then rewritten, so that a start does not restore
+        another
+        state, or find a record that it cannot apply.
         """
         log.exception("bug", "a bug in %s", where, error=error)
         self.stats.internal_errors += 1
@@ -350,8 +352,9 @@ class State:
             self.journal.doubt()
 
     def lose(self, client: Client, where: str) -> None:
-        """Note the exception that is being handled, and close a client that it may have cost a reply or a message: it
-        would wait for that for ever, or take another one for it.
+        """Note the exception that is being handled, and close a client that it may have cost a reply or a message: the
+        client
+        would wait for that forever, or take another one for it.
         """
         self.note_bug(where)
         try:
@@ -362,7 +365,7 @@ class State:
             self.note_bug("closing a client")
 
     def guard(self, client: Client, where: str, work: Callable[..., object], *arguments: object) -> None:
-        """Do for a client what was noted for it, and is noted no more. Raises: nothing; see `lose`."""
+        """Do the pending work for a client, which is then no longer pending. Raises: nothing; see `lose`."""
         try:
             work(*arguments)
         except Exception:

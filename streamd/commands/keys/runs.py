@@ -1,9 +1,8 @@
 """Runs of requests for strings and sorted sets that are executed as one.
 
-Each is a batch function, see `command.Batch`: it executes what the handler would, as far as requests are alike, for
-whatever keys. Only what a request's own key says can end a run: another type, an expiry, a client that waits for it,
-keyspace events of its class. Each leaves one piece of output for each request. Property tests hold them against the
-handlers.
+Each is a batch function, see `command.Batch`: it does the handler's work for requests that are alike, over any keys.
+Only the state of a request's own key can end a run: another type, an expiry, a client that waits for it, keyspace
+events of its class. Each leaves one piece of output for each request. Property tests hold them against the handlers.
 """
 
 from collections.abc import Sequence
@@ -83,7 +82,8 @@ _STRING_OR_NONE: Final = frozenset({bytes, type(None)})
 
 
 def _columns(requests: list[list[bytes]], at: int) -> Sequence[tuple[bytes, ...]]:
-    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
+    """Return the words of a run by their places: of requests[at] and the following ones with the same number of words,
+    the same
     name and, from the fourth word on, the same words.
     """
     first = requests[at]

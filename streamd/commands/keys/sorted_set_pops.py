@@ -45,7 +45,7 @@ def _pop_one_key(context: Context, args: list[bytes], last: bool) -> Reply:
     syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def zpopmin(context: Context, args: list[bytes]) -> Reply:
-    """Take the members with the smallest scores and return them with these."""
+    """Remove the members with the smallest scores and return them with their scores."""
     return _pop_one_key(context, args, last=False)
 
 
@@ -54,7 +54,7 @@ def zpopmin(context: Context, args: list[bytes]) -> Reply:
     syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def zpopmax(context: Context, args: list[bytes]) -> Reply:
-    """Take the members with the greatest scores and return them with these."""
+    """Remove the members with the greatest scores and return them with their scores."""
     return _pop_one_key(context, args, last=True)
 
 

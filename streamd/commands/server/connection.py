@@ -35,7 +35,7 @@ def echo(context: Context, args: list[bytes]) -> Reply:
     group="connection", syntax="[protover [AUTH username password] [SETNAME clientname]]",
 )  # fmt: skip
 def hello(context: Context, args: list[bytes]) -> Reply:
-    """Choose the protocol version, optionally log in and set a name, and return what the server is.
+    """Choose the protocol version, optionally log in and set a name, and return facts about the server.
 
     Reply: map: server, version, proto, id, mode, role, modules.
     """
@@ -104,7 +104,7 @@ def auth(context: Context, args: list[bytes]) -> Reply:
     syntax="index",
 )  # fmt: skip
 def select(context: Context, args: list[bytes]) -> Reply:
-    """Work on another database from here on."""
+    """Select another database for this connection."""
     keyspace = context.state.keyspace
     context.db = keyspace[parse_database(args[1], len(keyspace.databases))]
     return "OK"

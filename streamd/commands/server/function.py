@@ -1,4 +1,4 @@
-"""FUNCTION, as a server without functions answers."""
+"""FUNCTION, for a server without functions."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ answer(
     "FUNCTION KILL", complexity="O(1)", tips=f"{_ALL}:one_succeeded", **_WHILE_BUSY,
 )  # fmt: skip
 def function_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the function that runs: an error, as none does."""
+    """End the running function: an error, as none runs."""
     if context.state.is_busy:
         raise Busy()
     raise CommandError("NOTBUSY No scripts in execution right now.")
