@@ -173,7 +173,7 @@ def _table(size: int, every: Sequence[Row], found: Found) -> list[str]:
 
 
 def _notes(every: Sequence[Row], found: Found) -> list[str]:
-    """Return what is to be said of rows, a line for each server."""
+    """Return remarks on rows, a line for each server."""
     return [
         f"* {row.name.strip('()')}, {kind}: {waited.note}; the 99th percentile of PING was {waited.p99_ms:.1f} ms."
         for row in every

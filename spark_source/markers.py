@@ -98,7 +98,7 @@ class Opening:
 def open_batch(
     session: Session, stream: str, name: BatchName, run: str, attempt: int, mode: str, options: WriteOptions
 ) -> Opening:
-    """Note that a batch is being written, unless it is, and return how it was found.
+    """Note that a batch is being written, unless that is noted, and return its state before.
 
     Raises: WindowExpired when it was half written longer ago than the window remembers; StreamdError when it was half
         written in another mode, which would not recognise its rows.

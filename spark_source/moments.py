@@ -92,7 +92,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def session_zone() -> str:
-    """Return the zone of the session that a task belongs to: what its configuration says, else this machine's."""
+    """Return the time zone of a task's session: the configured one, else this machine's."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -138,7 +138,7 @@ class PartWriter(StreamWriter):
         return True
 
     def _look(self, session: Session) -> None:
-        """Read what the part's note says of this batch."""
+        """Read the part's note on this batch."""
         note = session.call("GET", self.key)
         self.noted, self.noted_digest = 0, ""
         if isinstance(note, bytes):

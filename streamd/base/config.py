@@ -16,7 +16,7 @@ class ConfigError(ValueError):
 
 
 class Option(NamedTuple):
-    """One option: its Redis name, what values it takes and who may set it when.
+    """One option: its Redis name, its values, and when it can be set.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
     events (classes of keyspace events), path, name (of a file, without a path), octal (permissions), protocols
@@ -472,7 +472,8 @@ class Config:
         self.changed.update(dict.fromkeys(parsed))
 
     def rewrite(self, users: Mapping[bytes, bytes | None]) -> None:
-        """Write what CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's texts.
+        """Write the options that CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's
+        texts.
 
         users: see `on_rewrite`.
         """

@@ -22,7 +22,8 @@ def compile_glob(pattern: bytes, ignore_case: bool = False) -> Matcher:
     A class that is never closed ends with the pattern; `[]` matches nothing, a lone backslash at the end itself.
 
     The part between two stars is matched at its first place and never moved: with backtracking a pattern like
-    `*a*a*a*a*b` would take minutes. Source: https://redis.io/docs/latest/commands/keys/
+    `*a*a*a*a*b` would take minutes.
+    Source: https://redis.io/docs/latest/commands/keys/
     """
     # (Long ones are not made regular expressions: to compile one of a megabyte takes seconds.)
     if len(pattern) > SHORT_BYTES_MAX:

@@ -36,10 +36,10 @@ class Followers:
 
     A write asks one thing of its key: whether it stands in `keys`. So followers of other keys cost it nothing.
 
-    keys: key -> the number of the client that keeps what it has read of the key, or the set of them; 0 where it is only
-        watched. As in Redis these are names: a client that has read `k` is told of `k` in any database.
-    follows_all: every change is to be told, whatever its key.
-    on_stale(key, clients): a key changed that clients keep; they keep it no more.
+    keys: key -> the number of the client that caches it, or the set of them; 0 where it is only watched. As in Redis
+    these are names: a client that has read `k` is told of `k` in any database.
+    follows_all: followers want every change, of any key.
+    on_stale(key, clients): a key changed that clients cached; they are forgotten for it.
     on_change(key, is_by_time): called for each change while `follows_all`; is_by_time: its time had passed.
     kept_keys, kept_items: how many keys are kept, and how many times in all.
     """

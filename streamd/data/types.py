@@ -37,8 +37,8 @@ class ValueType(Generic[T, V]):
     takes a V.)
 
     name: the reply of TYPE. holds: the class of the values.
-    encoding: the name that Redis gives to how it would keep the value. memory_bytes: about how many bytes it takes,
-        going by so many of its elements, with 0 by all.
+    encoding: Redis's name for the encoding that it would choose. memory_bytes: estimated from this many elements, with
+        0 from all.
     elements: how many elements are to be written when the value is; what has few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
         type that takes more than commands, which the journal then knows.

@@ -66,7 +66,7 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. is_whole: a server would start without a word. done: what was changed. is_mended: now it is
+    """The result of a check. is_whole: a server would start without a remark. done: changes made. is_mended: now it is
     whole.
     """
 

@@ -1,4 +1,4 @@
-"""What all clients share: keyspace, configuration, time, statistics, blocked clients and subscribers."""
+"""The state that all clients share: keyspace, configuration, time, statistics, blocked clients and subscribers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
@@ -64,7 +64,7 @@ class Journal(Protocol):
         """Take the effects of one command or one transaction, which stand or fall together."""
 
     def end_turn(self) -> None:
-        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+        """Let the replies of this turn leave, as soon as its records are durable enough."""
 
     def wait_for(self, client: Client) -> None:
         """Return once no output of a client is held."""
@@ -161,24 +161,24 @@ class State:
         batch are a unit each.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
-    tracking: which clients are told what has become stale of what they read.
-    users: who may log in; refusals: the log of what was not allowed.
+    tracking: of all clients, see CLIENT TRACKING.
+    users: with their rules; refusals: the log of refused requests.
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
-    persistence: returns the journal's fields of INFO, where they differ from those without a journal.
+    persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
-    is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
+    is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
-    on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
-    slow_ns: what is to be noted, in the slow log or for LATENCY. log_slow_ns: what in the slow log.
+    on_restricted(is_restricted): commands must be checked one by one from now on, or no more.
+    slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
     pause_until_ms: the monotonic time until which clients are paused, 0: they are not; pause_writes_only: which of
         their commands.
     forget(client): ends a client, and all that it waits for.
-    active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
-        that are not for them; both for tests, see DEBUG.
-    notify_flags: classes of keyspace events that somebody wants to know of; empty means none. All of them while every
-        change is followed: then each is looked at one by one.
+    active_expire: whether expired keys are removed in the background; scripts_may_all: whether scripts may call
+        commands that are not for them; both for tests, see DEBUG.
+    notify_flags: classes of published keyspace events; empty means none. All of them while every change is followed:
+        then writes are executed one by one.
     """
 
     def __init__(self, clock: Clock, config: Config, users: Users) -> None:

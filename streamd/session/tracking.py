@@ -42,16 +42,16 @@ class Tracking:
     """CLIENT TRACKING of all clients.
 
     A client that runs a command gets its invalidations behind the reply, all others at once. Clients with prefixes soon
-    get several changes together. (The end of each turn would be too late: every turn would have to look.)
+    get several changes together. (At the end of each turn, every turn would have to look for changes.)
 
     clients: by number. count: how many track. prefixes: prefix -> who is told of keys that begin with it.
     changed: the keys that changed since the last broadcast began, each with the client that changed it last.
     _broadcasting: the rest of a broadcast that goes on.
-    on_changed: called when there is the first: somebody must then call `broadcast`, soon.
+    on_changed: called at the first change: `broadcast` must then be called, soon.
     writer: the tracking client whose command runs; None: another client, or nobody. in_script: a script runs for it.
-    on_followed: called when writers have to ask something else whether their key is followed: the first client has a
-    prefix, the last one has none, or all that was kept is forgotten. free: takes what is to be freed, soon.
-    lose(client, where): closes a client that could not be told, so that it does not go on reading what is stale.
+    on_followed: called when writes have to ask another set for their key: the first client has a prefix, the last one
+    has none, or all noted keys are forgotten. free: takes a value to free, soon.
+    lose(client, where): closes a client that could not be told, so that it does not go on reading stale values.
     Source: https://redis.io/docs/latest/develop/reference/client-side-caching/
     """
 

@@ -1,4 +1,4 @@
-"""A message as it is stored: MQTT's fields as JSON, in the form that the broker's other programs read."""
+"""Stored messages: MQTT's fields as JSON, in the form that the broker's other programs read."""
 
 import json
 from base64 import b64decode, b64encode

@@ -33,7 +33,7 @@ class _Endings(click.Group):
 
 @click.group("streamd", cls=_Endings, context_settings={"help_option_names": ["-h", "--help"]})
 def terminal() -> None:
-    """What one looks at a running server with."""
+    """The commands for looking at a running server."""
 
 
 for _name, _command in _OWN.items():

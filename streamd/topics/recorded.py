@@ -45,7 +45,7 @@ class _Busy:
 
 
 class Recorded:
-    """What one open log has recorded, by the times of the entry IDs.
+    """The iids that one open log has recorded, by the times of the entry IDs.
 
     An entry ID that is not newer than all that the log had been answered when the request was sent is a duplicate's. A
     duplicate from before this process began counts, for its own time. Each estimate errs upwards. Threads may share it.

@@ -13,7 +13,7 @@ container(
     group="scripting",
     help_lines=[
         "FLUSH [ASYNC|SYNC]",
-        "    Remove all functions, of which streamd has none.",
+        "    Remove all functions: there are none.",
         "KILL",
         "    Fail: no function runs.",
         "LIST [LIBRARYNAME <pattern>] [WITHCODE]",
