@@ -4,9 +4,7 @@ import gc
 
 
 def pause() -> None:
-    """Stop collections until `keep_out`: objects made during a start live for ever, and would be visited again and
-    again.
-    """
+    """Stop collections until `keep_out`: objects made during a start live for ever, and would be visited again."""
     gc.disable()
 
 

@@ -125,9 +125,7 @@ def _close_holes(rows: Rows) -> None:
 
 
 def some_row(rows: Rows, random: Random) -> bytes:
-    """Return the key of a random row; the dict must not be empty. O(1), except for a dict that had many times as many
-    rows.
-    """
+    """Return the key of a random row; there must be one. O(1), but for a dict that had many times as many rows."""
     size = len(rows)
     if size <= _FEW:
         return random.choice(list(rows))

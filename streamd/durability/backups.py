@@ -28,8 +28,7 @@ class _Pinned:
     asked_ms: int
 
     def sizes(self) -> list[int]:
-        """Return the size of each file: the last one up to the end of a turn, so that all together are one past state.
-        """
+        """Return the size of each file: the last one up to the end of a turn, so that they are one state."""
         return [*(file.size() for _, file in self.parts[:-1]), self.writer.size]
 
     def close(self) -> None:

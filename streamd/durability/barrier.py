@@ -299,9 +299,7 @@ class Barrier:
         self._refuse_writes()
 
     def _fail_sync(self, error: BaseException) -> None:
-        """Handle a failed sync: the system may have dropped unwritten data, so only a rewrite makes the journal whole
-        again.
-        """
+        """Have the journal rewritten after a failed sync: the system may have dropped unwritten data."""
         if self.sync_failed is None:
             self._note_if_bug(error)
             log.warning(

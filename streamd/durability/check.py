@@ -1,5 +1,4 @@
-"""`streamd check`: examines a journal, reports its faults and what lies behind them, and exports it for an older Redis.
-"""
+"""`streamd check`: examines a journal, reports faults and what lies behind them, exports it for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -84,9 +84,7 @@ class Runtime:
     """A Lua state; the functions that `compile` returns belong to it."""
 
     def __init__(self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int) -> None:
-        """bytes_max: the bound of Lua's memory. tick: called now and then while a script runs; True ends it. Raises:
-        NoLua.
-        """
+        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. Raises: NoLua."""
         self.bytes_max = bytes_max
         # Between two scripts no more may be used, so that what is handed over first finds room.
         self.idle_bytes_max = min(idle_bytes_max, bytes_max // 4)

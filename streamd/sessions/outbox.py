@@ -83,8 +83,7 @@ class Outbox:
         self._is_closed = threading.Event()
 
     def put(self, request: Request[T]) -> "Future[T]":
-        """Add a request; return its future result. The caller that fills the outbox sends it, so no caller runs ahead.
-        """
+        """Add a request; return its future result. The caller that fills the outbox sends it."""
         future: Future[T] = Future()
         with self._guard:
             if self._is_closed.is_set():

@@ -94,10 +94,7 @@ def _lease(member: Member, generation: layout.Generation, told: News) -> Steps[l
 
 
 def _read(member: Member, places: list[Place], n: int) -> Steps[list[tuple[Place, RawEntries]] | None]:
-    """Return the next entries of the leased shards: first those that were pending when the lease began. None if a lease
-    is
-    lost.
-    """
+    """Return the next entries of the leased shards, pending ones first. None if a lease is lost."""
     if len(places) > n:
         member.turn = (member.turn + n) % len(places)
     chosen = (places + places)[member.turn : member.turn + n] if len(places) > n else places

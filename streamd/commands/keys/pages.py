@@ -58,9 +58,7 @@ def _in_slices(
     rows: Mapping[bytes, Any] | None,
     text_of: Beside,
 ) -> Iterator[bytes]:
-    """Yield the two elements of a long page piece by piece: it consists of short ones, each with the value of its
-    moment.
-    """
+    """Yield the two elements of a long page piece by piece: short ones, each with the value of its moment."""
     pieces: list[bytes] = []
     passed = found = 0
     while True:

@@ -38,8 +38,7 @@ container(
     syntax="key [SAMPLES count]", access="RO",
 )  # fmt: skip
 def memory_usage(context: Context, args: list[bytes]) -> Reply:
-    """Return the estimated memory of a key and its value in bytes, or nil, from a sample of elements, with 0 from all.
-    """
+    """Return the estimated bytes of a key and its value, or nil, from a sample of elements, with 0 from all."""
     words, samples = Arguments(args, 3), _SAMPLES
     while words.left():
         if not words.flag(b"SAMPLES", followed_by=1):
