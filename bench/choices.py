@@ -1,7 +1,7 @@
-"""`python -m bench.choices`: what the pieces cost whose form the code gives speed as the reason for.
+"""`python -m bench.choices`: the cost of code that was written for speed, beside the obvious other way.
 
-Each is timed beside the obvious other way where that is a few lines, by CPU time, the least of some rounds: the table
-"Figures behind single choices" in docs/speed.md.
+The other way is timed where it is a few lines. CPU time, the least of some rounds: the table "Figures behind single
+choices" in bench/NOTES.md.
 """
 
 import sys
@@ -33,9 +33,9 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """One row: what is done, so and the other way.
+    """One row: an operation, done in the chosen way and in the other.
 
-    chosen, other: do it `times` over; other is None where the other way is no few lines.
+    chosen, other: do it `times` over; other is None where the other way is more than a few lines.
     """
 
     where: str
@@ -47,7 +47,7 @@ class Choice:
 
 
 def cost_us(action: Callable[[], object], times: int) -> float:
-    """Return microseconds of CPU for one of the `times` that `action` does it."""
+    """Return the microseconds of CPU of one of the `times` operations of `action`."""
     action()
     least = float("inf")
     for _ in range(ROUNDS):
@@ -58,7 +58,7 @@ def cost_us(action: Callable[[], object], times: int) -> float:
 
 
 def repeated(action: Callable[[], object], times: int) -> Callable[[], None]:
-    """Return what does `action` so many times."""
+    """Return a function that calls `action` this many times."""
 
     def run() -> None:
         for _ in range(times):

@@ -61,7 +61,7 @@ def write(rows: list[Row], suite: str, directory: Path) -> list[Path]:
 
 
 def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
-    """Return bars that begin at 1, where both are alike: to the right for more, on a logarithmic scale."""
+    """Return bars that begin at 1, where both are equal: to the right for more, on a logarithmic scale."""
     values = [_number(row["ratio"]) for row in rows]
     compiled = [_number(row.get("compiled_ratio") or 0) for row in rows]
     wanted = [_limit(row) for row in rows]
@@ -96,7 +96,7 @@ def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
 
 
 def curves(row: Row) -> str:
-    """Return what an operation costs as one number grows: how many a second, CPU, and latency if it was measured."""
+    """Return the cost of an operation as one number grows: rate, CPU, and latency if it was measured."""
     panels = [("operations a second", ""), ("server's CPU, µs each", "_cpu_us")]
     for title, ending in (("p50 in ms", "_p50_ms"), ("p99.9 in ms", "_p999_ms")):
         if _figures(row, ending):
@@ -157,7 +157,7 @@ def _panel(
 
 
 def short(value: float) -> str:
-    """Return a number as it stands at an axis: 1500 is 1.5k."""
+    """Return a number as an axis shows it: 1500 is 1.5k."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"

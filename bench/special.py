@@ -1,4 +1,4 @@
-"""Measurements that are no requests per second: start, idling, sweeping, memory of windows, two processes."""
+"""Measurements other than request rates: start, idling, sweeping, memory of windows, two processes."""
 
 import os
 import shutil
@@ -116,8 +116,9 @@ def _ping_p99_ms(sock: object, seconds: float) -> float:
 def two_processes() -> Figures:
     """Pipelined XADD of two servers with a client each, over one server with one client.
 
-    First with a core for each pair: what a server of twice as many cores would give. Then as the system places them:
-    there one pair alone uses more than one of two cores, and two pairs have to share them.
+    First with a core for each pair: the result on a machine with twice as many cores. Then as the system places them:
+    there
+    one pair alone uses more than one of two cores, and two pairs have to share them.
     """
 
     def run(target: Target, core: int | None) -> float:

@@ -1,4 +1,4 @@
-"""Prints the rooms of the server from its code: what each is for, how large it is, and whom it imports."""
+"""Prints the rooms of the server from its code: their purposes, sizes and imports."""
 
 import ast
 from collections import defaultdict

@@ -22,7 +22,16 @@ NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "mis
 MAY_SLEEP = ("tests/crash/", "tests/spark/")
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
 NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
-PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md")
+DOCUMENTS = ("*.md", "docs/**/*.md", "bench/NOTES.md", "examples/*.md")
+# Clauses without a noun: who is it, what goes where? English has client, waiter, caller, request, reply.
+HARD_TO_READ = re.compile(
+    r"\b[Ww]hoever\b|\b[Ww]hat goes\b(?! wrong)|\b[Ww]hat others\b|\b[Tt]here (?:is|are|was|were) none\b(?! left)"
+    r"|(?:^|[.;:] )Who (?![^.?]*\?)|\b(?:as|by|for|from|in|of|on|serves?|tells?|than|to|with) who\b|\bwho waits\b"
+    r"|\b[Ww]hat there (?:is|was)\b",
+    re.MULTILINE,
+)
+CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+PROSE = (*DOCUMENTS, "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*")
 
 
 def modules() -> list[str]:
@@ -128,6 +137,39 @@ def test_nothing_is_said_that_only_its_writer_understands():
     assert {name: words for name, words in found.items() if words} == {}
 
 
+def docstrings(source: str) -> list[str]:
+    """Return the docstrings of a module and of all in it."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return [text for node in nodes if (text := ast.get_docstring(node))]
+
+
+def hard_words(text: str) -> list[str]:
+    """Return the phrases of a text that a reader has to read twice."""
+    paragraphs = (" ".join(one.split()) for one in CODE.sub("``", text).split("\n\n"))
+    return [match[0].strip() for one in paragraphs for match in HARD_TO_READ.finditer(one)]
+
+
+def test_documents_and_docstrings_name_their_subjects():
+    read = {name: text_of(name) for name in prose() if name.endswith(".md") and name != "CHANGELOG.md"}
+    files = [name for name in modules() if not name.startswith("tests/")]
+    read |= {name: "\n\n".join(docstrings(text_of(name))) for name in files}
+    found = {name: hard_words(text) for name, text in read.items()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Told to\nwhoever asks. Who waits, gets it.", ["whoever", ". Who"]),
+        ("None if there is none. Kept for who comes.", ["there is none", "for who"]),
+        ("What goes wrong? Who knows? `whoever` waits for those who ask.", []),
+    ],
+)
+def test_the_check_of_words_finds_clauses_without_a_noun(text, words):
+    assert hard_words(text) == words
+
+
 def test_every_dependency_is_pinned():
     project = tomllib.loads(text_of("pyproject.toml"))["project"]
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
@@ -196,6 +238,12 @@ def test_the_files_that_the_documents_name_exist():
     }
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_files_of_the_rooms_that_the_architecture_names_exist():
+    named = set(re.findall(r"`(\w+/[\w/]+\.py)`", text_of("ARCHITECTURE.md")))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not any((ROOT / top / path).exists() for top in ("", "streamd"))] == []
 
 
 def test_where_a_command_is_documented_follows_from_its_name_alone():

@@ -1,4 +1,4 @@
-"""Whether all of many names begin as some patterns say."""
+"""Compares many names with prefixes at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ def each_begins(names: list[bytes], prefixes: tuple[bytes, ...]) -> bool:
 
 
 class Beginnings:
-    """How names begin that patterns like `orders:*` allow.
+    """The prefixes of keys that patterns like `orders:*` allow.
 
     prefixes: these, without those that begin with another one: so a name begins with one of them at most. None where
         there are many: then to look up one name after the other takes no longer.
@@ -50,8 +50,8 @@ class Beginnings:
         self._marks = [_BREAK + prefix for prefix in self.prefixes]
 
     def are_of_all(self, names: Sequence[bytes]) -> bool:
-        """Return True only if each name, of one at least, begins with one of the prefixes; False also where that cannot
-        be told.
+        """Return True only if each name, of one at least, begins with one of the prefixes; False also if that cannot be
+        told.
 
         Where there are as many breaks as names, no name holds one: then a prefix behind a break is the beginning of a
         name, and as a name has one of them at most, they can be counted.

@@ -8,7 +8,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one client may send in one request."""
+    """The bounds of one request."""
 
     arguments_max: int = 1024 * 1024  # Redis: 2**31 - 1, and as many until 6.2; each takes memory, also an empty one
     bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len

@@ -276,7 +276,7 @@ class CommandTable(dict[bytes, Command]):
         return table
 
     def find(self, name: bytes) -> Command | None:
-        """Return the command `name`, or the subcommand `container|name`, in any case; None if there is none."""
+        """Return the command `name`, or the subcommand `container|name`, in any case, or None."""
         container, _, sub = name.lower().partition(b"|")
         found = self.get(container)
         return found.subcommands.get(sub) if found is not None and sub else found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ScriptServices(Protocol):
-    """What commands ask of who runs scripts; see streamd.catalog.script_host."""
+    """What commands ask of the script host; see streamd.catalog.script_host."""
 
     scripts: Scripts
 
@@ -57,13 +57,13 @@ class Permissions(Protocol):
 
 
 class AccessServices(Protocol):
-    """What commands ask of who looks after users; see streamd.engine.access."""
+    """What commands ask of the users of a server; see streamd.engine.access."""
 
     def log_in(self, context: Context, word: bytes, name: bytes, password: bytes) -> None:
         """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
 
     def begin(self, client: Context) -> None:
-        """Let a client be who new clients are."""
+        """Give a client the user that new clients have."""
 
     def set_user(self, context: Context, name: bytes, rules: Sequence[bytes]) -> None:
         """Change a user by rules, or add one. Raises: CommandError, and then nothing is changed."""
@@ -98,11 +98,11 @@ class Services(Protocol):
 
     @property
     def scripts(self) -> ScriptServices:
-        """Who runs scripts."""
+        """The script host."""
 
     @property
     def access(self) -> AccessServices:
-        """Who looks after users."""
+        """The users of the server."""
 
     def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
         """Execute requests as part of a unit and return their replies, errors included (EXEC)."""

@@ -1,4 +1,4 @@
-"""Scripts within a server: which commands they may call, and what others see while one runs.
+"""Scripts within a server: which commands they may call, and what other clients see while one runs.
 
 A script runs beside the event loop (streamd/scripts/side_run.py). If it takes longer than `busy-reply-threshold` it is
 interrupted now and then: its client waits like one that is blocked, others get BUSY, and what it has changed so far is
@@ -64,7 +64,7 @@ def _is_write(command: Command) -> bool:
 
 
 class Watch(Protocol):
-    """Who watches over calls of commands. stopwatch: returns nanoseconds."""
+    """The watch over calls of commands. stopwatch: returns nanoseconds."""
 
     stopwatch: Callable[[], int]
 
@@ -76,7 +76,7 @@ class ScriptHost:
     """Runs scripts for clients, one at a time.
 
     scripts: those that are known.
-    waiter: who waits for the script that was interrupted; to attempt it is to go on with the script.
+    waiter: of the client whose script was interrupted; to attempt it is to go on with the script.
     on_interrupted: called when that happens; somebody must then go on with it, soon.
     """
 

@@ -1,4 +1,4 @@
-"""The table of Redis's options that streamd does not have: why each is passed over, or why it cannot be."""
+"""The table of Redis's options that streamd does not have: why each is ignored, or why it must not be."""
 
 from typing import Final
 
@@ -61,12 +61,12 @@ def is_foreign(name: str) -> bool:
 
 
 def reason_to_pass(name: str) -> str:
-    """Return why a foreign option is passed over."""
+    """Return why a foreign option is ignored."""
     return PASSED_OVER.get(name, "it says nothing without its like")
 
 
 def danger(name: str, words: list[str]) -> str | None:
-    """Return why a foreign option with these values must not be passed over; None: it may."""
+    """Return why a foreign option with these values must not be ignored; None: it may be."""
     return _UNSAFE.get(name) if words != _HARMLESS.get(name) else None
 
 

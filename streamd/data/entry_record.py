@@ -1,4 +1,4 @@
-"""The record of an entry, as the journal says it: `XADD key [IDMP pid iid] ID field value [field value ...]`."""
+"""The record of an entry in the journal: `XADD key [IDMP pid iid] ID field value [field value ...]`."""
 
 from collections.abc import Sequence
 from typing import Final

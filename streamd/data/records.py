@@ -1,4 +1,4 @@
-"""What a unit did, as it is handed to the journal: the words that repeat it, or the columns of many that are alike."""
+"""The effects of a unit in the journal's form: the words that repeat them, or the columns of many that are alike."""
 
 from collections.abc import Sequence
 

@@ -50,7 +50,7 @@ class Engine:
     Another front end than a connection: `connect()`, then `call(client, words)` for a value instead of bytes. What it
     puts into `client.out` leaves as a connection's output does: `client.flush` is called once that may be sent.
 
-    want_turn: called when output waits for another turn; whoever has a loop then calls `tick` soon.
+    want_turn: called when output waits for another turn; the owner of the event loop then calls `tick` soon.
     """
 
     def __init__(self, clock: Clock | None = None, config: Config | None = None) -> None:
@@ -394,7 +394,7 @@ class Engine:
         state.restrict()
 
     def _serve_and_resume(self) -> None:
-        """Serve who can be served, and go on with who was."""
+        """Serve waiters that can be served, and run the backlogs of those that were."""
         if self.state.blocked.ready:
             self._serve_ready()
         if self._resumed and not self._running_backlogs:

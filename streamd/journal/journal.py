@@ -120,7 +120,7 @@ class Journal:
         return file, salt
 
     def _free_seq(self) -> int:
-        """Return a number that no file in the directory has, whoever it is of."""
+        """Return a number that no file in the directory has."""
         seq = self.manifest.next_seq()
         while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
             seq += 1  # something that could not be moved aside

@@ -348,8 +348,8 @@ def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
 
 
 def parse_body(body: bytes, offset: int) -> Parsed | str:
-    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is
-    a bug of who wrote it.
+    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is a
+    bug of its writer.
     """
     parsed = Parsed([], [])
     try:

@@ -13,7 +13,7 @@ writer of values knows: what looks like such a line within a value has another h
 file were known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, when there are
 several: they tell which units of a torn run are whole. Other lines of ours:
 
-    #streamd journal 2 SALT HASH the first line of a file, or of what follows what others or older ones wrote
+    #streamd journal 2 SALT HASH the first line of a file, or of what follows bytes of other or older writers
     #streamd journal 1           the same as earlier versions wrote it: without a salt, which is 0 then
     #streamd synced LENGTH HASH  how many bytes of the file are on the disk, when no run came since to say it
     #streamd cut                 the run before it ends here: its end was torn, and cut off by a start

@@ -119,7 +119,7 @@ class Rewrite:
 
     def observe(self, records: Sequence[Record | ColumnsRecord]) -> None:
         """Take a unit that has just been applied; the keyspace is as it is directly behind it. Raises: nothing: it is
-        not the fault of who wrote, and the next step raises it.
+        not the fault of the client that wrote, and the next step raises it.
         """
         if self._ended and not self._queue:
             self.writer.append_unit(records)

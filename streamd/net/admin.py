@@ -1,4 +1,4 @@
-"""The admin port: health and metrics over HTTP, for machines that watch a server."""
+"""The admin port: health and metrics over HTTP, for monitoring systems."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]
 
 
 class AdminConnection(asyncio.Protocol):
-    """One request over HTTP/1.1, its answer, and the end: nobody asks so often that more would pay."""
+    """One HTTP/1.1 request, its response, and the end: scrapes are too rare for keep-alive to pay."""
 
     def __init__(self, server: AdminHost) -> None:
         self._server = server
@@ -50,7 +50,7 @@ class AdminConnection(asyncio.Protocol):
 
     @property
     def is_served(self) -> bool:
-        """Whether it has sent its request, and waits for the answer."""
+        """Whether the request is complete and waits for its response."""
         return self._task is not None and not self._task.done()
 
     def cut(self) -> None:
@@ -59,7 +59,7 @@ class AdminConnection(asyncio.Protocol):
         self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client sends no more; return whether the transport stays open, for an answer that it may wait for."""
+        """The client has closed its sending side; return whether the transport stays open for a response."""
         return self.is_served
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -131,7 +131,7 @@ class Decoder:
         return b"".join(parts)
 
     def take(self) -> list[list[bytes]]:
-        """Return all complete requests, in order; empty if there is none."""
+        """Return all complete requests, in order; the list may be empty."""
         requests: list[list[bytes]] = []
         while self._data:
             request = self.next()
@@ -141,7 +141,7 @@ class Decoder:
         return requests
 
     def next(self) -> list[bytes] | None:
-        """Return one complete request, or None if there is none (or `error` is set)."""
+        """Return one complete request, or None (also if `error` is set)."""
         if self.error is not None:
             return None
         try:

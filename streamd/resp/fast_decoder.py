@@ -57,7 +57,7 @@ def _decode_complete(data: bytes) -> list[list[bytes]] | None:
 
     * another type than bytes in a request, a request that is no array: does not join;
     * a type that only looks like an array or a bulk string: its first byte is nowhere in the chunk, or everywhere in
-      the words, so that there is none left to begin an element;
+      the words, so that no word is left to begin an element;
     * an empty request: its join is false (as is one of empty words: no harm, the strict decoder takes it);
     * an incomplete request at the end: what is fed then comes out at the top if, and only if, nothing waits for more.
 
@@ -120,7 +120,7 @@ class FastDecoder(Decoder):
     those words that its requests do not share with the ones before; hiredis takes other chunks of plain requests.
     Everything else is judged by the strict decoder.
 
-    `_chunk_bytes`: how long the last chunk was that came in the third way (-1: there was none): of two that are as
+    `_chunk_bytes`: how long the last chunk was that came in the third way (-1: no chunk did): of two that are as
     long as each other the second is learned from. `_shape`: that of the request which came alone, if there was one.
     `_template`: that of the pipelines, if there was one; `_shared` the places of the words that their requests have
     shared so far.
@@ -146,7 +146,7 @@ class FastDecoder(Decoder):
     def receive(self, data: bytes, is_shared: bool = True) -> list[list[bytes]] | Columns:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        is_shared: what others send may be executed together with them, so that few are worth being taken as Columns.
+        is_shared: requests of other clients may be executed together with them, so that few are worth being taken as Columns.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
@@ -195,7 +195,7 @@ class FastDecoder(Decoder):
         self._template, self._shared = template_of(requests, shared)
 
     def take(self) -> list[list[bytes]]:
-        """Return all complete requests, in order; empty if there is none."""
+        """Return all complete requests, in order; empty while none is complete."""
         requests: list[list[bytes]] = []
         if self._missing:
             request = self.next()

@@ -18,8 +18,8 @@ class Template:
 
     `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
     differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
-    each of them and behind the last one. `kept`: what others have found out about these words. `is_asked_for_rows`:
-    whoever gets such requests wants each of them made, and has said so.
+    each of them and behind the last one. `kept`: results that callers have worked out for these words.
+    `is_asked_for_rows`: the receiver of such requests has asked for separate ones.
 
     The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.

@@ -1,4 +1,4 @@
-"""Values of commands as tokens for Lua, and the tokens of a script's result as a reply."""
+"""Turns values of commands into tokens for Lua, and the tokens of a script's result into a reply."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -37,7 +37,7 @@ _INT64_MIN: Final = -(2**63)
 
 
 def error_text(error: CommandError) -> bytes:
-    """Return an error's line as a script sees it."""
+    """Return an error's line in the form that scripts see."""
     return str(error).encode("utf-8", "surrogateescape")
 
 
@@ -108,14 +108,14 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
 
 
 def integer(number: float) -> int:
-    """Return a Lua number as an integer reply: cut as C cuts a double, the smallest one if it does not fit."""
+    """Return a Lua number as an integer reply: truncated like a C double, the smallest one if it does not fit."""
     if number != number or not -(2.0**63) <= number < 2.0**63:
         return _INT64_MIN
     return int(number)
 
 
 def build_reply(tokens: Iterator[Token]) -> Reply:
-    """Return the reply that a script's result is; it takes all tokens of one value."""
+    """Return the reply for a script's result; it consumes all tokens of one value."""
     token = next(tokens)
     kind = type(token)
     if kind is bytes:
@@ -159,7 +159,7 @@ def _build_nested(tokens: Iterator[Token]) -> Reply:
 
 
 def _hashable(key: Reply) -> Reply:
-    """Return a map's key as one that a dict takes: an array becomes a tuple, which is sent as the same."""
+    """Return a map's key in a form for a dict: an array becomes a tuple, which is sent as the same."""
     if isinstance(key, list):
         return tuple(map(_hashable, key))
     return key

@@ -234,7 +234,7 @@ class Log(OpenTail):
 
     @property
     def first_id(self) -> int | None:
-        """The ID of the first entry; None when there is none."""
+        """The ID of the first entry, or None."""
         sealed = self._sealed
         if sealed:
             segment = sealed.segments[sealed.head]
@@ -246,7 +246,7 @@ class Log(OpenTail):
 
     @property
     def last_id(self) -> int | None:
-        """The ID of the last entry; None when there is none."""
+        """The ID of the last entry, or None."""
         if self._ids:
             return self._ids[-1]
         return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
@@ -291,7 +291,7 @@ class Log(OpenTail):
                 start = batch[-1][0] + 1
 
     def read_batch(self, start: int, end: int = ID_MAX, reverse: bool = False) -> list[tuple[int, list[bytes]]]:
-        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] if there are none.
+        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] for an empty range.
 
         This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
         """

@@ -154,7 +154,7 @@ class Segment:
     def position(self, entry_id: int) -> int:
         """Return the position of the first entry, deleted or not, whose ID is `entry_id` or more.
 
-        `count` if there is none.
+        `count` if none is.
         """
         if entry_id <= self.first_id:
             return 0

@@ -1,7 +1,7 @@
 """Runs of requests for strings and sorted sets that are executed as one.
 
 Each is what `Batch.take` says, for whatever keys. Only what a request's own key says can end a run: another type, an
-expiry, somebody who waits for it, keyspace events of its class. Each leaves one piece of output for each request.
+expiry, a client that waits for it, keyspace events of its class. Each leaves one piece of output for each request.
 Property tests hold them against the handlers.
 """
 
@@ -95,7 +95,7 @@ def _columns(requests: list[list[bytes]]) -> Sequence[tuple[bytes, ...]]:
 
 
 def get_run(context: Context, parts: Sequence[Requests]) -> int:
-    """Return strings, or that there are none: a run of GETs."""
+    """Return strings, or nil for a missing one: a run of GETs."""
     db, state, name = context.db, context.state, parts[0].first[0]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"

@@ -59,7 +59,7 @@ def _run_all(context: Context, requests: list[list[bytes]]) -> list[Reply]:
 
 
 def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:
-    """Execute what was queued; what comes before a HELLO stays in the protocol of its time."""
+    """Execute the queued commands; replies before a HELLO keep the earlier protocol."""
     replies: list[Reply] = []
     ends = [at + 1 for at, request in enumerate(requests) if len(request[0]) == 5 and request[0].upper() == b"HELLO"]
     for start, end in pairwise([0, *ends, len(requests)]):

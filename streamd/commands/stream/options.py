@@ -431,7 +431,7 @@ def stream_keys(words: list[bytes]) -> list[bytes]:
 
 
 def parse_count_option(words: list[bytes], at: int) -> int | None:
-    """Return the `COUNT n` that may stand at `at` as the last thing; a negative number is 0, None if there is none.
+    """Return the `COUNT n` that may stand at `at` as the last thing; a negative number is 0; None without it.
 
     Raises: SyntaxError_, NotAnInteger.
     """
