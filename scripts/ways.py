@@ -9,8 +9,6 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Libraries and programs of clients are no ways of the server.
-CLIENTS = ("clients", "sessions", "terminal", "topics", "ui")
 
 
 @dataclass(frozen=True)
@@ -30,51 +28,48 @@ class Way:
 WAYS = (
     Way(
         "decode a request",
-        ("Decoder._multibulk", "Decoder._take_complete_words", "Decoder._take_plain", "Decoder._take_split_words",
-         "FastDecoder._plain_request", "FastDecoder._take_plain", "Shape.cut", "Template.cut", "Template.cut_alike",
+        ("Decoder._multibulk", "Decoder._take_complete_words", "FastDecoder.receive", "Template.cut",
          "_decode_complete"),
-        named=r"((Fast)?Decoder|Shape|Template)\.(cut|_take_|_plain_request|_multibulk)\w*|_decode_\w+",
+        named=r"Decoder\.(_take_\w+|_multibulk)|FastDecoder\.receive|(Shape|Template)\.cut\w*|_decode_\w+",
     ),
     Way(
         "append an entry",
-        ("EntryRun._append", "RunFields.append_to", "_append_rows", "append_alike", "append_entries",
-         "append_idempotent", "append_run", "apply_entry", "xadd"),
-        calling=r"stream\.append(_run)?\(|\bappend_(entries|idempotent)\(",
+        ("_append_entries", "_append_rows", "apply_columns", "apply_entry", "xadd"),
+        calling=r"stream\.append(_columns)?\(",
     ),
     Way(
         "note a record",
-        ("Context.record", "Context.record_words", "Persistence._note_defaults", "State._expired", "State.record",
-         "_add_one", "_append_rows", "_delete", "_store", "append_entries", "record_owned", "record_removed",
-         "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
-        calling=r"\brecords(\.append\((\(|Run)| \+= (\[|rows))",
+        ("Context.record", "Context.record_words", "Persistence._note_defaults", "State._expired",
+         "State.record", "_add_one", "_append_entries", "_append_rows", "_delete", "_store", "record_owned",
+         "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
+        calling=r"\brecords(\.append\((\(|ColumnsRecord)| \+= (\[|rows))",
     ),
     Way(
         "encode a record",
-        ("Log.encode_commands", "Segment.encode_commands", "encode_columns", "encode_command", "encode_note",
-         "encode_together", "encode_unit", "encode_units", "encode_words"),
+        ("encode_columns", "encode_command", "encode_note", "encode_together", "encode_unit"),
         named=r"encode_(command|columns|note|unit|words|units|together|entries)|(Log|Segment)\.encode_commands",
     ),
     Way(
         "read a range of the log",
-        ("Log.count_range", "Log.encode_commands", "Log.encode_parts", "Log.encode_pieces", "Log.encode_range",
-         "Log.get", "Log.ids", "Log.iterate", "Log.read_batch", "Log.runs", "Log.split"),
+        ("Log.count_range", "Log.encode_parts", "Log.encode_pieces", "Log.encode_range", "Log.get", "Log.ids",
+         "Log.iterate", "Log.read_batch", "Log.runs", "Log.split"),
         named=r"Log\.(get|iterate|ids|runs|split|count_range|read_\w+|encode_\w+)",
     ),
     Way(
         "read a segment",
-        ("Segment.encode", "Segment.encode_commands", "Segment.entries", "Segment.ids", "Segment.read",
-         "Segment.stored_texts", "Tail.encode", "Tail.entries", "Tail.ids", "Tail.read"),
+        ("Segment.encode", "Segment.entries", "Segment.ids", "Segment.read", "Segment.stored_texts",
+         "Tail.encode", "Tail.entries", "Tail.ids", "Tail.read"),
         named=r"(Segment|Tail)\.(ids|entries|read|encode\w*|stored_texts)",
     ),
     Way(
         "turn RESP replies into values",
-        ("_parse_at", "_value"),
+        ("_value",),
         named=r"_value|_parse_at",
     ),
     Way(
         "say rows or columns",
-        ("Alike", "Column", "EntryRows", "EntryRun", "Layout", "Run", "RunFields", "Texts", "_Reading", "_Taken"),
-        named=r"Column|EntryRows|EntryRun|Texts|Layout|Run|RunFields|_Taken|_Reading|Alike",
+        ("Column", "Columns", "ColumnsRecord", "Layout", "Places", "Rows"),
+        named=r"Alike|Column\w*|EntryRows|EntryRun|Layout|Places|Rows|Run|RunFields|Texts|_Taken|_Reading",
     ),
     Way(
         "record an idempotent ID",
@@ -103,7 +98,7 @@ def definitions() -> dict[str, list[Definition]]:
     found: dict[str, list[Definition]] = defaultdict(list)
     for path in sorted((ROOT / "streamd").rglob("*.py")):
         file = path.relative_to(ROOT)
-        if file.parts[1] not in CLIENTS:
+        if file.parts[1] != "clients":  # whose libraries and programs are no ways of the server
             for name, node in _defined(ast.parse(path.read_text(encoding="utf-8"))):
                 found[name].append(Definition(str(file), node))
     return found

@@ -9,6 +9,7 @@ from weakref import ref
 
 from streamd.base.referable import referable
 from streamd.idmp import packed
+from streamd.idmp.columns import add, find, order_added
 from streamd.idmp.footprint import indexed_bytes, packed_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
@@ -27,6 +28,9 @@ REPACK_MAX: Final = 2
 
 # One visit of the sweeper frees at most so many iids of an indexed window.
 _DROPPED_PER_VISIT_MAX: Final = 100
+# Where of the first 16 requests fewer are of different producers, columns gain nothing over row by row.
+_LOOKED_AT: Final = 16
+_DISTINCT_MIN: Final = 12
 
 _NO_PACKED: Final[dict[bytes, packed.Window]] = {}
 _NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
@@ -207,20 +211,7 @@ class IdmpTable:
         """Return the ID of the entry that each of some (pid, iid) made, as `lookup` does; None if it is not so that all
         are remembered, in indexed windows, as where a batch is sent again.
         """
-        indexed = self._indexed
-        first = indexed.get(pids[0])
-        if first is None or iids[0] not in first.entries:
-            return None  # at once: mostly all are new
-        if pids.count(pids[0]) == len(pids):
-            known = [*map(first.entries.get, iids)]
-        else:
-            windows = [window for window in map(indexed.get, pids) if window is not None]
-            if len(windows) < len(pids):
-                return None
-            known = [*map(dict.get, [window.entries for window in windows], iids)]
-        found = [entry_id for entry_id in known if entry_id is not None]
-        is_over = len(found) < len(known) or min(found) >> 64 <= now_ms - self.duration_s * 1000
-        return None if is_over else found
+        return find(self._indexed, pids, iids, now_ms - self.duration_s * 1000)
 
     def lookup_or_record_columns(
         self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
@@ -228,11 +219,14 @@ class IdmpTable:
         """Do `lookup_or_record` for each of some requests, given by a column of producers and one of iids; return for
         each the ID of the entry that it made before, or None: it is new, and was recorded with the next one of `ids`.
 
-        ids: as many as there are requests; the first ones are used up. Where all iids are new, and of one producer, C
-        code does it. A property test holds this against `lookup_or_record`.
+        ids: as many as there are requests; the first ones are used up. Where all iids are new, C code does it. A
+        property test holds this against `lookup_or_record`.
         """
         first_pid, count = pids[0], len(pids)
-        if pids.count(first_pid) == count and self.record_run(first_pid, iids, ids):
+        if pids.count(first_pid) == count:
+            if self.record_run(first_pid, iids, ids):
+                return [None] * count
+        elif self._record_new(pids, iids, ids):
             return [None] * count
         answers: list[int | None] = []
         indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
@@ -264,6 +258,19 @@ class IdmpTable:
                     next_id = ids[new]
         self.iids_tracked -= dropped
         return answers
+
+    def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
+        """Do `record` for iids that are not in memory, of any producers whose windows are indexed; return whether that
+        is so: else nothing has happened.
+        """
+        if self._lent is not None or len(set(pids[:_LOOKED_AT])) < _DISTINCT_MIN:
+            return False
+        windows = [window for window in map(self._indexed.get, pids) if window is not None]
+        if len(windows) < len(pids) or not add(windows, iids, ids):
+            return False
+        self.iids_added += len(ids)
+        self.iids_tracked += len(ids) - order_added(windows, iids, self.maxsize)
+        return True
 
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
         """Set what is given (XCFGSET); None if that changes nothing. Else all iids are forgotten, see `clear`."""

@@ -116,17 +116,18 @@ class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
 
-    Three ways, the quickest first: a request of the shape of the one before is cut out of the bytes, and of a pipeline
-    those words that its requests do not share with the ones before; hiredis takes other chunks of plain requests.
-    Everything else is judged by the strict decoder.
+    Three ways, the quickest first: a request of the shape of the one before is cut out of the bytes (or its last word
+    alone, if it has the others of the one before); of a pipeline those words are cut out that its requests do not share
+    with the ones before; hiredis takes other chunks of plain requests. Everything else is judged by the strict decoder.
 
     `_chunk_bytes`: how long the last chunk was that came in the third way (-1: no chunk did): of two that are as
-    long as each other the second is learned from. `_shape`: that of the request which came alone, if there was one.
+    long as each other the second is learned from. `_shape`: that of the request which came alone, if there was one;
+    `_head`: its bytes up to its last word, `_first_words`: the words in them.
     `_template`: that of the pipelines, if there was one; `_shared` the places of the words that their requests have
     shared so far.
     """
 
-    __slots__ = ("_chunk_bytes", "_plain_bytes_max", "_shape", "_shared", "_template")
+    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_plain_bytes_max", "_shape", "_shared", "_template")
 
     @property
     def limits(self) -> RequestLimits:
@@ -138,6 +139,8 @@ class FastDecoder(Decoder):
         # What is like the last request may not be allowed any more.
         self._chunk_bytes = -1
         self._shape: Shape | None = None
+        self._head: bytes | None = None
+        self._first_words: list[bytes] = []
         self._template: Template | None = None
         self._shared: list[int] = []
         # So long may a chunk be for the ways that look at no single length.
@@ -146,7 +149,8 @@ class FastDecoder(Decoder):
     def receive(self, data: bytes, is_shared: bool = True) -> list[list[bytes]] | Columns:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        is_shared: requests of other clients may be executed together with them, so that few are worth being taken as Columns.
+        is_shared: requests of other clients may be executed together with them. Then few are worth being taken as
+        Columns, too.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
@@ -156,6 +160,10 @@ class FastDecoder(Decoder):
             return self.take()
         size, shape, template = len(data), self._shape, self._template
         if shape is not None and size == shape.size_bytes:
+            head = self._head
+            if head is not None and data.startswith(head):
+                # Only the last word is another one: the others are there, and their hashes are known.
+                return [[*self._first_words, data[len(head) : -2]]]
             if int.from_bytes(data, "little") & shape.mask == shape.headers:
                 return [list(shape.cut_words(data))]
         elif template is not None and size > template.size_bytes:
@@ -170,10 +178,10 @@ class FastDecoder(Decoder):
         if size != self._chunk_bytes:
             self._chunk_bytes = size
         elif requests and not self._data:
-            self._learn(requests)
+            self._learn(requests, data)
         return requests
 
-    def _learn(self, requests: list[list[bytes]]) -> None:
+    def _learn(self, requests: list[list[bytes]], data: bytes) -> None:
         """Note the shape of a request that came alone, or which words the requests of a pipeline share with each other
         and those before them, if they are of one shape.
 
@@ -184,7 +192,9 @@ class FastDecoder(Decoder):
         if shape is None:
             return
         if len(requests) == 1:
-            self._shape = shape
+            self._shape, self._first_words = shape, first[:-1]
+            # (Of an inline request the chunk is shorter.)
+            self._head = data[: -len(first[-1]) - 2] if len(data) == shape.size_bytes else None
             return
         lengths = [*map(len, first)]
         if any([*map(len, request)] != lengths for request in requests):

@@ -135,6 +135,7 @@ def test_columns_are_answered_as_one_request_after_the_other(always, indexed, cr
         patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
         patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
         patch.setattr(table, "REPACK_MAX", repack)
+        patch.setattr(table, "_DISTINCT_MIN", 0)
         one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
         now_ms, seq = START_MS, 0
         asked: list = []

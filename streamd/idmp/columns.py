@@ -1,0 +1,65 @@
+"""A column of iids, each in the indexed window of its producer, found, or added, by C code.
+
+What one iid needs from memory is on its way while the one before is looked at: a thousand windows are larger than the
+processor's caches.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
+
+from streamd.idmp.indexed import IndexedWindow
+
+
+def find(
+    indexed: Mapping[bytes, IndexedWindow], pids: Sequence[bytes], iids: Sequence[bytes], until_ms: int
+) -> list[int] | None:
+    """Return the IDs of the entries that iids made, all later than `until_ms`; None if that is not so, or if one of the
+    producers has no indexed window.
+    """
+    first = indexed.get(pids[0])
+    if first is None or iids[0] not in first.entries:
+        return None  # at once: mostly all are new
+    if pids.count(pids[0]) == len(pids):
+        known = [*map(first.entries.get, iids)]
+    else:
+        windows = [window for window in map(indexed.get, pids) if window is not None]
+        if len(windows) < len(pids):
+            return None
+        known = [*map(dict.get, [window.entries for window in windows], iids)]
+    if not all(known) or min(known) >> 64 <= until_ms:  # type: ignore[operator, type-var]
+        return None
+    return known  # type: ignore[return-value]
+
+
+def add(windows: Sequence[IndexedWindow], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
+    """Note which entries iids make, if all of them are new; return whether that is so: else nothing has happened.
+
+    They are not in their windows' order yet: `order_added` is what has to come next.
+    """
+    entries = [window.entries for window in windows]
+    wanted = [*ids]  # (one object for each, to be recognised by)
+    found = [*map(dict.setdefault, entries, iids, wanted)]
+    # (An equal ID may be a known one: behind XSETID, or where the clock stepped back, IDs come again.)
+    if found == wanted and all(map(is_, found, wanted)):
+        return True
+    added = [number for number, entry_id in enumerate(found) if entry_id is wanted[number]]
+    for number in added:
+        del entries[number][iids[number]]
+    return False
+
+
+def order_added(windows: Sequence[IndexedWindow], iids: Sequence[bytes], maxsize: int) -> int:
+    """Make added iids the youngest of their windows, in the order in which they come, and drop the oldest of those that
+    hold more than `maxsize`; return how many were dropped.
+    """
+    orders = [window.order for window in windows]
+    deque(map(deque.append, orders, iids), maxlen=0)
+    dropped = 0
+    full: Iterable[IndexedWindow] = windows
+    for _ in range(max(map(len, orders)) - maxsize):  # more than one round where a window had got several
+        full = [window for window in dict.fromkeys(full) if len(window.order) > maxsize]
+        oldest = map(deque.popleft, [window.order for window in full])
+        deque(map(dict.pop, [window.entries for window in full], oldest), maxlen=0)
+        dropped += len(full)
+    return dropped
