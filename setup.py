@@ -49,14 +49,14 @@ INTERPRETED = {
     "streamd/data/timed_hash.py",
     "streamd/engine/survey.py",
     "streamd/stream/id_parts.py",
-    "streamd/stream/lent_chunks.py",
+    "streamd/stream/groups/lent_chunks.py",
     "streamd/idmp/sweeper.py",
 }
 
 HIDDEN = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 
 MYPY = "mypy[mypyc]>=2.4,<3"
-# What `stream/native_entries.py` writes with. Where it is missing, that is not used.
+# What `stream/wire/native_entries.py` writes with. Where it is missing, that is not used.
 LIBRT = "librt>=0.16"
 
 

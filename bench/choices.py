@@ -17,13 +17,13 @@ from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.template import Columns as RequestColumns
-from streamd.scripts.side_run import SideRun
-from streamd.stream.entry_encoder import encode_entry
+from streamd.lua.side_run import SideRun
+from streamd.stream.wire.entry_encoder import encode_entry
 from streamd.stream.entry_id import format_id, parse_id
-from streamd.stream.layout import Columns
-from streamd.stream.log import Log
-from streamd.stream.pending import PendingEntries
-from streamd.stream.pending_chunk import Consumer
+from streamd.stream.wire.run_layout import Columns
+from streamd.stream.log.entry_log import Log
+from streamd.stream.groups.pending import PendingEntries
+from streamd.stream.groups.pending_chunk import Consumer
 
 ROUNDS = 7
 VALUE = Random(3).randbytes(64)
@@ -145,22 +145,22 @@ def _entries() -> Iterator[Choice]:
             log.append_columns(range(next_id + 1, next_id + 17), Columns((b"f",), [VALUE] * 16, (len(VALUE),)))
             next_id += 16
 
-    yield Choice("streamd/stream/log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
+    yield Choice("streamd/stream/log/entry_log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
     read = Log()
     read.append_columns([FIRST + n for n in ids], Columns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
-        "streamd/stream/segment.py", "100 entries, read again", 200,
+        "streamd/stream/log/segment.py", "100 entries, read again", 200,
         repeated(lambda: read.encode_range(0, FIRST + 99), 200),
         "encoded each", repeated(lambda: b"".join([encode_entry(*entry) for entry in first_hundred]), 200),
     )  # fmt: skip
-    yield Choice("streamd/stream/segment_list.py", "a snapshot of a million entries", 1, read.copy)
+    yield Choice("streamd/stream/log/segment_list.py", "a snapshot of a million entries", 1, read.copy)
     pending, reader = PendingEntries(), Consumer(b"c", 0)
     for start in range(0, MILLION, 100):
         pending.deliver([FIRST + n for n in range(start, start + 100)], reader, FIRST >> 64)
     consumers = {b"c": reader}
     yield Choice(
-        "streamd/stream/pending.py", "a snapshot of a million pending entries", 1, pending.snapshot,
+        "streamd/stream/groups/pending.py", "a snapshot of a million pending entries", 1, pending.snapshot,
         "copied", lambda: pending.copy(consumers),
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def _scripts() -> Iterator[Choice]:
         return
     side = SideRun()
     yield Choice(
-        "streamd/scripts/side_run.py",
+        "streamd/lua/side_run.py",
         "hand over and back, by greenlets",
         1_000,
         repeated(lambda: side.run(_nothing), 1_000),

@@ -19,7 +19,7 @@ from bench.client import ask, load, request
 from bench.progress import said
 from bench.servers import Target
 from bench.table import Row, single
-from spark_source.options import BATCH_PARTITION_ENTRIES
+from spark_source.settings.options import BATCH_PARTITION_ENTRIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from bench.client import ask
 from bench.servers import Target
 from bench.spark import MAPPED, Bench, Cost, alternated, fill, middle, session
 from bench.spark_job import SyntheticSource
-from spark_source.options import BATCH_PARTITION_ENTRIES
+from spark_source.settings.options import BATCH_PARTITION_ENTRIES
 
 RESULTS = Path(__file__).parent / "results" / "spark_beside.json"
 ROWS = 600_000

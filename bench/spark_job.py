@@ -91,7 +91,7 @@ def ready_batch(schema: StructType, rows: int) -> "pa.RecordBatch":
     """Return a record batch of small rows."""
     import pyarrow as pa
 
-    from spark_source.schema import arrow_schema
+    from spark_source.values.schema import arrow_schema
 
     columns = [
         pa.array(range(rows), pa.int64()),

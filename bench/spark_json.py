@@ -10,7 +10,7 @@ from bench.client import ask
 from bench.servers import Target
 from bench.spark import Bench, alternated, session
 from bench.spark_beside import ROUNDS, Jobs, show
-from spark_source.options import BATCH_PARTITION_ENTRIES
+from spark_source.settings.options import BATCH_PARTITION_ENTRIES
 
 ROWS = 400_000
 BASKET = "struct<item: string, cents: long, weight: double, tags: array<string>>"

@@ -10,8 +10,8 @@ from bench.client import ask, load, request
 from bench.measure import redis_benchmark
 from bench.servers import Target
 from bench.workloads import CHANGING, VALUE
-from streamd.stream.group import Group
-from streamd.stream.layout import Columns
+from streamd.stream.groups.group import Group
+from streamd.stream.wire.run_layout import Columns
 from streamd.stream.stream import Stream
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)

@@ -19,7 +19,7 @@ from typing import Any
 from bench.client import request
 from bench.servers import COMPILED
 from streamd.base.clock import Clock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.base.limits import AUTHENTICATED
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine

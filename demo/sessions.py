@@ -16,8 +16,8 @@ from bench.ports import free_port
 from demo.ending import DemoFailed, tell
 from demo.processes import Child
 from streamd.base.progress import ProgressLine
-from streamd.sessions import DeviceStore
-from streamd.sessions.layout import PACKET_ID_MAX
+from streamd.clients.sessions import DeviceStore
+from streamd.clients.sessions.session_keys import PACKET_ID_MAX
 
 DEVICES = 200
 MESSAGES = 100

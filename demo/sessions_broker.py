@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import redis
 import redis.asyncio
 
-from streamd.sessions import AsyncDeviceStore, Message
+from streamd.clients.sessions import AsyncDeviceStore, Message
 
 T = TypeVar("T")
 

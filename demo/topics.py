@@ -19,7 +19,7 @@ from demo.ending import DemoFailed, tell
 from demo.processes import Child
 from spark_source.java import NoJava, spark_environment
 from streamd.base.progress import ProgressLine
-from streamd.topics import Message, TopicLog
+from streamd.clients.topics import Message, TopicLog
 
 LOG, FILTER = "telemetry", "devices/+/temperature"
 DEVICES = 12

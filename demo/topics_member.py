@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import redis
 
-from streamd.topics import TopicLog
+from streamd.clients.topics import TopicLog
 
 BATCH = 25
 LEASE_MS = 60_000

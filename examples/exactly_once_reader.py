@@ -23,7 +23,7 @@ from pathlib import Path
 
 import redis
 
-from streamd.topics import Iterator, Message, NotStored, TopicLog
+from streamd.clients.topics import Iterator, Message, NotStored, TopicLog
 
 LOG, FILTER, DEVICES, BATCH = "example-readings", "devices/+/temperature", 7, 50
 

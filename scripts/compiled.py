@@ -25,7 +25,7 @@ BESIDE = ("tests", "bench", "demo", "scripts", "examples", "docs", "README.md", 
 # On two workers, see tests/workers.py.
 OVER_THE_WIRE = [
     "-n", "2", "tests/protocol", "tests/integration", "tests/differential", "tests/crash", "tests/faults",
-    "tests/unit/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
+    "tests/unit/data/test_trash_holders.py",  # references are counted, of which compiled code holds fewer
 ]  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from spark_source.connection import Server
+from spark_source.connecting.connection import Server
 from spark_source.errors import StreamdError
-from spark_source.markers import stats_key
-from spark_source.options import parse_options
+from spark_source.noting.markers import stats_key
+from spark_source.settings.options import parse_options
 
 log = logging.getLogger("spark_source.listener")
 

@@ -6,12 +6,12 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_source.errors import OptionError
-from spark_source.options import parse_options
+from spark_source.settings.options import parse_options
 
 if TYPE_CHECKING:
-    from spark_source.reader import StreamdReader
-    from spark_source.stream_reader import StreamdStreamReader
-    from spark_source.writer import StreamdBatchWriter, StreamdStreamWriter
+    from spark_source.reading.batch_reader import StreamdReader
+    from spark_source.reading.stream_reader import StreamdStreamReader
+    from spark_source.writing.writer import StreamdBatchWriter, StreamdStreamWriter
 
 
 NO_TABLE = (
@@ -40,10 +40,10 @@ class StreamdSource(DataSource):
 
     def schema(self) -> StructType:
         if self.parsed.read.log is not None:
-            from spark_source.topic_schema import topic_schema
+            from spark_source.values.topic_schema import topic_schema
 
             return topic_schema(self.parsed.read.text)
-        from spark_source.schema import raw_schema
+        from spark_source.values.schema import raw_schema
 
         return raw_schema(self.parsed.read.text, self.parsed.read.fields, self.parsed.read.value_format)
 
@@ -54,24 +54,24 @@ class StreamdSource(DataSource):
 
     def reader(self, schema: StructType) -> "StreamdReader":
         self._check_not_bare()
-        from spark_source.reader import FilteringReader, StreamdReader
+        from spark_source.reading.batch_reader import FilteringReader, StreamdReader
 
         return (FilteringReader if self.parsed.read.filter_pushdown else StreamdReader)(self.parsed, schema)
 
     def streamReader(self, schema: StructType) -> "StreamdStreamReader":
         self._check_not_bare()
-        from spark_source.stream_reader import StreamdStreamReader
+        from spark_source.reading.stream_reader import StreamdStreamReader
 
         return StreamdStreamReader(self.parsed, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "StreamdBatchWriter":
         self._check_not_bare()
-        from spark_source.writer import StreamdBatchWriter
+        from spark_source.writing.writer import StreamdBatchWriter
 
         return StreamdBatchWriter(self.parsed, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamdStreamWriter":
         self._check_not_bare()
-        from spark_source.writer import StreamdStreamWriter
+        from spark_source.writing.writer import StreamdStreamWriter
 
         return StreamdStreamWriter(self.parsed, schema, overwrite)

@@ -11,8 +11,8 @@ from streamd.base import collector
 from streamd.base.failure import EXIT_BUG, EXIT_CODES, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.form import form
 from streamd.base.version import REDIS_VERSION, VERSION
-from streamd.terminal import handing_over
-from streamd.terminal.words import COMMANDS as CLICKS_COMMANDS
+from streamd.clients.terminal import handing_over
+from streamd.clients.terminal.words import COMMANDS as CLICKS_COMMANDS
 
 # Each command with what the list of them says.
 COMMANDS: Final = {
@@ -123,17 +123,17 @@ def _options_of(name: str) -> _Options | None:
             collector.pause()
             from streamd.serving import add_options
         case "check":
-            from streamd.checking import add_options
+            from streamd.checking.data_directory import add_options
         case "backup":
             from streamd.backup.cli import add_backup_options as add_options
         case "restore":
             from streamd.backup.cli import add_restore_options as add_options
         case "config":
-            from streamd.configuration.cli import add_options
+            from streamd.checking.configuration_file import add_options
         case "topics":
-            from streamd.topics.cli import add_options
+            from streamd.clients.topics.cli import add_options
         case "ui":
-            from streamd.ui.cli import add_options
+            from streamd.clients.ui.cli import add_options
         case _:
             return None
     return add_options

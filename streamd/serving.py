@@ -11,7 +11,7 @@ from typing import Any
 
 from streamd.acl.users import UnreadableUserFileError, UserFileError
 from streamd.base import collector
-from streamd.base.config import OPTIONS, Config, ConfigError
+from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
     EXIT_ADDRESS,
     EXIT_CODES,

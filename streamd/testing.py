@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from streamd.base.clock import Clock, ManualClock
-from streamd.base.config import Config, Value
+from streamd.configuration.server_options import Config, Value
 from streamd.net.server import Server
 
 if TYPE_CHECKING:

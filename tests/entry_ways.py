@@ -4,7 +4,9 @@ import importlib
 
 import pytest
 
-from streamd.stream import columns, entry_writer, segment
+from streamd.stream.wire import columns
+from streamd.stream.wire import entry_writer
+from streamd.stream.log import segment
 
 
 @pytest.fixture(params=["by columns", "byte by byte"])
@@ -12,8 +14,8 @@ def way(request, monkeypatch):
     """How entries are encoded and IDs are found: as the pure form does it, or the compiled one (here interpreted)."""
     if request.param == "byte by byte":
         pytest.importorskip("librt")
-        native_columns = importlib.import_module("streamd.stream.native_columns")
-        native_entries = importlib.import_module("streamd.stream.native_entries")
+        native_columns = importlib.import_module("streamd.stream.wire.native_columns")
+        native_entries = importlib.import_module("streamd.stream.wire.native_entries")
         monkeypatch.setattr(columns, "IS_NATIVE", True)
         monkeypatch.setattr(columns, "first_from", native_columns.first_from, raising=False)
         monkeypatch.setattr(entry_writer, "write_entries", native_entries.write_entries, raising=False)

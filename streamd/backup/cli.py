@@ -5,7 +5,7 @@ import os
 
 from streamd.backup import copying
 from streamd.backup.placing import PlaceError
-from streamd.backup.remote import RemoteJournal, SourceError, UrlError, connect
+from streamd.clients.remote_journal import RemoteJournal, SourceError, UrlError, connect
 from streamd.base.failure import EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.progress import ProgressLine
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.session.state import State
-from streamd.stream.group import Group
+from streamd.connected.state import State
+from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
 
 

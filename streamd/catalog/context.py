@@ -8,10 +8,10 @@ from streamd.catalog.engine_ports import Permissions, Services
 from streamd.data.types import STREAM
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
-from streamd.session.blocking import BLOCKED
-from streamd.session.client import Client
-from streamd.session.filter_table import Filtering
-from streamd.session.state import State
+from streamd.connected.blocking import BLOCKED
+from streamd.connected.client import Client
+from streamd.connected.filter_table import Filtering
+from streamd.connected.state import State
 from streamd.stream.stream import Stream
 
 

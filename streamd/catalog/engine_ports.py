@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from streamd.base.process import ProcessFacts
     from streamd.catalog.context import Command, CommandTable, Context, QuickTable
     from streamd.resp.types import Reply
-    from streamd.scripts.scripts import Script, Scripts
-    from streamd.session.blocking import Waiter
-    from streamd.session.client import Client
+    from streamd.lua.scripts import Script, Scripts
+    from streamd.connected.blocking import Waiter
+    from streamd.connected.client import Client
 
 
 class ScriptServices(Protocol):

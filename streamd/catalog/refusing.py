@@ -2,8 +2,8 @@
 
 from streamd.acl.decision import Decision
 from streamd.base.errors import NoPermission
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 
 def refuse(state: State, client: Client, decision: Decision, context: str) -> NoPermission:

@@ -1,6 +1,6 @@
 """Scripts within a server: which commands they may call, and what other clients see while one runs.
 
-A script runs beside the event loop (streamd/scripts/side_run.py). If it takes longer than `busy-reply-threshold` it is
+A script runs beside the event loop (streamd/lua/side_run.py). If it takes longer than `busy-reply-threshold` it is
 interrupted now and then: its client waits like one that is blocked, others get BUSY, and what it has changed so far is
 kept apart, so that the journal gets it as one unit at its end.
 """
@@ -16,11 +16,11 @@ from streamd.catalog.refusing import refuse
 from streamd.data.keyspace import Database
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
-from streamd.scripts.scripts import NOT_INSTALLED, Script, Scripts
-from streamd.scripts.side_run import PAUSED, SideRun
-from streamd.session.blocking import BLOCKED, Waiter
-from streamd.session.client import Client
-from streamd.session.monitor import monitor_line
+from streamd.lua.scripts import NOT_INSTALLED, Script, Scripts
+from streamd.lua.side_run import PAUSED, SideRun
+from streamd.connected.blocking import BLOCKED, Waiter
+from streamd.connected.client import Client
+from streamd.connected.monitor import monitor_line
 
 # The commands that run scripts.
 SCRIPT_COMMANDS: Final = frozenset({b"eval", b"evalsha", b"eval_ro", b"evalsha_ro"})

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from streamd.base.config import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option
+from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option
 
 PREFIX: Final = "STREAMD_"
 # Variables of this prefix that are not options: the Spark source's, and those that Docker and Kubernetes set in every

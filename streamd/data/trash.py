@@ -11,9 +11,9 @@ from streamd.data.element_list import ElementList
 from streamd.data.sorted_set import SortedSet
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.table import IdmpTable
-from streamd.stream.group import Group
-from streamd.stream.pending import Chunk
-from streamd.stream.segment import Segment
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import Chunk
+from streamd.stream.log.segment import Segment
 from streamd.stream.stream import Stream
 
 # What has fewer elements is freed at once: that takes less than a tenth of a millisecond.

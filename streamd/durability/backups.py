@@ -9,7 +9,7 @@ from streamd.durability.rewriting import Rewriting
 from streamd.journal.filesystem import File
 from streamd.journal.journal import Journal
 from streamd.journal.writer import Writer
-from streamd.session.client import Client
+from streamd.connected.client import Client
 
 # Each keeps files on the disk that a rewrite would remove.
 BACKUPS_MAX: Final = 4

@@ -9,8 +9,8 @@ from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
 from streamd.journal.jobs import Done, Pending, Syncs
 from streamd.journal.journal import Journal
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
 SYNC_EVERY_MS: Final = 1_000

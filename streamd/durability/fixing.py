@@ -12,7 +12,7 @@ from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part
 from streamd.journal.mending import Change, change, filling, free_name, stamp
-from streamd.journal.reading import (
+from streamd.journal.file_reader import (
     Bare,
     FileReader,
     Incomplete,

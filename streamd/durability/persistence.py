@@ -14,9 +14,9 @@ from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.notes import DEFAULTS
 from streamd.journal.recovery import Cut, DamagedError
-from streamd.session.blocking import Waiter
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 
 class Persistence:

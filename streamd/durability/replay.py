@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import cast
 
-from streamd.base.config import OPTIONS
+from streamd.configuration.server_options import OPTIONS
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
 from streamd.commands.stream.xadd import apply_columns
-from streamd.session.state import State
+from streamd.connected.state import State
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
 _LENGTH_MAX = "proto-max-bulk-len"

@@ -11,7 +11,7 @@ from streamd.journal.jobs import Done, Submit
 from streamd.journal.journal import Journal
 from streamd.journal.manifest import Part
 from streamd.journal.rewrite import Rewrite, UnwritableKey
-from streamd.session.state import State
+from streamd.connected.state import State
 
 # Before the next try by itself: while the disk refuses writes, which clients wait for, and after a bug in a command,
 # which may be met again and again.

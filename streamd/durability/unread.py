@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.journal.filesystem import FileSystem
 
 _SNAPSHOT: Final = "dump.rdb"

@@ -15,8 +15,8 @@ from streamd.catalog import CommandTable, Context, QuickTable
 from streamd.catalog.guard import Guard
 from streamd.catalog.refusing import note_refusal
 from streamd.journal.mending import stamp
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 _NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER "

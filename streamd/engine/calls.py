@@ -12,9 +12,9 @@ from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Reply, Sliced
-from streamd.session.blocking import Waiter
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 # What a request of a run takes at most, unless its command has taken longer so far: all are small.
 _USUAL_NS: Final = 20_000

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamd.data.expiring import expire_due
-from streamd.session.state import State
+from streamd.connected.state import State
 
 Chore = Callable[[State, Callable[[], bool]], bool]
 

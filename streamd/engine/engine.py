@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
 from streamd.base.clock import Clock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import (
     BATCH_MIN,
@@ -29,16 +29,16 @@ from streamd.engine.calls import Calls
 from streamd.engine.careful import Careful
 from streamd.engine.chores import CHORES
 from streamd.engine.memory import MemoryLimit
-from streamd.engine.runs import NOBODY, Gathering
+from streamd.engine.gathering import NOBODY, Gathering
 from streamd.engine.slices import Slices, end_of_slice
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import Rows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
-from streamd.session.blocking import BLOCKED, Waiter
-from streamd.session.client import Client
-from streamd.session.state import State
+from streamd.connected.blocking import BLOCKED, Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 
 
 class Engine:

@@ -5,7 +5,7 @@ from typing import Final
 
 from streamd.base.heap import give_back
 from streamd.base.process import resident_bytes
-from streamd.session.state import State
+from streamd.connected.state import State
 
 # The allocator keeps freed pages for itself until it is told to give them back, which takes milliseconds.
 _GIVE_BACK_MS: Final = 1_000

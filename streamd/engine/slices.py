@@ -6,8 +6,8 @@ from streamd.base.clock import Clock
 from streamd.base.limits import OUTPUT_TURN_BYTES, SLICE_US
 from streamd.catalog import Context
 from streamd.engine.calls import Calls
-from streamd.session.client import GO_ON, Unfinished
-from streamd.session.state import State
+from streamd.connected.client import GO_ON, Unfinished
+from streamd.connected.state import State
 
 
 class Slices:

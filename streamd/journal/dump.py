@@ -12,8 +12,8 @@ from streamd.data.types import KeyValue, type_of
 from streamd.idmp.settings import DURATION_S_DEFAULT, MAXSIZE_DEFAULT
 from streamd.journal.record import encode_columns, encode_command, encode_note
 from streamd.stream.entry_id import format_id, format_ids
-from streamd.stream.group import Group
-from streamd.stream.pending import Consumer, PendingEntry
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import Consumer, PendingEntry
 from streamd.stream.stream import Stream
 
 Piece = tuple[bool, bytes]

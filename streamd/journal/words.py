@@ -1,6 +1,6 @@
 """Taking apart RESP that was verified before: the fast way."""
 
-from streamd.journal.reading import parse_command
+from streamd.journal.file_reader import parse_command
 
 try:
     import hiredis

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from streamd.base.config import Config, ConfigError
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.base.log import log
 from streamd.net import tls
 from streamd.net.gate import Gate

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
-from streamd.base.config import Config, ConfigError
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log

@@ -4,7 +4,7 @@ import os
 import ssl
 from typing import Final
 
-from streamd.base.config import Config, ConfigError
+from streamd.configuration.server_options import Config, ConfigError
 
 # The options that a context is made of.
 TLS_OPTIONS: Final = (

@@ -196,7 +196,7 @@ assert NULL_ARRAY is not NO_REPLY
 def encode(reply: Reply, protocol: int) -> bytes:
     """A reply as it is sent to a client that speaks protocol 2 or 3.
 
-    The table of what becomes what is tests/unit/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
+    The table of what becomes what is tests/unit/resp/test_resp_encoder.py. Raises: TypeError for a value that is no reply.
     """
     return _WHOLE[protocol][type(reply)](reply)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.group import Group
+from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.catalog import COMMANDS, CommandTable, Context
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from streamd.journal.reading import FileReader
+from streamd.journal.file_reader import FileReader
 from streamd.journal.record import encode_first_line, encode_run, encode_synced
 from streamd.journal.recovery import DamagedError
 from tests.crash.restartable import INCREMENT, Restartable

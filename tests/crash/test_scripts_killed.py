@@ -7,7 +7,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from streamd.sessions import DeviceStore, Message
+from streamd.clients.sessions import DeviceStore, Message
 from tests.crash.cut_loop import cut_at
 from tests.crash.restartable import INCREMENT, Restartable
 from tests.integration.process import ServerProcess

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from streamd.session.state import State
+from streamd.connected.state import State
 from tests.differential.words import EXPIRE_S, FIELDS, KEYS, STREAMS, VALUES
 
 Words = list[bytes]

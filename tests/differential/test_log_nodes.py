@@ -9,7 +9,7 @@ import redis
 
 from bench.ports import free_port
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
-from streamd.stream.log import Log
+from streamd.stream.log.entry_log import Log
 
 pytestmark = [
     pytest.mark.redis,

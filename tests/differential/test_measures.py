@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
 from tests.session import Session
 

@@ -6,7 +6,7 @@ import tomllib
 import streamd.commands  # noqa: F401  (declares them)
 from scripts import tables_speed
 from streamd.base import failure
-from streamd.base.config import OPTIONS
+from streamd.configuration.server_options import OPTIONS
 from streamd.catalog import COMMANDS
 from tests.documents.blocks import ROOT
 

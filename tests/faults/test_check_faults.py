@@ -20,7 +20,7 @@ from tests.crash.restartable import INCREMENT as PATH
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
 from tests.integration.process import ServerProcess, run_cli
-from tests.unit.test_unloadable_journal import disk_of, resp, trial
+from tests.unit.durability.test_unloadable_journal import disk_of, resp, trial
 
 JOURNAL = f"{DIRECTORY}/appendonlydir"
 ENTRIES = 200

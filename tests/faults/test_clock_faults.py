@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamd.base.clock import Clock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.base.limits import OUTPUT_PAUSE_BYTES, OUTPUT_STALLED_MS_MAX
 from streamd.data.element_list import ElementList
 from streamd.durability.backups import IDLE_MS_MAX

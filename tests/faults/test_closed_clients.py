@@ -16,7 +16,7 @@ from streamd.net.connection import Connection
 from tests.faults.test_end_of_input import encoded, until
 from tests.integration.process import ServerProcess
 from tests.spark.deployments import make_certificates
-from tests.unit.test_connection import FakeServer
+from tests.unit.net.test_connection import FakeServer
 
 SENT_BYTES = 20_000_000
 BEGUN = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 500_000

@@ -15,7 +15,7 @@ from streamd.journal.loader import LoadError
 from streamd.journal.record import encode_command, encode_first_line, encode_note, encode_run, encode_select
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.integration.process import ServerProcess, run_cli
-from tests.unit.test_unloadable_journal import disk_of, resp, trial
+from tests.unit.durability.test_unloadable_journal import disk_of, resp, trial
 
 ENTRIES = ["XADD k IDMP p i 5-1 f v", "XADD k 5-2 f w"]
 DUPLICATES = [

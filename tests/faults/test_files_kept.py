@@ -10,7 +10,7 @@ import redis
 
 from streamd.backup.placing import Place, PlaceError
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.durability import check
 from streamd.journal.recovery import create_part
 from streamd.net import unix_socket

@@ -8,7 +8,7 @@ import pytest
 
 from tests.differential.redis_process import running_redis
 from tests.integration.process import ServerProcess
-from tests.unit.test_connection import FakeServer
+from tests.unit.net.test_connection import FakeServer
 
 WIDE = b"*13\r\n$4\r\nMGET\r\n" + b"$1\r\nk\r\n" * 12
 LONG = b"*2\r\n$4\r\nECHO\r\n$20000\r\n" + b"x" * 20_000 + b"\r\n"

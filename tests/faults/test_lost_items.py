@@ -9,12 +9,13 @@ import pytest
 from streamd.base.errors import CommandError
 from streamd.data.keyspace import Database
 from streamd.data.timed_hash import TimedHash
-from streamd.engine import runs
+from streamd.engine import gathering
 from streamd.idmp.sweeper import Sweeper
 from streamd.idmp.table import IdmpTable
 from streamd.net.threads import JournalThread
-from streamd.session.filter_table import FilterTable
-from streamd.sessions import async_store, outbox
+from streamd.connected.filter_table import FilterTable
+from streamd.clients.sessions import async_store
+from streamd.clients.sessions import outbox
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 from tests.session import Session, SessionClient
@@ -169,7 +170,7 @@ def test_faults2_1_5_entries_that_were_not_looked_at_are_looked_at_again(faulty,
     other.say("BLPOP k 0")
     with monkeypatch.context() as planted:
         planted.setattr(FilterTable, "_all", fail)
-        planted.setattr("streamd.session.filter_table.value_of", fail)
+        planted.setattr("streamd.connected.filter_table.value_of", fail)
         faulty.send(["MULTI"], ["XADD", "s", "1-1", "f", "a"], ["RPUSH", "k", "x"], ["EXEC"])
     faulty.received()
     assert other.replies() == [[b"k", b"x"]]
@@ -200,8 +201,8 @@ def test_faults2_1_5_a_batch_whose_replies_are_lost_ends_its_clients_and_nobody_
     requests = [[b"XADD", b"s", b"*", b"f", b"%d" % number] for number in range(10)]
     server.send("XADD", "s", "*", "f", "v")
     with monkeypatch.context() as planted:
-        planted.setattr(runs, "islice", fail)
-        planted.setattr(runs, "deal_replies", fail)
+        planted.setattr(gathering, "islice", fail)
+        planted.setattr(gathering, "deal_replies", fail)
         for client in clients[:4]:
             assert server.engine.gathering.take(client, requests)
         assert server.engine.gathering.take(clients[4], [[b"GET", b"k"]])

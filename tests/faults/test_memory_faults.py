@@ -9,7 +9,7 @@ import pytest
 from streamd.base import heap
 from streamd.base.glob import compile_glob
 from streamd.base.kept import KEPT_BYTES_MAX
-from streamd.stream.patterns import entry_filter
+from streamd.stream.search.patterns import entry_filter
 
 
 class Word(bytes):

@@ -10,7 +10,7 @@ from streamd.base.glob import compile_glob
 from streamd.base.glob_table import GlobTable
 from streamd.base.kept import SHORT_BYTES_MAX
 from streamd.base.long_glob import LongGlob
-from streamd.stream.patterns import long_topic_matcher, topic_matcher
+from streamd.stream.search.patterns import long_topic_matcher, topic_matcher
 from tests.session import Error, SessionClient
 
 MEGABYTE = 1 << 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamd.stream.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries
+from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries
 from tests.session import Session
 
 MANY = 20 * CHUNK_ENTRIES_MAX

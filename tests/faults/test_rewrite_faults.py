@@ -19,7 +19,7 @@ from tests.crash.restartable import Restartable
 from tests.crash.simulated_disk import SimulatedDisk
 from tests.crash.state_dump import dump
 from tests.session import decode
-from tests.unit.test_survey import metrics
+from tests.unit.engine.test_survey import metrics
 
 LONG = b"0123456789" * 3_000
 CHANGES = ("APPEND a y", "SETRANGE a 7 y", "SETBIT a 9 1", "BITFIELD a SET u8 16 77")

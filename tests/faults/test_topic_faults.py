@@ -8,8 +8,8 @@ import pytest
 import redis.asyncio
 
 from streamd.testing import EmbeddedServer
-from streamd.topics import AsyncTopicLog, IidsForgotten, Message, TopicLog
-from streamd.topics.layout import WINDOW_MAXSIZE
+from streamd.clients.topics import AsyncTopicLog, IidsForgotten, Message, TopicLog
+from streamd.clients.topics.layout import WINDOW_MAXSIZE
 
 HOUR_S = 3_600
 BATCH = 1_000

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streamd.base.prefixes import Prefixes, overlapping
-from streamd.session.tracking import KEYS_AT_ONCE
+from streamd.connected.tracking import KEYS_AT_ONCE
 from tests.session import Error, Session, SessionClient
 
 MANY = 3_500

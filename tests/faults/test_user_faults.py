@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from tests.session import Error, Session, SessionClient
 
 USERS = 60

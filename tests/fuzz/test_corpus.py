@@ -54,9 +54,9 @@ def forget(context: object, *words: bytes, changes: int = 1) -> None:
 # A bug for each target, at a place that is reached by what the corpus holds.
 PLANTED: dict[str, tuple[str, Callable]] = {
     "configuration": ("streamd.configuration.rewriting.quoted", lambda text: text.encode("utf-8", "surrogateescape")),
-    "conversions": ("streamd.scripts.runtime._escape", lambda match: b"\\u%04x" % (match[0][0] ^ 1)),
+    "conversions": ("streamd.lua.runtime._escape", lambda match: b"\\u%04x" % (match[0][0] ^ 1)),
     "decoder": ("streamd.resp.fast_decoder._count_lookalikes", lambda data: 0),
-    "journal": ("streamd.journal.reading.run_hash", lambda body, synced, salt: Equal(b"")),
+    "journal": ("streamd.journal.file_reader.run_hash", lambda body, synced, salt: Equal(b"")),
     "requests": ("streamd.catalog.context.Context.record", forget),
     "users": ("streamd.catalog.guard._is_plain", lambda command, selector: True),
 }

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.ports import free_port
 from bench.scrape import measure
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.engine.survey import WORK_PER_SLICE
 from streamd.net import server as server_module
 from streamd.net.supervision import notify, take_sockets

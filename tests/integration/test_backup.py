@@ -10,7 +10,7 @@ import redis
 
 from streamd import cli
 from streamd.backup.copying import back_up
-from streamd.backup.remote import RemoteJournal, connect
+from streamd.clients.remote_journal import RemoteJournal, connect
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess, run_cli
 

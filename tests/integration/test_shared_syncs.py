@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.net.connection import Connection
 from streamd.net.server import Server
 from tests.connected import Transport

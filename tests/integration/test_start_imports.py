@@ -11,13 +11,13 @@ pytestmark = pytest.mark.interpreted(reason="the form of a module decides what i
 # Packages and modules that are imported when somebody asks for what they do; with each, who.
 LATER = {
     "backup": "streamd.backup",
-    "completion, tail, top, bench": "click rich redis streamd.terminal.app",
-    "topics, sessions": "streamd.topics streamd.sessions",
-    "ui": "streamd.ui starlette uvicorn jinja2",
-    "check": "streamd.checking streamd.durability.check",
+    "completion, tail, top, bench": "click rich redis streamd.clients.terminal.app",
+    "topics, sessions": "streamd.clients.topics streamd.clients.sessions",
+    "ui": "streamd.clients.ui starlette uvicorn jinja2",
+    "check": "streamd.checking.data_directory streamd.durability.check",
     "a test": "streamd.testing streamd.pytest_plugin",
     "a configuration file": "streamd.configuration.file streamd.configuration.rewriting difflib tempfile shutil",
-    "a script": "streamd.scripts.runtime lupa greenlet",
+    "a script": "streamd.lua.runtime lupa greenlet",
     "an admin port": "streamd.net.exposition prometheus_client",
     "a password": "hashlib hmac",
     "a log file, or one in JSON": "logging.handlers pickle datetime",

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from bench.ports import free_port
-from streamd.base.config import Config, ConfigError
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.net.tls import make_context
 from tests.integration.process import ServerProcess, run_cli
 from tests.spark.deployments import Certificates, make_certificates

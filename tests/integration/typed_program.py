@@ -6,7 +6,7 @@ import redis
 
 from spark_source import StreamdSource
 from streamd.testing import EmbeddedServer, ManualClock
-from streamd.topics import AsyncTopicLog, Delivery, Entry, Member, Message, TopicFilter, TopicLog
+from streamd.clients.topics import AsyncTopicLog, Delivery, Entry, Member, Message, TopicFilter, TopicLog
 
 
 def topics(client: redis.Redis) -> list[bytes]:

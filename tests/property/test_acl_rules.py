@@ -11,10 +11,10 @@ from streamd.acl.decision import decide
 from streamd.acl.rule_errors import RuleError
 from streamd.acl.user import User, merged_rules
 from streamd.acl.users import Users
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.catalog import COMMANDS
 from streamd.catalog.named import named_by, vocabulary_of
-from streamd.configuration.reading import split_line
+from streamd.configuration.setting_lines import split_line
 from streamd.configuration.rewriting import rewritten
 from tests.session import Error, Session
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from streamd.stream.buckets import BUCKETS, DOLLARS, bits_of, bucket
-from streamd.stream.patterns import Pattern
+from streamd.stream.search.buckets import BUCKETS, DOLLARS, bits_of, bucket
+from streamd.stream.search.patterns import Pattern
 from tests.topics.mqtt_model import all_topics, matches
 
 TOPICS = ["", *all_topics(["a", "b", "$c", ""], 4)]

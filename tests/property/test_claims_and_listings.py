@@ -3,8 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamd.stream import pending
-from streamd.stream.entry_encoder import encode_rows
+from streamd.stream.groups import pending
+from streamd.stream.wire.entry_encoder import encode_rows
 from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from tests.session import Session
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from streamd.stream.entry_id import ID_MAX, make_id
-from streamd.stream.log import Log
+from streamd.stream.log.entry_log import Log
 from tests.entry_ways import way
 from tests.property.log_model import LogModel, encode_entry
 

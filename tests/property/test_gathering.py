@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.catalog import COMMANDS
-from streamd.engine.runs import RUN_MIN
+from streamd.engine.gathering import RUN_MIN
 from streamd.net.connection import Connection
 from tests.connected import Host
 from tests.crash.restartable import Restartable
@@ -97,7 +97,7 @@ TURNS = st.lists(
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
     """Execute as one what short histories have."""
-    monkeypatch.setattr("streamd.engine.runs.RUN_MIN", 3)
+    monkeypatch.setattr("streamd.engine.gathering.RUN_MIN", 3)
 
 
 def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
@@ -285,7 +285,7 @@ def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
 
 
 def test_what_comes_together_is_executed_before_it_is_too_much(monkeypatch):
-    monkeypatch.setattr("streamd.engine.runs.GATHERED_MAX", 10)
+    monkeypatch.setattr("streamd.engine.gathering.GATHERED_MAX", 10)
     host = Host()
     server = host.restartable
     clients = [host.open() for _ in range(3)]

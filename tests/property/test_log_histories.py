@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from streamd.stream.log import Log
+from streamd.stream.log.entry_log import Log
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 # IDs that the next entry takes in turn: in one millisecond and in another, in a row and with a gap.

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from streamd.stream import pending
-from streamd.stream.pending import COUNT_MAX, Consumer, PendingEntries
+from streamd.stream.groups import pending
+from streamd.stream.groups.pending import COUNT_MAX, Consumer, PendingEntries
 
 
 class Model:

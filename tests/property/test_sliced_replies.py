@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streamd.resp.replies import split_replies
+from streamd.resp.reply_ends import split_replies
 from streamd.resp.template import rows_of
 from tests.session import Session, SessionClient
 
@@ -84,7 +84,7 @@ def short_slices(monkeypatch):
     monkeypatch.setattr("streamd.data.hash._LISTED_FIELDS_MAX", 3)
     monkeypatch.setattr("streamd.data.member_set._SMALL_MAX", 3)
     monkeypatch.setattr("streamd.data.sorted_set.LISTED_MEMBERS_MAX", 3)
-    monkeypatch.setattr("streamd.stream.pending.CHUNK_ENTRIES_MAX", 4)
+    monkeypatch.setattr("streamd.stream.groups.pending.CHUNK_ENTRIES_MAX", 4)
 
 
 class Pair:

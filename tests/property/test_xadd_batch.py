@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.durability.replay import Replay
 from streamd.stream.stream import Stream
 from tests.session import Error, Session, SessionClient

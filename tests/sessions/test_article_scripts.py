@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from streamd.sessions import DeviceStore, Message
+from streamd.clients.sessions import DeviceStore, Message
 
 SET, LAST = "{c}_messages", "{c}_last_packet_id"
 WEEK_S = 7 * 86_400

@@ -3,7 +3,7 @@
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.base.version import REDIS_VERSION
 from tests.session import Error, Session
 

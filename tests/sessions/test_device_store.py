@@ -8,8 +8,8 @@ import redis
 import redis.asyncio
 
 from demo.proxy import CuttingProxy
-from streamd.sessions import AsyncDeviceStore, DeviceStore, Message, Session
-from streamd.sessions.requests import ADD
+from streamd.clients.sessions import AsyncDeviceStore, DeviceStore, Message, Session
+from streamd.clients.sessions.requests import ADD
 
 FULL = Message(
     "devices/7/commands",

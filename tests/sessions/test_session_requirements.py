@@ -11,8 +11,8 @@ import redis
 from redis.crc import key_slot
 
 from bench.ports import free_port
-from streamd.sessions import DeviceStore, Message
-from streamd.sessions.requests import ADD, GET, MARK_PUBREL, REMOVE, REMOVE_ALL
+from streamd.clients.sessions import DeviceStore, Message
+from streamd.clients.sessions.requests import ADD, GET, MARK_PUBREL, REMOVE, REMOVE_ALL
 from tests.crash.restartable import Restartable
 from tests.differential.redis_process import encode_request, needs_redis
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from streamd.sessions import AsyncDeviceStore, BufferedStore, DeviceStore, Message
+from streamd.clients.sessions import AsyncDeviceStore, BufferedStore, DeviceStore, Message
 from tests.documents.blocks import blocks_for
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,11 +6,11 @@ import logging
 import pytest
 import redis
 
-from spark_source import pages
+from spark_source.reading import entry_pages
 from spark_source.errors import DataLoss
-from spark_source.options import parse_options
-from spark_source.reader import StreamdReader
-from spark_source.schema import raw_schema
+from spark_source.settings.options import parse_options
+from spark_source.reading.batch_reader import StreamdReader
+from spark_source.values.schema import raw_schema
 from tests.spark.one_task import port_of
 from tests.spark.sessions import fill
 from tests.spark.test_lost_tail import add
@@ -206,7 +206,7 @@ def test_a_part_whose_head_is_trimmed_is_loud(
     end = through_json(source.latestOffset(start, source.getDefaultReadLimit()))
     middle = int(end["in"]["cuts"][0][0].split("-")[0])
     done = trimming = False
-    ask = pages._ask
+    ask = entry_pages._ask
 
     def asking(session, part, position, size, head) -> None:
         nonlocal done
@@ -215,7 +215,7 @@ def test_a_part_whose_head_is_trimmed_is_loud(
             backlog.xtrim("in", minid="1007-0" if trimmed == "behind what was read" else "1200-0", approximate=False)
         ask(session, part, position, size, head)
 
-    monkeypatch.setattr(pages, "_ask", asking)
+    monkeypatch.setattr(entry_pages, "_ask", asking)
     if trimmed == "before":
         backlog.xtrim("in", minid="1200-0", approximate=False)
     trimming = True

@@ -9,13 +9,13 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from spark_source.connection import Server
-from spark_source.durable import Durability, choose_durability
+from spark_source.connecting.connection import Server
+from spark_source.writing.durable import Durability, choose_durability
 from spark_source.errors import NotDurable, OptionError, StreamdError, WindowExpired
-from spark_source.identity import BatchName
-from spark_source.options import parse_options
-from spark_source.sink import Outcome
-from spark_source.writer import StreamdStreamWriter, TaskReport
+from spark_source.naming.identity import BatchName
+from spark_source.settings.options import parse_options
+from spark_source.writing.sink import Outcome
+from spark_source.writing.writer import StreamdStreamWriter, TaskReport
 from tests.spark.deployments import wait_until
 from tests.spark.failing_over import Cluster, Node, cluster_of, master_with_replicas, promote, wait_s
 from tests.spark.failovers.run import Run

@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from spark_source.errors import RowsChanged, StreamdError, WindowExpired
-from spark_source.options import parse_options
-from spark_source.sink import Outcome
-from spark_source.writer import StreamdStreamWriter
+from spark_source.settings.options import parse_options
+from spark_source.writing.sink import Outcome
+from spark_source.writing.writer import StreamdStreamWriter
 from streamd.testing import EmbeddedServer
 from tests.integration.process import ServerProcess
 from tests.spark.one_task import COLUMNS, commit, commit_reports, entries, port_of, write

@@ -6,8 +6,8 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from spark_source import json_read
-from spark_source.casts import cast_column
+from spark_source.values import json_read
+from spark_source.values.casts import cast_column
 
 PLAIN = pa.struct([
     ("a", pa.int64()), ("i", pa.int8()), ("s", pa.string()), ("d", pa.float64()), ("f", pa.float32()),

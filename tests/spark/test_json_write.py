@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_source.json_write import json_texts
+from spark_source.values.json_write import json_texts
 
 LEAVES = [
     pa.string(), pa.int64(), pa.int8(), pa.float64(), pa.float32(), pa.bool_(), pa.decimal128(20, 9), pa.binary(),

@@ -11,7 +11,7 @@ import redis
 from pyspark.sql import SparkSession
 
 from spark_source.listener import BatchFigures, StreamdListener
-from spark_source.stream_reader import DEFAULT_MAX_ENTRIES
+from spark_source.reading.stream_reader import DEFAULT_MAX_ENTRIES
 from tests.spark.deployments import wait_until
 from tests.spark.servers import Proxy
 from tests.spark.sessions import compare, copy, fill, finish, read_stream

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from spark_source import ids, pages
-from spark_source.arrow import RawConverter
-from spark_source.connection import Server, Session
-from spark_source.offsets import Range
-from spark_source.options import parse_options
-from spark_source.schema import raw_schema
+from spark_source import ids
+from spark_source.reading import entry_pages
+from spark_source.values.arrow import RawConverter
+from spark_source.connecting.connection import Server, Session
+from spark_source.reading.offsets import Range
+from spark_source.settings.options import parse_options
+from spark_source.values.schema import raw_schema
 from tests.spark.one_task import port_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -21,17 +22,17 @@ MB = 1 << 20
 
 PREPARE = """
 import re, sys
-from spark_source.arrow import MappedConverter, RawConverter
-from spark_source.collector import undisturbed
-from spark_source.connection import Server
-from spark_source.durable import Durability
-from spark_source.encode import RowEncoder
-from spark_source.identity import BatchName
-from spark_source.offsets import Range
-from spark_source.options import parse_options
-from spark_source.pages import read_range
-from spark_source.schema import raw_schema
-from spark_source.sink import Task, TaskWriter
+from spark_source.values.arrow import MappedConverter, RawConverter
+from spark_source.values.collector import undisturbed
+from spark_source.connecting.connection import Server
+from spark_source.writing.durable import Durability
+from spark_source.values.encode import RowEncoder
+from spark_source.naming.identity import BatchName
+from spark_source.reading.offsets import Range
+from spark_source.settings.options import parse_options
+from spark_source.reading.entry_pages import read_range
+from spark_source.values.schema import raw_schema
+from spark_source.writing.sink import Task, TaskWriter
 from tests.spark.schemas import schema
 
 def peak():
@@ -125,19 +126,19 @@ def test_pages_that_are_larger_than_foreseen_are_asked_for_again_in_smaller_ones
     sizes = [1] * 300 + [5000, 1, 1, 2000, 2000, 1] + [1] * 50 + [900] * 20
     for n, size in enumerate(sizes):
         either.xadd("s", {"v": f"{n} {'x' * size}"})
-    monkeypatch.setattr(pages, "LIMIT_BYTES", limit)
-    monkeypatch.setattr(pages, "PAGE_BYTES", limit // 2)
+    monkeypatch.setattr(entry_pages, "LIMIT_BYTES", limit)
+    monkeypatch.setattr(entry_pages, "PAGE_BYTES", limit // 2)
 
     assert numbers(either) == list(range(len(sizes)))
 
 
 def test_pages_are_read_where_redis_py_is_built_otherwise(either: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    receive = pages.receive
+    receive = entry_pages.receive
 
     def hidden(session: Session, limit: int | None) -> object:
         return receive(SimpleNamespace(connection=None, receive=session.receive), limit)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pages, "receive", hidden)
+    monkeypatch.setattr(entry_pages, "receive", hidden)
     for n in range(2000):
         either.xadd("s", {"v": f"{n} "})
     assert numbers(either) == list(range(2000))
@@ -154,5 +155,5 @@ def test_a_page_that_ends_with_the_greatest_id_there_is_is_the_last(either: redi
 def numbers(client: redis.Redis, end: str = f"{2**63}-0") -> list[int]:
     server = Server(parse_options({"port": port_of(client)}).connection)
     part = Range("s", "0-0", end, 0)
-    found = pages.read_range(server, part, RawConverter(raw_schema(True, "map")), 5000, True)
+    found = entry_pages.read_range(server, part, RawConverter(raw_schema(True, "map")), 5000, True)
     return [int(dict(row["fields"])["v"].partition(" ")[0]) for batch in found for row in batch.to_pylist()]

@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from spark_source import ids
-from spark_source.connection import Server
-from spark_source.offsets import Mark
-from spark_source.options import parse_options
-from spark_source.planner import (
+from spark_source.connecting.connection import Server
+from spark_source.reading.offsets import Mark
+from spark_source.settings.options import parse_options
+from spark_source.reading.planner import (
     NativeSplitter,
     PartSizes,
     StreamInfo,

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from spark_source.errors import RowsChanged
-from spark_source.identity import BatchName
+from spark_source.naming.identity import BatchName
 from tests.spark.one_task import ROWS, commit_reports, entries, wanted, write
 from tests.spark.test_sink import die, write_over
 

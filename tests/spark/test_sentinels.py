@@ -8,10 +8,10 @@ import redis
 from pyspark.sql import SparkSession
 
 from bench.ports import free_port
-from spark_source import connection
-from spark_source.connection import Server
+from spark_source.connecting import connection
+from spark_source.connecting.connection import Server
 from spark_source.errors import StreamdError, Unreachable
-from spark_source.options import parse_options
+from spark_source.settings.options import parse_options
 from tests.spark.deployments import Watched, wait_until, watched_redis
 from tests.spark.servers import client
 from tests.spark.sessions import compare, fill

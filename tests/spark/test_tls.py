@@ -7,10 +7,10 @@ import pytest
 import redis
 
 from bench.ports import free_port
-from spark_source import tls
-from spark_source.connection import Reply, Server, Session
+from spark_source.connecting import tls
+from spark_source.connecting.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
-from spark_source.options import parse_options
+from spark_source.settings.options import parse_options
 from tests.spark.deployments import Certificates, make_certificates
 from tests.spark.servers import client, redis_server, streamd_server
 from tests.spark.test_connections import EXPECTED, round_trip

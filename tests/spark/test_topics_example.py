@@ -4,7 +4,7 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from streamd.topics import TopicLog
+from streamd.clients.topics import TopicLog
 from tests.documents.blocks import blocks_for
 
 pytestmark = pytest.mark.spark

@@ -10,14 +10,14 @@ import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_source import writer as writers
-from spark_source.connection import Server, Session
+from spark_source.writing import writer as writers
+from spark_source.connecting.connection import Server, Session
 from spark_source.errors import OptionError
-from spark_source.loops import refuse_own_rows
-from spark_source.options import parse_options
-from spark_source.schema import raw_schema
-from spark_source.stream_reader import StreamdStreamReader
-from spark_source.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
+from spark_source.noting.loops import refuse_own_rows
+from spark_source.settings.options import parse_options
+from spark_source.values.schema import raw_schema
+from spark_source.reading.stream_reader import StreamdStreamReader
+from spark_source.writing.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
 from tests.spark.one_task import COLUMNS, entries, port_of, wanted
 
 ROWS = [{"n": n, "v": f"v{n}"} for n in range(20)]

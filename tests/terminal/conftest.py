@@ -6,7 +6,7 @@ import pytest
 import redis
 from click.testing import CliRunner, Result
 
-from streamd.terminal.app import terminal
+from streamd.clients.terminal.app import terminal
 from streamd.testing import EmbeddedServer
 from tests.differential.redis_process import needs_redis, running_redis
 

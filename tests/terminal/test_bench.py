@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from streamd.terminal import load as module
-from streamd.terminal.asking import Source
-from streamd.terminal.load import LOADS, Loaded, NotThere
+from streamd.clients.terminal import load as module
+from streamd.clients.terminal.asking import Source
+from streamd.clients.terminal.load import LOADS, Loaded, NotThere
 
 QUICK = ("--rounds", "1", "--seconds", "0.05", "--requests", "200")
 
@@ -97,7 +97,7 @@ class Ticks:
 
 
 def test_in_a_log_it_says_a_line_a_second_of_how_far_it_is(shell, monkeypatch):
-    monkeypatch.setattr("streamd.terminal.bench.monotonic", Ticks())
+    monkeypatch.setattr("streamd.clients.terminal.bench.monotonic", Ticks())
     result = shell("bench", *QUICK, "--rounds", "4", "--only", "XADD, 1 client", "--json")
     assert result.exit_code == 0, result.output
     said = result.stderr.splitlines()

@@ -13,8 +13,8 @@ import redis
 from click.testing import CliRunner
 
 from streamd import cli
-from streamd.server_url import without_password
-from streamd.terminal.app import terminal
+from streamd.clients.server_url import without_password
+from streamd.clients.terminal.app import terminal
 from streamd.testing import EmbeddedServer
 from tests.integration.process import run_cli
 

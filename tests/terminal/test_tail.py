@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from streamd.terminal import tail as module
+from streamd.clients.terminal import tail as module
 
 
 def lines_of(result):

@@ -4,10 +4,10 @@ import io
 
 from rich.console import Console
 
-from streamd.terminal import sampling
-from streamd.terminal.asking import Source
-from streamd.terminal.sampling import Sampler
-from streamd.terminal.top import view
+from streamd.clients.terminal import sampling
+from streamd.clients.terminal.asking import Source
+from streamd.clients.terminal.sampling import Sampler
+from streamd.clients.terminal.top import view
 
 QUICK = ("--interval", "0.1")
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from demo.proxy import CuttingProxy
-from streamd.topics import Message, TopicLog
+from streamd.clients.topics import Message, TopicLog
 from tests.differential.redis_process import running_redis
 from tests.integration.process import ServerProcess
 from tests.topics.kills import run_kills
@@ -127,7 +127,7 @@ def members(port: int) -> str:
     rates = {}
     for crowd in (1, 4):
         script = (
-            "import sys, time, redis; from streamd.topics import TopicLog\n"
+            "import sys, time, redis; from streamd.clients.topics import TopicLog\n"
             f"member = TopicLog.open(redis.Redis(port={port}), 'log').share('group-{crowd}')\n"
             "print('ready', flush=True); sys.stdin.readline(); done = 0\n"
             "while True:\n"

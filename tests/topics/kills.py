@@ -14,7 +14,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from bench.ports import free_port
-from streamd.topics import Entry, Message, TopicLog
+from streamd.clients.topics import Entry, Message, TopicLog
 from tests.integration.process import ServerProcess
 from tests.topics.replays import by_pair, replay
 from tests.topics.storms import run_threads

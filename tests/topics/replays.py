@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamd.topics import Entry, Iterator, TopicLog, layout
+from streamd.clients.topics import Entry, Iterator, TopicLog
+from streamd.clients.topics import layout
 
 
 def replay(log: TopicLog, pattern: str = "#", start: Any = "earliest", n: int = 100) -> list[Entry]:

@@ -8,7 +8,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from streamd.topics import Message, TopicLog
+from streamd.clients.topics import Message, TopicLog
 from tests.topics.replays import by_pair, replay
 
 

@@ -8,7 +8,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from demo.proxy import CuttingProxy
-from streamd.topics import AsyncMember, AsyncTopicLog, Member, Message, TopicLog
+from streamd.clients.topics import AsyncMember, AsyncTopicLog, Member, Message, TopicLog
 from tests.topics.replays import by_pair
 
 

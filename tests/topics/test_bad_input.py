@@ -7,8 +7,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from streamd.topics import AsyncTopicLog, Iterator, LogDropped, Message, NotStored, TopicLog
-from streamd.topics import handle as handles
+from streamd.clients.topics import AsyncTopicLog, Iterator, LogDropped, Message, NotStored, TopicLog
+from streamd.clients.topics import handle as handles
 from tests.topics.replays import dump, replay
 
 PUBLISH = [

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streamd.topics import Message, TopicLog, retention
-from streamd.topics.drivers import run
+from streamd.clients.topics import Message, TopicLog
+from streamd.clients.topics import retention
+from streamd.clients.topics.drivers import run
 from tests.topics.replays import Paused, by_pair, drain, payloads, put, replay
 
 HOUR_MS = 3_600_000

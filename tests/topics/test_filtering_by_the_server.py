@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
-from streamd.topics import TopicLog
-from streamd.topics.drivers import run
-from streamd.topics.reading import _read_between, read_next
-from streamd.topics.steps import Pipeline
+from streamd.clients.topics import TopicLog
+from streamd.clients.topics.drivers import run
+from streamd.clients.topics.reading import _read_between, read_next
+from streamd.clients.topics.steps import Pipeline
 
 
 def calls(client):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamd.topics import TopicFilter
-from streamd.topics.filters import check_topic
+from streamd.clients.topics import TopicFilter
+from streamd.clients.topics.filters import check_topic
 from tests.topics.mqtt_model import all_topics, matches
 
 LEVELS = ["", "a", "b", "$x", ".*"]

@@ -4,8 +4,9 @@ import pytest
 
 from streamd.base.clock import ManualClock
 from streamd.testing import EmbeddedServer
-from streamd.topics import Message, TopicLog, leasing
-from streamd.topics.drivers import run
+from streamd.clients.topics import Message, TopicLog
+from streamd.clients.topics import leasing
+from streamd.clients.topics.drivers import run
 from tests.topics.replays import Paused, by_pair, payloads, put, replay, work_off
 
 LEASE_MS = 5_000

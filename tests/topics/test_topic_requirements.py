@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from demo.proxy import CuttingProxy
-from streamd.topics import Iterator, Message, TopicFilter, TopicLog, layout, reading
-from streamd.topics.steps import Pipeline
+from streamd.clients.topics import Iterator, Message, TopicFilter, TopicLog
+from streamd.clients.topics import layout
+from streamd.clients.topics import reading
+from streamd.clients.topics.steps import Pipeline
 from tests.topics import mqtt_model
 from tests.topics.replays import by_pair, drain, dump, payloads, put, replay, work_off
 from tests.topics.storms import check_pairs, client_at, publish_all, run_threads
@@ -293,12 +295,12 @@ def answer(client, command):
 
 def test_e15_the_pure_parts_import_no_client_and_nothing_of_the_server():
     code = (
-        "import sys, streamd.topics, streamd.topics.cli, streamd.topics.filters, streamd.topics.iterators,"
-        " streamd.topics.publishing, streamd.topics.reading, streamd.topics.sharing, streamd.topics.leasing\n"
+        "import sys, streamd.clients.topics, streamd.clients.topics.cli, streamd.clients.topics.filters, streamd.clients.topics.iterators,"
+        " streamd.clients.topics.publishing, streamd.clients.topics.reading, streamd.clients.topics.sharing, streamd.clients.topics.leasing\n"
         "print(*(name for name in sys.modules if name.startswith(('redis', 'streamd')) and 'topics' not in name))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["streamd", "streamd.base", "streamd.base.version", "streamd.server_url"]
+    assert sorted(done.stdout.split()) == ["streamd", "streamd.base", "streamd.base.version", "streamd.clients.server_url"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from streamd import cli
 from streamd.base.failure import EXIT_ADDRESS, EXIT_USAGE
 from streamd.testing import EmbeddedServer
-from streamd.topics import TopicLog
+from streamd.clients.topics import TopicLog
 
 
 @pytest.fixture

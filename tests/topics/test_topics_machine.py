@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from streamd.base.clock import ManualClock
 from streamd.testing import EmbeddedServer
-from streamd.topics import Iterator, Message, TopicLog
+from streamd.clients.topics import Iterator, Message, TopicLog
 from tests.topics.mqtt_model import matches
 from tests.topics.replays import drain
 
@@ -294,7 +294,7 @@ def test_random_histories_of_a_topic_log_are_those_of_the_model():
 @pytest.mark.parametrize("what", ["lost", "twice", "order"])
 def test_the_model_finds_what_is_planted(what, monkeypatch):
     """Faults in reading that the machine must find, else it checks nothing."""
-    from streamd.topics import reading
+    from streamd.clients.topics import reading
 
     take, whole = reading._Cursor.take, TopicMachine()
     try:

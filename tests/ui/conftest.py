@@ -9,9 +9,9 @@ from starlette.testclient import TestClient
 
 from streamd.base.clock import Clock
 from streamd.testing import EmbeddedServer
-from streamd.ui.guard import Rules
-from streamd.ui.pages import application
-from streamd.ui.source import Source
+from streamd.clients.ui.page_guard import Rules
+from streamd.clients.ui.pages import application
+from streamd.clients.ui.source import Source
 from tests.differential.redis_process import needs_redis, running_redis
 
 ORIGIN = "http://127.0.0.1:8001"

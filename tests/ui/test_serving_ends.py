@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from streamd.ui import serving
+from streamd.clients.ui import serving
 
 
 @pytest.fixture(autouse=True)

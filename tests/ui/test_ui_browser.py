@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 
-from streamd.ui.guard import Rules
-from streamd.ui.pages import application
-from streamd.ui.serving import listen
-from streamd.ui.source import Source
+from streamd.clients.ui.page_guard import Rules
+from streamd.clients.ui.pages import application
+from streamd.clients.ui.serving import listen
+from streamd.clients.ui.source import Source
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")), reason="there is no chromium with chromedriver"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from streamd.ui.guard import COOKIE, Rules
+from streamd.clients.ui.page_guard import COOKIE, Rules
 from tests.ui.conftest import ORIGIN
 
 TOKEN = "a-token-of-many-letters"

@@ -6,9 +6,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from streamd.server_url import without_password
-from streamd.ui import entries, groups, streams
-from streamd.ui.source import READS, WRITES, Source
+from streamd.clients.server_url import without_password
+from streamd.clients.ui import entries
+from streamd.clients.ui import groups
+from streamd.clients.ui import streams
+from streamd.clients.ui.source import READS, WRITES, Source
 
 
 def text_of(reply):
@@ -287,8 +289,8 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(client, page, address, statu
 def test_a_server_that_is_gone_is_said_and_its_password_is_not(page_of):
     from starlette.testclient import TestClient
 
-    from streamd.ui.guard import Rules
-    from streamd.ui.pages import application
+    from streamd.clients.ui.page_guard import Rules
+    from streamd.clients.ui.pages import application
 
     source = Source("redis://:secret-word@127.0.0.1:1")
     reply = TestClient(application(source, Rules()), base_url="http://localhost").get("/")

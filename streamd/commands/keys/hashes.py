@@ -15,7 +15,7 @@ from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
-from streamd.commands.keys.pages import page_reply
+from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.long_replies import mapping
 from streamd.data.hash import Hash
 from streamd.data.types import HASH

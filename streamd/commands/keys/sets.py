@@ -3,7 +3,7 @@
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor, parse_positive, parse_random_count
-from streamd.commands.keys.pages import page_reply
+from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply

@@ -9,7 +9,7 @@ from streamd.catalog.arguments import Arguments
 from streamd.catalog.counted_keys import take_counted_keys
 from streamd.data.types import ValueType
 from streamd.resp.types import NULL_ARRAY, Reply
-from streamd.session.blocking import BLOCKED
+from streamd.connected.blocking import BLOCKED
 
 
 def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[bytes], bool, int]:

@@ -4,7 +4,7 @@ from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, Sy
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.resp.types import NO_REPLY, Reply, Verbatim
-from streamd.session.client import Client
+from streamd.connected.client import Client
 
 _FLAGS = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"

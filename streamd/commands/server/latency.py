@@ -3,7 +3,7 @@
 from streamd.base.errors import CommandError, echoed
 from streamd.catalog import Context, command, container
 from streamd.resp.types import Reply, Verbatim
-from streamd.session.latency import diagnosis, graph
+from streamd.connected.latency import diagnosis, graph
 
 _LATENCY = "admin noscript loading stale"
 _NODES = "request_policy:all_nodes"

@@ -7,7 +7,7 @@ from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
 from streamd.resp.encoder import bulk, encode
 from streamd.resp.types import NO_REPLY, Push, Raw, Reply
-from streamd.session.client import Client
+from streamd.connected.client import Client
 
 _FLAGS = "pubsub noscript loading stale"
 _SUB = "pubsub loading stale"

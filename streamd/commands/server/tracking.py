@@ -5,7 +5,7 @@ from streamd.base.prefixes import overlapping
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.resp.types import Reply, SetReply
-from streamd.session.tracker import Tracker
+from streamd.connected.tracker import Tracker
 
 _FLAGS = "noscript loading stale"
 _OPTIONS = frozenset({b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"})

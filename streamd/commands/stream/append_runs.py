@@ -8,14 +8,14 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
-from streamd.commands.stream.replies import consecutive_replies, replies_of, reply_of
+from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
 from streamd.data.entry_record import Rows, entry_columns, entry_words
 from streamd.data.records import Column, ColumnsRecord
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.template import Columns as RequestColumns
 from streamd.resp.template import Requests, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
-from streamd.stream.layout import Columns, columns_of
+from streamd.stream.wire.run_layout import Columns, columns_of
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
 

@@ -7,7 +7,7 @@ from streamd.base.errors import SyntaxError_
 from streamd.base.limits import SEARCH_SLICE_US
 from streamd.catalog import Context
 from streamd.catalog.arguments import Arguments
-from streamd.stream.patterns import EntryFilter, entry_filter
+from streamd.stream.search.patterns import EntryFilter, entry_filter
 
 KINDS: Final = (b"MQTT", b"GLOB", b"EQ")
 

@@ -6,8 +6,8 @@ from typing import Final
 from streamd.base.errors import NoGroup, NoSuchKey
 from streamd.catalog import Context
 from streamd.stream.entry_id import format_id
-from streamd.stream.group import Group
-from streamd.stream.pending import Consumer
+from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import Consumer
 from streamd.stream.stream import Stream
 
 # After a restart a consumer may have been seen so much earlier than it was.

@@ -5,7 +5,7 @@ from json import loads
 from operator import itemgetter
 from typing import Final
 
-from streamd.base.config import Config
+from streamd.configuration.server_options import Config
 from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger, SyntaxError_, WrongArity
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN

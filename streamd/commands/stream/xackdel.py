@@ -5,7 +5,7 @@ from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_deleted, record_removed
 from streamd.commands.stream.options import parse_deletion, parse_ids
 from streamd.resp.types import Reply
-from streamd.stream.group import Group
+from streamd.stream.groups.group import Group
 from streamd.stream.references import delete_references, is_referenced
 from streamd.stream.stream import Stream
 

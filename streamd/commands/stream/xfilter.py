@@ -10,11 +10,11 @@ from streamd.catalog.arguments import Arguments, parse_timeout_ms
 from streamd.commands.stream.filter_words import slice_end, take_filter
 from streamd.resp.encoder import encode
 from streamd.resp.types import Raw, Reply
-from streamd.session.blocking import BLOCKED
+from streamd.connected.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_range_end, parse_range_start
-from streamd.stream.patterns import EntryFilter
-from streamd.stream.reading import gathered
-from streamd.stream.searching import Found, search
+from streamd.stream.search.patterns import EntryFilter
+from streamd.stream.entry_replies import gathered
+from streamd.stream.search.searching import Found, search
 from streamd.stream.stream import Stream
 
 

@@ -8,8 +8,8 @@ from streamd.commands.stream.filter_words import take_filter
 from streamd.commands.stream.group_effects import group_of, record_position, record_seen
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
-from streamd.stream.group import Group
-from streamd.stream.patterns import EntryFilter, entry_filter
+from streamd.stream.groups.group import Group
+from streamd.stream.search.patterns import EntryFilter, entry_filter
 from streamd.stream.stream import Stream
 
 container(

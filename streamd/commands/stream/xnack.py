@@ -13,7 +13,7 @@ from streamd.commands.stream.group_effects import decoded, need_group
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id
-from streamd.stream.pending import COUNT_MAX
+from streamd.stream.groups.pending import COUNT_MAX
 
 # What becomes of the delivery count.
 MODES: Final[dict[bytes, Callable[[int], int]]] = {

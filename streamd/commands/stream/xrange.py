@@ -11,7 +11,7 @@ from streamd.commands.stream.options import parse_count_option, parse_ids
 from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import NULL_ARRAY, Raw, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
-from streamd.stream.reading import gathered, long_array, pinned_bytes
+from streamd.stream.entry_replies import gathered, long_array, pinned_bytes
 from streamd.stream.stream import Stream
 
 _COMPLEXITY = "O(N) with N being the number of entries returned, and O(log(S)) for finding the first of S segments."

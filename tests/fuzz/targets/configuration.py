@@ -6,7 +6,7 @@ Input: the bytes of a configuration file.
 import os
 import tempfile
 
-from streamd.base.config import OPTIONS, Config
+from streamd.configuration.server_options import OPTIONS, Config
 from streamd.configuration.file import FromFile, read_file
 from streamd.configuration.rewriting import rewritten
 

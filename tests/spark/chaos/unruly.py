@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_source import StreamdSource
-from spark_source.stream_reader import StreamdStreamReader
-from spark_source.writer import StreamdBatchWriter, StreamdStreamWriter
+from spark_source.reading.stream_reader import StreamdStreamReader
+from spark_source.writing.writer import StreamdBatchWriter, StreamdStreamWriter
 
 CHUNK_ROWS = 50
 

@@ -1,0 +1,68 @@
+"""The layout of a topic log on its server: its streams, and the stream for a published row."""
+
+import binascii
+import json
+import re
+from dataclasses import dataclass
+
+from spark_source.connecting.connection import Server
+from spark_source.errors import OptionError, StreamdError
+
+LAYOUT = b"1"  # of the keys; see docs/topics.md
+_STREAM = re.compile(r"(\{.*\}):(g\d+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One layout of a log: messages go to one of `shards` streams, by publisher or by topic."""
+
+    number: int
+    shards: int
+    by: str
+    filters: tuple[str, ...]
+
+    def shard_of(self, topic: bytes, publisher: bytes | None) -> int:
+        """Return the shard for messages of a publisher, or of a topic."""
+        name = topic if self.by == "topic" or publisher is None else publisher
+        return binascii.crc_hqx(name, 0) % self.shards
+
+
+@dataclass(frozen=True)
+class TopicLog:
+    """The present state of a log; rows are published to its last generation."""
+
+    name: str
+    generations: tuple[Generation, ...]
+
+    def stream(self, generation: Generation, shard: int) -> str:
+        """Return the key of one shard in one generation."""
+        return f"{{{self.name}/{shard}}}:g{generation.number}"
+
+    def streams(self) -> list[str]:
+        """Return the keys of all shards, those of the oldest generation first."""
+        return [self.stream(one, shard) for one in self.generations for shard in range(one.shards)]
+
+
+def read_log(server: Server, name: str) -> TopicLog:
+    """Return a log. Raises: OptionError, if no log has this name; StreamdError."""
+    key = f"{{{name}}}:meta"
+    reply = server.patiently(lambda session: session.call("HGETALL", key), key)
+    assert isinstance(reply, list)
+    fields: dict[bytes, bytes] = dict(zip(reply[::2], reply[1::2], strict=True))  # type: ignore[arg-type]
+    if not fields:
+        raise OptionError(f"log={name}: no topic log has this name: create it, or name streams by option stream")
+    if fields.get(b"version") != LAYOUT:
+        raise StreamdError(f"log {name} was made by a newer version of streamd.clients.topics: upgrade the data source")
+    generations = []
+    for field, value in fields.items():
+        if re.fullmatch(rb"g\d+", field):
+            said = json.loads(value)
+            generations.append(Generation(int(field[1:]), said["shards"], said["by"], tuple(said["filters"])))
+    return TopicLog(name, tuple(sorted(generations, key=lambda one: one.number)))
+
+
+def trimmed_place(stream: str) -> tuple[str, str]:
+    """Return the key and the field that hold the last entry ID that retention removed from a log's stream."""
+    found = _STREAM.fullmatch(stream)
+    assert found is not None, stream
+    return f"{found[1]}:meta", f"{found[2]}:trimmed"

@@ -1,0 +1,218 @@
+"""Checks that all attempts of a partition bring the same rows: each notes them before it writes the first.
+
+{orders}:spark:rows:<batch>   hash: <partition> -> "rows|digest|buckets" of the first attempt that came so far
+                                    with keys, <partition>|<digest> -> the same, of each attempt that brings other keys
+                                    with keys, buckets -> over how many producers the batch is spread; rows -> how many
+{orders}:spark:keys:<batch>   hash: <partition>|<digest> -> a sample of the keys' hashes
+
+An attempt with other rows than noted would silently leave the rows of an earlier attempt in the stream. So it fails
+before it writes. Rows with keys may come in another partition: at the end of the batch each key of an earlier attempt
+must still be there.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from spark_source.connecting.connection import Session, Word
+from spark_source.errors import RowsChanged
+from spark_source.naming.identity import MOST_BUCKETS, BatchName, bucket_count, rows_max
+from spark_source.noting.markers import keys_key, rows_key
+from spark_source.settings.options import WriteOptions
+from spark_source.naming.tally import Short, missing
+
+log = logging.getLogger("spark_source")
+
+KEEP_MORE_S = 3600  # notes outlive the window by that: what it recognises must be known to be the same
+KEY_BUCKETS_MIN = 256  # for batches of 1.5 million rows, whatever share the first task has; as quick as one producer
+TASKS_FORESEEN = 16  # like the first one; a batch with more rows than these and those gets further producers on its way
+REMEDY = (
+    "set idempotencyKey to columns that are the same in every attempt, take rand(), current_timestamp() and the like "
+    "out of the query or from a column of its source, or set onRowsChanged=continue to accept duplicates"
+)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """The notes about one partition."""
+
+    rows: int
+    digest: str
+    buckets: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The number of producers to spread the rows over, and whether an earlier attempt brought other rows."""
+
+    buckets: int
+    changed: bool = False
+
+
+def note_rows(
+    session: Session,
+    stream: str,
+    name: BatchName,
+    partition: int,
+    short: Short,
+    seen_before: bool,
+    options: WriteOptions,
+) -> Verdict:
+    """Note the rows of an attempt before it writes any of them. May run twice.
+
+    Raises: RowsChanged when an earlier attempt noted other rows, unless onRowsChanged=continue.
+    """
+    if options.identity == "key":
+        return _note_keys(session, stream, name, partition, short, seen_before, options)
+    key = rows_key(stream, name)
+    mine = f"{short.rows}|{short.digest}|{bucket_count(short.rows, options.window_size)}"
+    noted = _put(session, key, str(partition), mine, options)
+    if noted.digest == short.digest and noted.rows == short.rows:
+        return Verdict(noted.buckets)
+    _judge(
+        f"batch {name.batch}, partition {partition}, stream {stream}: the attempt before had {noted.rows} rows and may "
+        f"have written some, this one has {short.rows} and they are not the same",
+        options,
+    )
+    return Verdict(bucket_count(short.rows, options.window_size), True)
+
+
+def note_presence(session: Session, stream: str, name: BatchName, partition: int) -> None:
+    """Note that a partition may write rows; the rows themselves are noted elsewhere (exactlyOnce=marker)."""
+    session.call("HSETNX", rows_key(stream, name), str(partition), "1||1")
+
+
+def _note_keys(
+    session: Session,
+    stream: str,
+    name: BatchName,
+    partition: int,
+    short: Short,
+    seen_before: bool,
+    options: WriteOptions,
+) -> Verdict:
+    key, field = rows_key(stream, name), f"{partition}|{short.digest}"
+    noted = session.call("HGET", key, field)
+    if isinstance(noted, bytes):
+        return Verdict(_parse(noted).buckets)
+    buckets = _key_buckets(session, key, short.rows, seen_before, options)
+    if buckets is None:
+        _judge(
+            f"batch {name.batch}, partition {partition}, stream {stream}: its rows come in other partitions than in "
+            "the attempt before, and it is larger than its first task let expect, so that they cannot be recognised",
+            options,
+        )
+        return Verdict(MOST_BUCKETS, True)
+    samples = keys_key(stream, name)
+    first: tuple[list[Word], ...] = (
+        ["HSET", samples, field, short.sample],
+        ["EXPIRE", samples, options.window_s + KEEP_MORE_S],
+    )
+    return Verdict(_put(session, key, field, f"{short.rows}|{short.digest}|{buckets}", options, *first).buckets)
+
+
+def _key_buckets(session: Session, key: str, rows: int, seen_before: bool, options: WriteOptions) -> int | None:
+    """Return the number of producers for a batch's keys: all its tasks have to use the same.
+
+    The first task decides, long before the size of the batch is known. If the batch outgrows that, later tasks use the
+    maximum; then only a partition with the same rows is recognised: None for others.
+    """
+    if options.scope == "stream":
+        return MOST_BUCKETS
+    if seen_before:
+        taken = {noted.buckets for field, noted in _noted(session, key).items() if "|" in field}
+        if taken:
+            return taken.pop() if len(taken) == 1 else None
+    size = options.window_size
+    wanted = max(bucket_count(rows * TASKS_FORESEEN, size), min(KEY_BUCKETS_MIN, bucket_count(rows_max(size), size)))
+    _, first, total = _pipeline(
+        session, ["HSETNX", key, "buckets", wanted], ["HGET", key, "buckets"], ["HINCRBY", key, "rows", rows]
+    )
+    assert isinstance(first, bytes)
+    assert isinstance(total, int)
+    buckets = int(first)
+    return buckets if bucket_count(total, size) <= buckets else MOST_BUCKETS
+
+
+def changed_rows(
+    session: Session, stream: str, name: BatchName, reports: dict[int, Short | None], by_key: bool
+) -> str | None:
+    """Return the rows that earlier attempts may have written and that the final attempts do not bring.
+
+    `reports` are the final attempts by partition; None for one whose rows are noted elsewhere.
+    """
+    key = rows_key(stream, name)
+    noted = _noted(session, key)
+    if not by_key:
+        for field, before in noted.items():
+            now = reports.get(int(field), Short(0, ""))
+            if now is not None and before.rows and (now.digest, now.rows) != (before.digest, before.rows):
+                return (
+                    f"batch {name.batch}, partition {field}, stream {stream}: an attempt before had {before.rows} rows "
+                    f"and may have written some, the one that counts has {now.rows} and they are not the same"
+                )
+        return None
+    there = {f"{partition}|{short.digest}" for partition, short in reports.items() if short is not None}
+    others = [field for field in noted if "|" in field and field not in there]
+    if not others:
+        return None
+    samples = session.call("HMGET", keys_key(stream, name), *others)
+    assert isinstance(samples, list)
+    found = missing(
+        [sample for sample in samples if isinstance(sample, bytes)],
+        [short.sample for short in reports.values() if short is not None],
+    )
+    if not found:
+        return None
+    return (
+        f"batch {name.batch}, stream {stream}: an attempt before had about {found} keys that are not among those of "
+        "the attempts that count, and may have written them"
+    )
+
+
+def judge_batch(text: str | None, options: WriteOptions) -> bool:
+    """Return whether rows of a batch changed. Raises: RowsChanged, unless onRowsChanged=continue."""
+    if text is None:
+        return False
+    _judge(text, options)
+    return True
+
+
+def _judge(what: str, options: WriteOptions) -> None:
+    if options.on_rows_changed == "fail":
+        raise RowsChanged(f"{what}: {REMEDY}")
+    log.warning("%s: duplicates are possible (onRowsChanged=continue)", what)
+
+
+def _put(session: Session, key: str, field: str, text: str, options: WriteOptions, *first: list[Word]) -> Noted:
+    """Note a value, behind other commands, unless one is noted; return the noted one."""
+    *_, noted, _ = _pipeline(
+        session,
+        *first,
+        ["HSETNX", key, field, text],
+        ["HGET", key, field],
+        ["EXPIRE", key, options.window_s + KEEP_MORE_S],
+    )
+    assert isinstance(noted, bytes)
+    return _parse(noted)
+
+
+def _noted(session: Session, key: str) -> dict[str, Noted]:
+    """Return the notes about partitions."""
+    reply = session.call("HGETALL", key)
+    assert isinstance(reply, list)
+    pairs = zip(reply[0::2], reply[1::2], strict=True)
+    found = {bytes(field).decode(): bytes(value) for field, value in pairs}  # type: ignore[arg-type]
+    return {field: _parse(value) for field, value in found.items() if field not in ("buckets", "rows")}
+
+
+def _parse(noted: bytes) -> Noted:
+    rows, digest, buckets = noted.decode().split("|")
+    return Noted(int(rows), digest, int(buckets))
+
+
+def _pipeline(session: Session, *commands: list[Word]) -> list:
+    replies = session.pipeline(commands)
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

@@ -1,0 +1,301 @@
+"""The batch reader: one pass over the streams as they are when the query is planned."""
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_source import ids
+from spark_source.connecting.connection import Server, Session
+from spark_source.errors import OptionError, StreamMissing
+from spark_source.reading.offsets import Range
+from spark_source.settings.options import Options, ReadOptions
+from spark_source.reading.planner import PartSizes, StreamInfo, choose_splitter, stream_info
+from spark_source.values.schema import check_user_schema, raw_schema
+from spark_source.connecting.topic_log import read_log
+from spark_source.values.topic_schema import check_topic_schema
+
+try:
+    from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+except ImportError:  # Spark 4.0 knows no filters; filterPushdown is refused there
+    Filter = None  # type: ignore[assignment,misc]
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FIRST_CONTACT_S = 5.0  # a batch query says soon that it cannot reach its server; a streaming query waits for `timeout`
+
+
+class RangeReader:
+    """The common part of batch and streaming: reading a planned range on an executor. Pickled; holds options only."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self.options = options
+        self.read_options: ReadOptions = options.read
+        self.schema = schema
+        self.server = Server(options.connection)
+        self.is_raw = is_raw(options.read, schema)
+        if options.read.log is not None:
+            check_topic_schema(schema)
+        elif not self.is_raw:
+            check_user_schema(schema, options.read.value_format)
+        if not options.read.streams and options.read.pattern is None and options.read.log is None:
+            raise OptionError("stream is missing: name what to read, or give streamPattern, streamRegex or log")
+
+    def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
+        """Yield the record batches of a planned range; for None nothing."""
+        from spark_source.values.arrow import MappedConverter, RawConverter
+        from spark_source.values.collector import undisturbed
+        from spark_source.values.moments import session_zone
+        from spark_source.reading.entry_pages import read_range
+
+        if part is None:
+            return iter(())
+        options = self.read_options
+        if options.log is not None:
+            from spark_source.reading.topic_read import converted
+
+            batches = converted(
+                *(self.server, part, self.schema, options.topic_filter, options.page_size, options.fail_on_data_loss)
+            )
+            return undisturbed(batches)
+        converter: RawConverter | MappedConverter
+        if self.is_raw:
+            converter = RawConverter(self.schema)
+        else:
+            converter = MappedConverter(self.schema, options.mode == "failfast", session_zone())
+        return undisturbed(read_range(self.server, part, converter, options.page_size, options.fail_on_data_loss))
+
+
+def is_raw(options: ReadOptions, schema: StructType) -> bool:
+    """Return whether a schema is the raw one; nullability is ignored."""
+    mine = raw_schema(options.text, options.fields, options.value_format)
+    return [(column.name, column.dataType.typeName()) for column in schema.fields] == [
+        (column.name, column.dataType.typeName()) for column in mine.fields
+    ]
+
+
+def find_streams(server: Server, pattern: str, is_regex: bool) -> list[str]:
+    """Return the names of the streams that match a glob pattern, or a regular expression as a whole.
+
+    Sorted; names without valid UTF-8 are left out.
+    """
+    found = server.on_every_node(lambda session: _scan(session, [] if is_regex else ["MATCH", pattern]))
+    names = sorted(set().union(*found))
+    return [name for name in names if re.fullmatch(pattern, name)] if is_regex else names
+
+
+def _scan(session: Session, matching: list[str]) -> set[str]:
+    cursor, found = b"0", set()
+    while True:
+        reply = session.call("SCAN", cursor, *matching, "COUNT", 1000, "TYPE", "stream")
+        assert isinstance(reply, list)
+        cursor, names = reply  # type: ignore[assignment]
+        for name in names:  # type: ignore[union-attr]
+            try:
+                found.add(bytes(name).decode())  # type: ignore[arg-type]
+            except UnicodeDecodeError:
+                continue
+        if cursor in (b"0", 0):
+            return found
+
+
+class StreamdReader(RangeReader, DataSourceReader):
+    """Reads the streams' present entries, between startingOffsets and endingOffsets."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        super().__init__(options, schema)
+        for name, value in (
+            ("maxEntriesPerTrigger", options.read.max_entries),
+            ("minEntriesPerTrigger", options.read.min_entries),
+            ("maxBytesPerTrigger", options.read.max_bytes),
+        ):
+            if value is not None:
+                raise OptionError(f"{name} is for streaming queries: leave it out of a batch read, which reads all")
+        if options.read.starting == "latest":
+            raise OptionError("startingOffsets=latest leaves a batch read nothing: give earliest, JSON or leave it out")
+        if options.read.ending == "earliest":
+            raise OptionError("endingOffsets=earliest leaves a batch read nothing: give latest, JSON or leave it out")
+        self.only_streams: frozenset[str] | None = None
+        self.only_ids: tuple[str, ...] | None = None
+        self.id_from_ms: int | None = None
+        self.id_to_ms: int | None = None
+        self.from_ms: int | None = None
+        self.to_ms: int | None = None
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the ranges to read, cut into even parts.
+
+        Raises: StreamMissing; OptionError for offsets of streams that are not read; StreamdError.
+        """
+        options = self.read_options
+        names = list(options.streams)
+        contact = self.server.patiently(lambda session: session.call("PING"), patience_s=FIRST_CONTACT_S)
+        assert contact is not None
+        if options.pattern is not None:
+            names = find_streams(self.server, options.pattern, options.pattern_is_regex)
+        elif options.log is not None:
+            names = read_log(self.server, options.log).streams()
+        refuse_unread_streams(options, names)
+        parts: list[Range] = []
+        for name in names:
+            if self.only_streams is None or name in self.only_streams:
+                parts.extend(self._parts(name))
+        return [InputPartition(part) for part in parts]
+
+    def _parts(self, stream: str) -> list[Range]:
+        info = self.server.patiently(lambda session: stream_info(session, stream), stream)
+        if info is None:
+            where = self.options.connection.endpoint
+            raise StreamMissing(f"stream {stream} does not exist on {where}: check option stream")
+        start, end = self._bounds(stream, info)
+        if self.only_ids is not None:
+            inside = sorted(
+                (one for one in self.only_ids if ids.parse(start) < ids.parse(one) <= ids.parse(end)), key=ids.parse
+            )
+            return [Range(stream, ids.before(one), one, 0) for one in inside]
+        if ids.parse(start) >= ids.parse(end) or not info.length:
+            return []
+        sizes = PartSizes(self.read_options.entries_per_batch_partition, self.read_options.min_partitions)
+        splitter = choose_splitter(self.server)
+        cuts = splitter.estimate(stream, start, end, None, info.length, sizes)
+        head = info.first if cuts is not None else None
+        if cuts is None:
+            cuts = splitter.cut(stream, start, end, None, info.length, sizes)
+        begins = [start, *(last for last, _ in cuts)]
+        return [Range(stream, begin, last, count, head) for begin, (last, count) in zip(begins, cuts, strict=False)]
+
+    def _bounds(self, stream: str, info: StreamInfo) -> tuple[str, str]:
+        """Return (start, end) of the wanted range, exclusive and inclusive."""
+        options = self.read_options
+        start = first_position(options.starting, options.starting_ms, stream, "earliest", info)
+        end = last_position(options, stream, info)
+        if _compares_as_text(info):
+            start = max(start, ids.before(f"{self.id_from_ms or 0}-0"), key=ids.parse)
+            if self.id_to_ms is not None:
+                end = min(end, f"{self.id_to_ms}-{ids.SEQ_MAX}", key=ids.parse)
+        if self.from_ms is not None:
+            start = max(start, ids.before(f"{self.from_ms}-0"), key=ids.parse)
+        if self.to_ms is not None:
+            end = min(end, f"{self.to_ms}-{ids.SEQ_MAX}", key=ids.parse)
+        return start, end
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return self.read_part(partition.value)
+
+
+def first_position(
+    starting: str | dict[str, str] | None,
+    starting_ms: int | dict[str, int] | None,
+    stream: str,
+    default: str,
+    info: StreamInfo | None,
+) -> str:
+    """Return the ID behind which reading starts; a given entry ID is itself not read, as an offset never is."""
+    since_ms = starting_ms.get(stream) if isinstance(starting_ms, dict) else starting_ms
+    if since_ms is not None:
+        return ids.before(f"{since_ms}-0")
+    chosen = starting.get(stream, default) if isinstance(starting, dict) else starting or default
+    if chosen == "earliest":
+        return ids.SMALLEST
+    if chosen == "latest":
+        return info.last if info else ids.SMALLEST
+    return chosen
+
+
+def last_position(options: ReadOptions, stream: str, info: StreamInfo) -> str:
+    """Return the last ID to read."""
+    until_ms = options.ending_ms.get(stream) if isinstance(options.ending_ms, dict) else options.ending_ms
+    if until_ms is not None:
+        return min(ids.before(f"{until_ms}-0"), info.last, key=ids.parse)
+    chosen = options.ending.get(stream, "latest") if isinstance(options.ending, dict) else "latest"
+    if chosen == "earliest":
+        raise OptionError(f"endingOffsets: earliest leaves nothing to read of {stream}, give an entry ID or latest")
+    return info.last if chosen == "latest" else min(chosen, info.last, key=ids.parse)
+
+
+def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
+    """Raise OptionError when offsets or times name a stream that is not read."""
+    for option, named in (
+        ("startingOffsets", options.starting),
+        ("startingTimestamp", options.starting_ms),
+        ("endingOffsets", options.ending),
+        ("endingTimestamp", options.ending_ms),
+    ):
+        unread = sorted(set(named) - set(streams)) if isinstance(named, dict) else []
+        if unread:
+            raise OptionError(f"{option} names stream {unread[0]}, which is not read: add it to stream or take it out")
+
+
+class FilteringReader(StreamdReader):
+    """Takes filters too (filterPushdown=true). A separate class, because Spark refuses a reader with `pushFilters`
+    where its
+    setting spark.sql.python.filterPushdown.enabled is off.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if Filter is None:
+            raise OptionError("filterPushdown=true needs Spark 4.1 or later: leave it out")
+        super().__init__(options, schema)
+
+    def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
+        """Narrow the ranges by filters on stream, id and ts, and give every filter back: Spark applies them again. Of a
+        range on
+        id only the milliseconds count, since Spark compares IDs as text.
+        """
+        raw = self.is_raw
+        stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")
+        for one in filters:
+            column = getattr(one, "attribute", None)
+            if column == (stream,) and isinstance(one, (EqualTo, In)):
+                self._keep_streams(_wanted(one))
+            elif column == (entry_id,) and isinstance(one, (EqualTo, In)):
+                self._keep_ids(_wanted(one))
+            elif column == (entry_id,):
+                self._keep_id_range(one)
+            elif column == (moment,) and isinstance(getattr(one, "value", None), datetime):
+                self._keep_times(one)
+        return filters
+
+    def _keep_streams(self, names: list[object]) -> None:
+        kept = frozenset(str(name) for name in names)
+        self.only_streams = kept if self.only_streams is None else self.only_streams & kept
+
+    def _keep_ids(self, wanted: list[object]) -> None:
+        kept = tuple(str(one) for one in wanted if _is_id(one))
+        self.only_ids = kept if self.only_ids is None else tuple(one for one in self.only_ids if one in kept)
+
+    def _keep_id_range(self, one: "Filter") -> None:
+        ms = re.match(r"\d{13}", str(getattr(one, "value", "")))
+        if ms is None:
+            return
+        if isinstance(one, (GreaterThan, GreaterThanOrEqual)):
+            self.id_from_ms = max(int(ms[0]), self.id_from_ms or 0)
+        if isinstance(one, (LessThan, LessThanOrEqual)):
+            self.id_to_ms = min(int(ms[0]), self.id_to_ms or int(ms[0]))
+
+    def _keep_times(self, one: "Filter") -> None:
+        ms = int(one.value.timestamp() * 1000)  # type: ignore[attr-defined]
+        if isinstance(one, (EqualTo, GreaterThan, GreaterThanOrEqual)):
+            self.from_ms = max(ms, self.from_ms or 0, 0)
+        if isinstance(one, (EqualTo, LessThan, LessThanOrEqual)):
+            self.to_ms = max(0, ms) if self.to_ms is None else min(max(0, ms), self.to_ms)
+
+
+def _compares_as_text(info: StreamInfo) -> bool:
+    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286: then those that are
+    greater as text are so as numbers, too."""
+    return all(len(one.partition("-")[0]) == 13 for one in (info.first or info.last, info.last))
+
+
+def _wanted(one: "Filter") -> list[object]:
+    value = one.value  # type: ignore[attr-defined]
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_id(value: object) -> bool:
+    ms, dash, seq = str(value).partition("-")
+    return bool(dash) and ms.isdecimal() and seq.isdecimal()

@@ -1,0 +1,151 @@
+"""`streamd check`: examines the journal of a data directory, and mends it."""
+
+import argparse
+import os
+import sys
+
+from streamd.base import collector
+from streamd.base.clock import Clock
+from streamd.configuration.server_options import OPTIONS, Config
+from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
+from streamd.base.progress import ProgressLine
+from streamd.data.keyspace import Keyspace
+from streamd.durability import check, fixing
+from streamd.durability.moving import commands_for_redis
+from streamd.durability.replay import Replay
+from streamd.engine.engine import Engine
+from streamd.journal.filesystem import FileSystem, LockedError
+from streamd.journal.loader import Loader
+from streamd.journal.recovery import DamagedError
+
+# `check` knows no --databases: beyond these it looks at bytes only.
+_TRIAL_DATABASES = 1_024
+
+
+def add_options(checking: argparse.ArgumentParser) -> None:
+    """Declare the options of `streamd check`."""
+    checking.description = (
+        "Say of each file of a journal how much of it is whole, and whether a server can load it: it is loaded,\n"
+        "which takes as much time and memory as a start. Nothing is changed without --skip or --fix. These say first\n"
+        "what goes, and ask; what goes is kept in FILE.cut-TIME beside each file. Copy the directory before."
+    )
+    checking.epilog = EXIT_CODES
+    checking.add_argument("directory", metavar="DIR", help="the data directory, or the directory of the journal in it")
+    change = checking.add_mutually_exclusive_group()
+    change.add_argument(
+        "--skip", action="store_true", help="leave out only what is damaged or does not fit, and list it"
+    )
+    change.add_argument("--fix", action="store_true", help="cut off all from the first fault on")
+    checking.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask; where there is no terminal, nothing but a torn end goes without it",
+    )
+    checking.add_argument(
+        "--export", metavar="OUT", help="write what is whole to a new data directory OUT that Redis 7.0 can load"
+    )
+    checking.add_argument(
+        "--windows",
+        action="store_true",
+        help="with --export: for Redis 8.6.2 or later, with the windows, also of entries that are trimmed or deleted",
+    )
+    checking.add_argument(
+        "--appendfilename",
+        metavar="TEXT",
+        default=OPTIONS["appendfilename"].default,
+        help="what the names of the journal's files begin with (default: %(default)s)",
+    )
+    checking.set_defaults(action=_check)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    if arguments.windows and arguments.export is None:
+        raise Failure(EXIT_USAGE, "--windows needs --export OUT: it says what is written there")
+    files, filename = FileSystem(), arguments.appendfilename
+    if not os.path.isdir(arguments.directory):
+        raise Failure(EXIT_DIRECTORY, f"{arguments.directory} is no directory; give the one that is served with --dir")
+    data, journal = check.journal_directory(files, os.path.abspath(arguments.directory))
+    line = ProgressLine("check")
+    place = fixing.Place(files, data, journal, filename, _trial_loader, Clock().now_ms(), line.show)
+
+    def agree(known: list[str], question: str) -> bool:
+        line.end()
+        return _agree(known, question, arguments.yes)
+
+    try:
+        if arguments.fix or arguments.skip:
+            report = (fixing.fix if arguments.fix else fixing.skip)(place, agree)
+        else:
+            report = place.examine()
+        line.end()
+        print("\n".join(report.done or report.lines()))
+        if arguments.export is not None:
+            _make_directory(arguments.export)
+            line = ProgressLine("check: export")
+            if arguments.windows:
+                commands = _export_with_windows(files, journal, arguments.export, filename, line)
+            else:
+                commands = check.export(files, journal, arguments.export, filename, report, line.show)
+            line.end()
+            place = arguments.export
+            print(f"{commands} commands written to {place}: redis-server --appendonly yes --dir {place}")
+    except LockedError:
+        raise Failure(EXIT_DIRECTORY, f"data directory {data}: a server is running on it; stop that first")
+    except DamagedError as error:
+        raise Failure(EXIT_DAMAGED, str(error))
+    except FileExistsError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give another directory with --export")
+    except FileNotFoundError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename}: {error.strerror}; give the directory served with --dir")
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"{error.filename or journal}: {error.strerror}")
+    finally:
+        line.end()
+    return EXIT_OK if report.is_whole or report.is_mended else EXIT_DAMAGED
+
+
+def _agree(known: list[str], question: str, is_agreed: bool) -> bool:
+    """Say what is known, and return whether it is to be done: a person at a terminal is asked, and a script says --yes.
+
+    Raises: Failure where nobody can be asked.
+    """
+    print("\n".join(known), flush=True)
+    if is_agreed:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Failure(EXIT_DAMAGED, f"nothing was changed; --yes does it without asking: {question}")
+    try:
+        answer = input(f"{question} [yes/no] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() != "yes":
+        raise Failure(EXIT_DAMAGED, "nothing was changed")
+    return True
+
+
+def _make_directory(path: str) -> None:
+    """Make the directory of an export. Raises: Failure."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise Failure(EXIT_DIRECTORY, f"{path}: {error.strerror}; give another directory with --export")
+
+
+def _export_with_windows(files: FileSystem, journal: str, target: str, filename: str, line: ProgressLine) -> int:
+    """Load a journal up to its first fault and write what it holds for Redis; return how many commands that takes."""
+    keyspace, loader = _trial()
+    check.examine(files, journal, filename, loader, line.show)
+    return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))
+
+
+def _trial_loader() -> Loader:
+    return _trial()[1]
+
+
+def _trial() -> tuple[Keyspace, Loader]:
+    """Return a state that is thrown away, and a loader into it."""
+    collector.keep_out()
+    state = Engine(config=Config(databases=_TRIAL_DATABASES)).state
+    replay = Replay(state)
+    replay.borrow()
+    return state.keyspace, Loader(state.keyspace, replay)

@@ -1,0 +1,111 @@
+"""A server's journal over the protocol, through redis-py."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.server_url import checked
+
+if TYPE_CHECKING:
+    import redis
+
+READ_BYTES: Final = 256 * 1024
+# How long one BACKUP BEGIN waits for the rewrite before it is asked again, so that progress can be shown.
+_WAIT_MS: Final = 1_000
+# A server that has not answered for so long is not there any more.
+_TIMEOUT_S: Final = 60.0
+
+
+class SourceError(Exception):
+    """The server cannot be reached, or gives no backup; the message is one line."""
+
+
+class UrlError(SourceError):
+    """No server is named."""
+
+
+def connect(url: str) -> "redis.Redis":
+    """Return a client with one connection and without retries. Raises: SourceError."""
+    try:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+    except ImportError:
+        raise SourceError("redis-py is missing: pip install 'streamd[client]'")
+    try:
+        return redis.Redis.from_url(
+            checked(url),
+            single_connection_client=True,
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=10,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=False,
+        )
+    except redis.RedisError as error:
+        raise SourceError(_what_to_do(_line(error)))
+    except ValueError as error:
+        raise UrlError(f"--url: {error}")
+
+
+class RemoteJournal:
+    """The files of a server's journal, from `begin` to `end`."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self._client = client
+
+    def begin(self, on_wait: Callable[[], None]) -> list[tuple[str, int]]:
+        """Return names and sizes of the files after a rewrite, the base first.
+
+        on_wait: called about once a second until then. Raises: SourceError.
+        """
+        while (files := self._ask("BEGIN", _WAIT_MS)) is None:
+            on_wait()
+        return [(name.decode("utf-8", "surrogateescape"), int(size)) for name, size in files]
+
+    def mark(self) -> list[int]:
+        """Return the files' present sizes: up to these they are one state. Raises: SourceError."""
+        return [int(size) for size in self._ask("MARK")]
+
+    def read(self, number: int, offset: int, count: int) -> bytes:
+        """Return between one and `count` bytes. Raises: SourceError."""
+        data: bytes = self._ask("READ", number, offset, min(count, READ_BYTES))
+        if not data or len(data) > count:
+            raise SourceError("the server's journal is shorter than it said; its log may say why")
+        return data
+
+    def end(self) -> None:
+        """Release the files. Raises: SourceError."""
+        self._ask("END")
+
+    def _ask(self, *words: Any) -> Any:
+        import redis
+
+        try:
+            return self._client.execute_command("BACKUP", *words)
+        except (redis.AuthenticationError, redis.ConnectionError, redis.TimeoutError) as error:
+            raise SourceError(f"the connection to the server failed: {_line(error)}")
+        except redis.ResponseError as error:
+            text = str(error)
+            if "unknown command" in text:
+                text = "it has no command BACKUP: no streamd, or an older one"
+            raise SourceError(f"the server refuses it: {_what_to_do(text)}")
+        except redis.RedisError as error:
+            raise SourceError(_line(error))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def _what_to_do(text: str) -> str:
+    """Return the message of redis-py or of the server, with advice."""
+    if "already authenticated" in text or "Authentication required" in text:
+        return "a password is required; give it in STREAMD_URL, redis://user:password@host"
+    if "username-password" in text:
+        return "wrong user or password; give the right ones in STREAMD_URL, redis://user:password@host"
+    if "no permissions" in text:
+        return f"{text}; a user for backups needs +backup +hello +client|setinfo"
+    if "refused" in text:
+        return f"{text}; start the server, or give another with --url"
+    if "WRONG_VERSION_NUMBER" in text:
+        return "that port does not speak TLS; give its TLS port, or redis:// in place of rediss://"
+    return text

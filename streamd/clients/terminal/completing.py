@@ -1,0 +1,93 @@
+"""Shell completion: the names of streams on the server, and the words of commands outside of click."""
+
+import argparse
+import os
+from collections.abc import Iterator
+
+import click
+import redis
+from click.shell_completion import CompletionItem, get_completion_class
+
+from streamd.clients.terminal.asking import URL
+from streamd.clients.terminal.failing import Trouble
+from streamd.clients.terminal.words import COMPLETE
+
+# A shell waits for this: a server that is far away or busy completes nothing.
+_ANSWER_S = 1.0
+_NAMES_MAX = 100
+
+
+def complete_stream(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return names of streams with a prefix, of the server in --url or STREAMD_URL; none if it cannot be reached."""
+    url = context.params.get("url") or os.environ.get("STREAMD_URL") or URL
+    pattern = "".join(f"\\{one}" if one in "*?[]\\" else one for one in incomplete) + "*"
+    found: set[bytes] = set()
+    try:
+        with redis.Redis.from_url(url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S) as client:
+            cursor = 0
+            for _ in range(10):
+                cursor, keys = client.scan(cursor, match=pattern, count=1_000, _type="stream")
+                found.update(keys)
+                if cursor == 0 or len(found) >= _NAMES_MAX:
+                    break
+    except (redis.RedisError, ValueError):
+        return []
+    names = (name.decode("utf-8", "replace") for name in sorted(found)[:_NAMES_MAX])
+    return [CompletionItem(name) for name in names if name.isprintable()]
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what makes SHELL complete streamd's commands, options and the names of streams.
+
+    \b
+      bash   eval "$(streamd completion bash)"        in ~/.bashrc
+      zsh    eval "$(streamd completion zsh)"         in ~/.zshrc, behind compinit
+      fish   streamd completion fish | source         in ~/.config/fish/config.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    assert context.parent is not None
+    try:
+        click.echo(kind(context.parent.command, {}, "streamd", COMPLETE).source())
+    except RuntimeError as error:
+        raise Trouble(str(error))
+
+
+def as_group(parser: argparse.ArgumentParser, name: str) -> click.Group:
+    """Return the words of an argparse parser as click completes them; none of these commands can be run."""
+    group = click.Group(name, help=parser.description, params=list(_parameters(parser)))
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {one.dest: one.help for one in action._choices_actions}
+            for word, below in action.choices.items():
+                command = as_group(below, word)
+                if not command.commands:
+                    group.add_command(click.Command(word, params=command.params, short_help=helps.get(word)))
+                else:
+                    command.short_help = helps.get(word)
+                    group.add_command(command)
+    return group
+
+
+def _parameters(parser: argparse.ArgumentParser) -> Iterator[click.Parameter]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+            continue
+        metavar = action.metavar if isinstance(action.metavar, str) else ""
+        choices = list(action.choices or (metavar.split("|") if "|" in metavar else []))
+        kind: click.ParamType = click.Choice([str(one) for one in choices]) if choices else click.STRING
+        if metavar in ("FILE", "DIR", "OUT", "COPY"):
+            kind = click.Path()
+        if action.option_strings:
+            # (Their places in argparse do not matter here, and a name with a dash is no name of Python's.)
+            yield click.Option(
+                [*action.option_strings, action.dest.replace("-", "_")],
+                type=None if action.nargs == 0 else kind,
+                is_flag=action.nargs == 0,
+                help=(action.help or "").replace("%%", "%"),
+            )
+        else:
+            yield click.Argument([action.dest.replace("-", "_")], type=kind, required=False)

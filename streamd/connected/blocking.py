@@ -1,0 +1,250 @@
+"""Blocked clients: the keys that each waits for, in the order they came, and their deadlines."""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from sortedcontainers import SortedList
+
+from streamd.base.clock import Clock
+from streamd.data.keyspace import Database
+from streamd.resp.types import Reply
+from streamd.connected.filter_table import Filtering, FilterTable
+from streamd.stream.stream import Stream
+
+
+class _Blocked:
+    def __repr__(self) -> str:
+        return "BLOCKED"
+
+
+# What a handler returns after `Context.block`: the reply comes later.
+BLOCKED: Final = _Blocked()
+
+
+class Owner(Protocol):
+    """A client that waits."""
+
+    waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
+
+    @property
+    def last_command(self) -> str:
+        """The name of the blocking command."""
+
+
+Who = TypeVar("Who", bound=Owner)
+
+
+class Waiter(Generic[Who]):
+    """One blocked client.
+
+    attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
+    command: the name of the blocking command, for which failures are counted.
+    request: the client's request, once that is known.
+    deadline_ms: the monotonic time when it ends with the reply `on_timeout`; None: it never does.
+    retry_ms: the wall time when to attempt again though no key became ready; None for never.
+    line: shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing. Or None.
+    filtering: what it waits for if only some of a stream's entries are for it; None for all others.
+    """
+
+    __slots__ = (
+        "attempt",
+        "client",
+        "command",
+        "db",
+        "deadline_ms",
+        "filtering",
+        "keys",
+        "line",
+        "number",
+        "on_timeout",
+        "request",
+        "retry_ms",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        client: Who,
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+        line: bytes | None = None,
+        filtering: Filtering | None = None,
+    ) -> None:
+        self.number = number
+        self.client = client
+        self.command = client.last_command
+        self.db = db
+        self.keys = keys
+        self.deadline_ms = deadline_ms
+        self.attempt = attempt
+        self.on_timeout = on_timeout
+        self.retry_ms: int | None = None
+        self.request: list[bytes] = []
+        self.line = line
+        self.filtering = filtering
+
+
+class BlockedClients(Generic[Who]):
+    """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
+
+    shared: while waiters of ready keys are served, the entries read for one of them, for others with the same request;
+    None at other times.
+    """
+
+    def __init__(self) -> None:
+        # Those who wait for a key, by line, first come first.
+        self._by_key: dict[tuple[int, bytes], dict[bytes | None, dict[Waiter[Who], None]]] = {}
+        # Those of them who wait with a filter stand here.
+        self._filtered: dict[tuple[int, bytes], FilterTable] = {}
+        self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
+        self._numbers = 0
+        self.count = 0
+        self.ready: dict[tuple[int, bytes], Database] = {}
+        self.shared: dict[tuple[object, ...], Reply] | None = None
+
+    def add(
+        self,
+        client: Who,
+        db: Database,
+        keys: tuple[bytes, ...],
+        deadline_ms: int | None,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply,
+        line: bytes | None = None,
+        filtering: Filtering | None = None,
+    ) -> None:
+        """Park a client until one of `keys` serves it or the monotonic time `deadline_ms` comes.
+
+        line: see Waiter; only for clients that wait for one key. filtering: see Waiter.
+        """
+        self._numbers += 1
+        keys = tuple(dict.fromkeys(keys))
+        waiter = Waiter(self._numbers, client, db, keys, deadline_ms, attempt, on_timeout, line, filtering)
+        assert line is None or len(waiter.keys) == 1
+        client.waiter = waiter
+        self.count += 1
+        for key in waiter.keys:
+            place = (db.index, key)
+            if filtering is None:
+                self._by_key.setdefault(place, {}).setdefault(line, {})[waiter] = None
+            else:
+                if place not in self._filtered:
+                    self._filtered[place] = FilterTable(_stream(db, key))
+                self._filtered[place].add(waiter, filtering, filtering.start_of(key))
+            db.waiting[key] = db.waiting.get(key, 0) + 1
+        if deadline_ms is not None:
+            self._deadlines.add((deadline_ms, waiter.number, waiter))
+
+    def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
+        """Have a waiter attempt again at a wall time, without a key becoming ready; 0: soon.
+
+        (XREADGROUP CLAIM: pending entries have been idle since a time that is stored.)
+        """
+        if waiter.retry_ms is not None:
+            self._retries.discard((waiter.retry_ms, waiter.number, waiter))
+        waiter.retry_ms = retry_ms
+        if retry_ms is not None:
+            self._retries.add((retry_ms, waiter.number, waiter))
+
+    def remove(self, waiter: Waiter[Who]) -> None:
+        """Forget a waiter that was served, timed out, or whose client is gone."""
+        waiter.client.waiter = None
+        self.count -= 1
+        for key in waiter.keys:
+            self._remove_from((waiter.db.index, key), waiter)
+            waiter.db.waiting[key] -= 1
+            if not waiter.db.waiting[key]:
+                del waiter.db.waiting[key]
+        if waiter.deadline_ms is not None:
+            self._deadlines.discard((waiter.deadline_ms, waiter.number, waiter))
+        if waiter.retry_ms is not None:
+            self.set_retry(waiter, None)
+
+    def _remove_from(self, place: tuple[int, bytes], waiter: Waiter[Who]) -> None:
+        if waiter.filtering is not None:
+            table = self._filtered[place]
+            table.remove(waiter, waiter.filtering)
+            if not table.count:
+                del self._filtered[place]
+            return
+        lines = self._by_key[place]
+        waiters = lines[waiter.line]
+        del waiters[waiter]
+        if not waiters:
+            del lines[waiter.line]
+            if not lines:
+                del self._by_key[place]
+
+    def late_reply(self, waiter: Waiter[Who]) -> Reply:
+        """Return the reply to a client whose time is up."""
+        filtering = waiter.filtering
+        if filtering is None:
+            return waiter.on_timeout
+        for key in waiter.keys:
+            filtering.passed(key, self._filtered[waiter.db.index, key].seen_id)
+        return filtering.on_timeout()
+
+    def mark_ready(self, db: Database, key: bytes) -> None:
+        """Note that `key` may serve its waiters; they are served when the running command has ended."""
+        self.ready[(db.index, key)] = db
+
+    def serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
+        """Try the waiters of a key, first come first; in a line, none behind the first that is left waiting.
+
+        attempt: removes a waiter that it serves. (500 consumers of a group wait; an entry comes: two are tried, not
+        500.)
+        """
+        lines, table = self._by_key.get((db.index, key), {}), self._filtered.get((db.index, key))
+        # Of those who stand alone all, whom the others' attempts leave their part; of each line its first.
+        next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
+        if table is not None:
+            next_ones += [(waiter.number, waiter) for waiter in table.due(key, _stream(db, key))]
+            if not next_ones and not lines:
+                return
+        for name, line in lines.items():
+            if name is not None:
+                first = next(iter(line))
+                next_ones.append((first.number, first))
+        if len(lines) <= (None in lines):
+            # (Nobody follows anybody. In order one by one, a heap would take an eighth of what it is to serve one.)
+            for _, waiter in sorted(next_ones):
+                if waiter.client.waiter is waiter:
+                    attempt(waiter)
+            return
+        heapify(next_ones)
+        while next_ones:
+            _, waiter = heappop(next_ones)
+            if waiter.client.waiter is waiter:
+                attempt(waiter)
+            if waiter.line is not None and waiter.client.waiter is not waiter and waiter.line in lines:
+                first = next(iter(lines[waiter.line]))
+                heappush(next_ones, (first.number, first))
+
+    def with_deadline(self) -> int:
+        """Return the number of clients that wait until a deadline."""
+        return len(self._deadlines)
+
+    def next_due_ms(self, clock: Clock) -> int | None:
+        """Return the monotonic time of the earliest deadline or further attempt, as it seems now, or None."""
+        heads = [self._deadlines[0][0]] if self._deadlines else []
+        if self._retries:
+            heads.append(clock.monotonic_ms() + max(0, self._retries[0][0] - clock.now_ms()))
+        return min(heads) if heads else None
+
+    def due_retries(self, now_ms: int) -> list[Waiter[Who]]:
+        """Return the waiters due for another attempt at the wall time `now_ms`, earliest first."""
+        return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
+
+    def due(self, monotonic_ms: int) -> list[Waiter[Who]]:
+        """Return the waiters whose deadline has come, earliest first."""
+        return [row[2] for row in self._deadlines.irange_key(None, (monotonic_ms, 2**63))]
+
+
+def _stream(db: Database, key: bytes) -> Stream | None:
+    value = db.peek(key)
+    return value if isinstance(value, Stream) else None

@@ -1,0 +1,118 @@
+"""The entries of streams as replies, and how much of several streams one reply may hold."""
+
+from typing import Final
+
+from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
+from streamd.resp.types import LongArray, Parts, Raw
+from streamd.stream.log.entry_log import Log
+
+# Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
+PIECE_BYTES_MIN: Final = 1024
+
+
+def gathered(parts: list[bytes]) -> Raw | Parts:
+    """Return a reply whose RESP is in parts."""
+    if sum(map(len, parts)) > max(LARGE_REPLY_BYTES, PIECE_BYTES_MIN * len(parts)):
+        return Parts(parts)
+    return Raw(b"".join(parts))
+
+
+def long_array(
+    log: Log, start: int, end: int, count: int | None = None, reverse: bool = False
+) -> tuple[int, LongArray] | None:
+    """Return (how many, a long array) of the first `count` entries from `start` to `end` as they are now, if they are
+    many enough to be sent in slices; else None.
+    """
+    if (count is not None and count <= SLICED_ITEMS_MIN) or len(log) <= SLICED_ITEMS_MIN:
+        return None
+    entries = log.count_range(start, end)
+    if count is not None and count < entries:
+        entries = count
+    if entries <= SLICED_ITEMS_MIN:
+        return None
+    return entries, LongArray(entries, log.copy().encode_pieces(start, end, entries, reverse))
+
+
+def pinned_bytes(log: Log, entries: int) -> int:
+    """Return about how much memory a reply of so many entries keeps from being freed."""
+    return log.memory_bytes * entries // max(1, len(log))
+
+
+class ReadBudget:
+    """What is left of a reply's limits: COUNT for each stream, MAXCOUNT and MAXSIZE for all together; 0 for no limit.
+
+    The size of an entry is the sum of its fields and values in bytes. The first entry comes whatever its size.
+    """
+
+    __slots__ = ("_bytes_left", "_count", "_count_left", "_empty", "_stream_left")
+
+    def __init__(self, count: int, count_max: int, bytes_max: int) -> None:
+        self._count = count or None
+        self._count_left = count_max or None
+        self._bytes_left = bytes_max or None
+        self._stream_left = self._count
+        self._empty = True
+
+    @property
+    def sizes_count(self) -> bool:
+        """Whether the sizes of entries are limited."""
+        return self._bytes_left is not None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more may come, of any stream."""
+        return not self._empty and (self._count_left == 0 or self._bytes_left == 0)
+
+    def next_stream(self) -> None:
+        """Go on with another stream."""
+        self._stream_left = self._count
+
+    @property
+    def entries_left(self) -> int | None:
+        """How many entries of this stream may come, their sizes aside; None for all."""
+        if self._count_left is None or self._stream_left is None:
+            return self._stream_left if self._count_left is None else self._count_left
+        return min(self._stream_left, self._count_left)
+
+    def admit(self, size_bytes: int) -> bool:
+        """Return whether one more entry may come; if so, it is counted."""
+        if self.entries_left == 0:
+            return False
+        if self._bytes_left is not None:
+            if size_bytes > self._bytes_left and not self._empty:
+                self._bytes_left = 0
+                return False
+            self._bytes_left = max(0, self._bytes_left - size_bytes)
+        self.spend(1)
+        return True
+
+    def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, Parts | LongArray]:
+        """Return (how many, the array) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
+        count = self.entries_left
+        if self._bytes_left is not None:
+            count = 0
+            for _, fields in log.iterate(start, end):
+                if not self.admit(sum(map(len, fields))):
+                    break
+                count += 1
+        if count == 0:
+            return 0, Parts([])
+        many = long_array(log, start, end, count)
+        if many is not None:
+            if ids is not None:
+                ids += log.ids(start, end, many[0])
+            if self._bytes_left is None:
+                self.spend(many[0])
+            return many
+        entries, parts = log.encode_parts(start, end, count, ids=ids)
+        if self._bytes_left is None:
+            self.spend(entries)
+        return entries, Parts([b"*%d\r\n" % entries, *parts])
+
+    def spend(self, entries: int) -> None:
+        """Count entries that come."""
+        self._empty = self._empty and not entries
+        if self._stream_left is not None:
+            self._stream_left -= entries
+        if self._count_left is not None:
+            self._count_left -= entries

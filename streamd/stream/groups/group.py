@@ -1,0 +1,105 @@
+"""Consumer groups: how far a group has read, who is in it, and what it has not acknowledged."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from streamd.stream.search.patterns import EntryFilter
+from streamd.stream.groups.pending import Consumer, PastConsumer, PendingEntries
+
+# What groups without consumers share, and snapshots without pending entries.
+_NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}
+_NO_PENDING: Final = PendingEntries()
+
+# About how much memory a consumer, or a group, takes.
+CONSUMER_BYTES: Final = 300
+
+# Of the consumers of a group: name, consumer, seen_ms, active_ms and pending.
+Columns = tuple[list[bytes], list[Consumer], list[int], list[int | None], list[int]]
+
+
+def columns_of(
+    groups: Iterable["Group"],
+) -> tuple[list[int], list[int], list[int], list[int | None], list[EntryFilter | None]]:
+    """Return of some groups how many consumers each has, how many pending entries, the last ID delivered, how many
+    entries it has read, and its filter. Hot path where a stream has 100,000 groups.
+    """
+    consumers: list[int] = []
+    pending: list[int] = []
+    last_ids: list[int] = []
+    read: list[int | None] = []
+    wanted: list[EntryFilter | None] = []
+    for group in groups:
+        consumers.append(len(group.consumers))
+        pending.append(group.pending._length)
+        last_ids.append(group.last_id)
+        read.append(group.entries_read)
+        wanted.append(group.wanted)
+    return consumers, pending, last_ids, read, wanted
+
+
+class Group:
+    """One consumer group.
+
+    last_id: the last entry ID delivered.
+    entries_read: how many entries that ever were in the stream are up to last_id; None when unknown.
+    wanted: the filter of the entries that are delivered, the others are skipped; None: all are delivered.
+    """
+
+    __slots__ = ("consumers", "entries_read", "last_id", "pending", "wanted")
+
+    def __init__(self, last_id: int, entries_read: int | None = None, wanted: EntryFilter | None = None) -> None:
+        self.last_id = last_id
+        self.entries_read = entries_read
+        self.consumers: dict[bytes, Consumer] = _NO_CONSUMERS
+        self.pending = PendingEntries()
+        self.wanted = wanted
+
+    def consumer(self, name: bytes, now_ms: int) -> tuple[Consumer, bool]:
+        """Return the consumer called `name`, who is seen now, and whether it had to be created."""
+        consumer = self.consumers.get(name)
+        if consumer is not None:
+            consumer.seen_ms = now_ms
+            return consumer, False
+        consumer = Consumer(name, now_ms)
+        if self.consumers:
+            self.consumers[name] = consumer
+        else:
+            self.consumers = {name: consumer}
+        return consumer, True
+
+    def remove_consumer(self, name: bytes, dropped: list[object]) -> int:
+        """Remove a consumer with its pending entries; return how many they were. dropped: gets what is to be freed."""
+        consumer = self.consumers.pop(name, None)
+        return 0 if consumer is None else self.pending.remove_owner(consumer, dropped)
+
+    def snapshot(self) -> "Group":
+        """Return the group as it is now, for reading only: its pending entries are shared until they change.
+
+        `pending.of_consumer` takes the consumers of the snapshot, and all rows say those of this group.
+        """
+        other = Group(self.last_id, self.entries_read, self.wanted)
+        other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
+        other.pending = self.pending.snapshot() if len(self.pending) else _NO_PENDING
+        return other
+
+    def copy(self) -> "Group":
+        """Return an independent copy."""
+        other = Group(self.last_id, self.entries_read, self.wanted)
+        other.consumers = {}
+        for name, consumer in self.consumers.items():
+            twin = other.consumers[name] = Consumer(name, consumer.seen_ms)
+            twin.active_ms = consumer.active_ms
+        other.pending = self.pending.copy(other.consumers)
+        return other
+
+    def columns(self) -> Columns:
+        """Return what the consumers are now: 100,000 take a few milliseconds, where copying them takes 100."""
+        every = list(self.consumers.values())
+        seen_ms: list[int] = []
+        active_ms: list[int | None] = []
+        pending: list[int] = []
+        for consumer in every:
+            seen_ms.append(consumer.seen_ms)
+            active_ms.append(consumer.active_ms)
+            pending.append(consumer.pending)
+        return list(self.consumers), every, seen_ms, active_ms, pending

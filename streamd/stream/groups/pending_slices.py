@@ -1,0 +1,115 @@
+"""Pending entries a chunk at a time, or none at all, as long replies look at them, and as all of a consumer go."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from streamd.stream.groups.lent_chunks import Lent
+from streamd.stream.groups.pending_chunk import CHUNK_ENTRIES_MAX, Chunk, Consumer, PendingEntry
+
+# So many chunks are taken out one by one; more of them by making the list anew.
+_FEW_CHUNKS: Final = 16
+
+
+class PendingInSlices:
+    """What PendingEntries does without making a list of all entries.
+
+    Shape: see PendingEntries.
+    """
+
+    __slots__ = ("_chunks", "_length", "_lent", "_lows")
+
+    _chunks: list[Chunk]
+    _lows: list[int]
+    _length: int
+    _lent: Lent | None
+
+    def pieces(
+        self, start: int, end: int, until_ms: int | None, owner: Consumer | None
+    ) -> Iterator[list[PendingEntry]]:
+        """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
+        for chunk in self._chunks[max(0, bisect_right(self._lows, start) - 1) :]:
+            if chunk.low > end:
+                return
+            if isinstance(chunk.owners, list) or owner is None or chunk.owners is owner:
+                yield [
+                    row
+                    for row in chunk.rows(*chunk.between(start, end))
+                    if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)
+                ]
+
+    def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
+        """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""
+        for chunk in self._chunks:
+            owners = chunk.owners
+            for owner in dict.fromkeys(owners) if isinstance(owners, list) else (owners,):
+                if owner is not None:
+                    held.setdefault(owner, []).append(chunk)
+            yield
+
+    def may_exceed(self, entries: int, start: int, end: int) -> bool:
+        """Return whether there may be more than so many entries from ID `start` to `end`; O(log N)."""
+        chunks = bisect_right(self._lows, end) - bisect_right(self._lows, start) + 1
+        return self._length > entries and chunks * CHUNK_ENTRIES_MAX > entries
+
+    def span_of(self, owner: Consumer, start: int) -> tuple[int, int, int] | None:
+        """Return (the first ID, the last one, how many) of the entries of one consumer from ID `start` on; None if it
+        has none, or shares a chunk with others.
+        """
+        first_id, last_id, entries = -1, -1, 0
+        for chunk in self.chunks_of(owner, start):
+            if chunk.owners is not owner:
+                return None
+            first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
+            if first < len(chunk.ids):
+                first_id = chunk.ids[first] if first_id < 0 else first_id
+                last_id = chunk.ids[-1]
+                entries += len(chunk.ids) - first
+        return (first_id, last_id, entries) if entries else None
+
+    def chunks_of(self, owner: Consumer, start: int) -> Iterator[Chunk]:
+        """Yield the chunks in which a consumer may have entries from ID `start` on; they may be changed meanwhile."""
+        lows, held = self._lows, owner.chunks
+        at = -1
+        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
+            low = held[place]
+            at += 1  # most stand one behind the other
+            if at >= len(lows) or lows[at] != low:
+                at = bisect_left(lows, low)
+            yield self._chunks[at]
+
+    def remove_owner(self, owner: Consumer, dropped: list[object]) -> int:
+        """Remove all entries of a consumer, who is gone then; return how many they were.
+
+        dropped: gets what only waits for being freed. A chunk that is the consumer's alone goes as it is: no step is
+        taken for each of its entries.
+        """
+        removed, lows = owner.pending, set[int]()
+        for chunk in list(self.chunks_of(owner, 0)):
+            held = chunk.held
+            if held is None or held[owner] == len(chunk.ids):
+                lows.add(chunk.low)
+                dropped.append(chunk)
+            else:
+                dropped.append(self._own(chunk).remove_owner(owner))
+        if len(lows) > _FEW_CHUNKS:
+            self._chunks = [chunk for chunk in self._chunks if chunk.low not in lows]
+            self._lows = [low for low in self._lows if low not in lows]
+        else:
+            for low in lows:
+                at = bisect_left(self._lows, low)
+                del self._lows[at], self._chunks[at]
+        self._length -= removed
+        owner.pending, owner.chunks = 0, []
+        return removed
+
+    def _own(self, chunk: Chunk) -> Chunk:
+        """Return the chunk to change in place of this one, which a snapshot may have."""
+        if not self._lent or chunk not in self._lent:
+            return chunk
+        if not self._lent.still_held():
+            self._lent = None
+            return chunk
+        self._lent.discard(chunk)
+        own = self._chunks[bisect_left(self._lows, chunk.low)] = chunk.copy()
+        return own

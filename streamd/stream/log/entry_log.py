@@ -1,0 +1,427 @@
+"""The entries of one stream, in the order of their IDs."""
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from streamd.stream.entry_id import ID_MAX
+from streamd.stream.wire.run_layout import Columns
+from streamd.stream.log.open_tail import OpenTail
+from streamd.stream.log.segment import Segment
+from streamd.stream.log.segment_list import SegmentList
+from streamd.stream.log.tail import Tail
+
+# A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
+_NODE_ENTRIES_MAX = 10_000
+# A Log, its two lists and their first places.
+_EMPTY_BYTES = 350
+
+
+class Log(OpenTail):
+    """The entries of one stream, in the order of their IDs.
+
+    An entry is its ID and a flat list of fields and values. Entries are appended at the tail; a tail that is full is
+    sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
+    `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
+
+    Shape: the tail is an OpenTail's. _sealed: None until a tail was sealed.
+    _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
+    It takes entries again if all nodes behind it are deleted and nodes take more by then.
+    """
+
+    __slots__ = ("_emptied", "_node_max", "_sealed")
+
+    def __init__(self, node_max_entries: int = 100) -> None:
+        super().__init__()
+        self._node_max = node_max_entries
+        self._sealed: SegmentList | None = None
+        self._emptied: tuple[int, int] | None = None
+
+    @property
+    def node_max_entries(self) -> int:
+        """How many entries a node takes (0: as many as a node may have); a change goes for the next entry appended."""
+        return self._node_max
+
+    @node_max_entries.setter
+    def node_max_entries(self, entries: int) -> None:
+        self._node_max = entries
+        if self._ids or self._gone:
+            self._room = self._capacity - self._gone
+
+    @property
+    def _capacity(self) -> int:
+        return min(self._node_max or _NODE_ENTRIES_MAX, _NODE_ENTRIES_MAX)
+
+    # Writing.
+
+    def append(self, entry_id: int, fields: Sequence[bytes]) -> None:
+        """Add an entry; its ID must be greater than every ID before."""
+        ids = self._ids
+        if len(ids) >= self._room:
+            ids = self._roll()
+        # Two lists take the parts, and nothing is looked at before the tail is sealed.
+        if len(fields) != self._width:
+            self._differ(len(fields), 1)
+        ids.append(entry_id)
+        texts = self._texts
+        texts += fields
+
+    def append_columns(self, ids: Sequence[int], columns: Columns) -> None:
+        """Add entries; their IDs, ascending, must be greater than every ID before."""
+        done, count = 0, len(ids)
+        while done < count:
+            if len(self._ids) >= self._room:
+                self._roll()
+            capacity = self._capacity
+            is_whole = count - done >= capacity and not (self._ids or self._gone)
+            upto = min(count, done + (capacity if is_whole else self._room - len(self._ids)))
+            is_all = upto - done == count
+            some, some_columns = (ids, columns) if is_all else (ids[done:upto], columns.part(done, upto))
+            if is_whole:
+                sealed = self._sealed_for_writing()
+                like = sealed.segments[-1] if sealed else None
+                sealed.append(Segment(some, some_columns, 0, None, like))
+                self._room = 0
+            else:
+                self._extend(some, some_columns)
+            done = upto
+
+    def _roll(self) -> list[int]:
+        """Make room for an entry: seal a full tail, begin a new one; return its IDs' list."""
+        ids = self._ids
+        if ids:
+            sealed = self._sealed_for_writing()
+            like = sealed.segments[-1] if sealed else None
+            texts = self._texts if self._columns is None else self._columns
+            segment = Segment(ids, texts, self._width, self._widths, like)
+            segment.used += self._gone
+            segment.last_id = max(segment.last_id, self._gone_id)
+            sealed.append(segment)
+            self._ids = ids = []
+            self._texts = []
+        elif not self._gone and self._sealed and self._sealed.segments[-1].used < self._capacity:
+            return self._reopen()
+        self._gone = self._gone_id = 0
+        if self._emptied is not None and not self._sealed and self._emptied[0] < self._capacity:
+            (self._gone, self._gone_id), self._emptied = self._emptied, None
+        self._room = self._capacity - self._gone
+        return ids
+
+    def _reopen(self) -> list[int]:
+        """Make the last segment the tail again, because the tail is deleted and nodes take more entries now."""
+        assert self._sealed is not None
+        segment = self._sealed.segments[-1]
+        ids: list[int] = []
+        fields: list[list[bytes]] = []
+        for low, high in segment.runs(0, segment.count):
+            ids += segment.ids(low, high)
+            fields += segment.entries(low, high)
+        self._sealed.remove(len(self._sealed.segments) - 1)
+        self._gone = segment.used - len(ids)
+        self._gone_id = segment.last_id
+        self._room = self._capacity - self._gone
+        for entry_id, entry_fields in zip(ids, fields, strict=True):
+            if len(entry_fields) != self._width:
+                self._differ(len(entry_fields), 1)
+            self._ids.append(entry_id)
+            self._texts += entry_fields
+        return self._ids
+
+    def _sealed_for_writing(self) -> SegmentList:
+        if self._sealed is None:
+            self._sealed = SegmentList()
+        return self._sealed
+
+    # Deleting.
+
+    def delete(self, entry_id: int) -> bool:
+        """Delete an entry; return whether it was there."""
+        ids = self._ids
+        if ids and entry_id >= ids[0]:
+            position = bisect_left(ids, entry_id)
+            if position == len(ids) or ids[position] != entry_id:
+                return False
+            self._cut_tail(position, position + 1)
+            if not ids:
+                self._drop_tail()
+            return True
+        return self._sealed is not None and self._sealed.delete_id(entry_id)
+
+    def delete_each(self, ids: Sequence[int]) -> list[bool]:
+        """Delete entries one after the other; return of each whether it was there."""
+        tail, sealed = self._ids, self._sealed
+        return [
+            self.delete(one) if sealed is None or (tail and one >= tail[0]) else sealed.delete_id(one) for one in ids
+        ]
+
+    def delete_many(self, ids: Sequence[int]) -> list[int]:
+        """Delete entries; return which of `ids` were there, ascending."""
+        ascending = sorted(ids)
+        tail, sealed = self._ids, self._sealed
+        sealed_ids = bisect_left(ascending, tail[0]) if tail else len(ascending)
+        deleted = [] if sealed is None else sealed.delete_ids(ascending[:sealed_ids])
+        return deleted + [entry_id for entry_id in ascending[sealed_ids:] if self.delete(entry_id)]
+
+    def trim_to_length(self, maxlen: int, approximate: bool = False, limit: int = 0) -> int:
+        """Delete the first entries until `maxlen` are left; return how many were deleted.
+
+        With `approximate` only whole nodes go: never so many that less than `maxlen` are left. With a `limit` (0 is
+        none) a node that would bring their entries above it, and what is behind, is left alone.
+        """
+        before = length = len(self)
+        sealed, self._emptied = self._sealed, self._emptied if length <= maxlen else None
+        while sealed and length > maxlen:
+            segment = sealed.segments[sealed.head]
+            entries = segment.live_count
+            if limit and before - length + entries > limit:
+                return before - length
+            if length - entries >= maxlen:
+                sealed.remove(sealed.head)
+                length -= entries
+                continue
+            if not approximate:
+                sealed.delete(sealed.head, 0, segment.nth_position(length - maxlen))
+                length = maxlen
+            return before - length
+        entries = len(self._ids)
+        if length <= maxlen or (limit and before - length + entries > limit):
+            return before - length
+        if length - entries >= maxlen:
+            self._drop_tail()
+            length -= entries
+        elif not approximate:
+            self._cut_tail(0, length - maxlen)
+            length = maxlen
+        return before - length
+
+    def trim_before(self, min_id: int, approximate: bool = False, limit: int = 0) -> int:
+        """Delete the entries whose ID is less than `min_id`; return how many were deleted.
+
+        `approximate` and `limit` are as in `trim_to_length`.
+        """
+        removed = 0
+        ids, sealed = self._ids, self._sealed
+        if self._emptied is not None and self._emptied[1] < min_id:
+            self._emptied = None
+        while sealed:
+            segment = sealed.segments[sealed.head]
+            if limit and removed + segment.live_count > limit:
+                return removed
+            if segment.last_id < min_id:
+                removed += segment.live_count
+                sealed.remove(sealed.head)
+                continue
+            if not approximate and (position := segment.position(min_id)):
+                removed += sealed.delete(sealed.head, 0, position)
+                if not sealed.segments[sealed.head].live_count:
+                    sealed.remove(sealed.head)
+                    self._emptied = segment.used, segment.last_id
+            return removed
+        if not (ids or self._gone) or (limit and removed + len(ids) > limit):
+            return removed
+        if max(ids[-1] if ids else 0, self._gone_id) < min_id:
+            removed += len(ids)
+            self._drop_tail()
+        elif not approximate and (position := bisect_left(ids, min_id)):
+            removed += position
+            self._cut_tail(0, position)
+        return removed
+
+    # Reading.
+
+    def __len__(self) -> int:
+        return len(self._ids) if self._sealed is None else self._sealed.live_count + len(self._ids)
+
+    @property
+    def first_id(self) -> int | None:
+        """The ID of the first entry, or None."""
+        sealed = self._sealed
+        if sealed:
+            segment = sealed.segments[sealed.head]
+            if segment.live is None:
+                return segment.first_id
+        elif self._ids:
+            return self._ids[0]
+        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX)), None)
+
+    @property
+    def last_id(self) -> int | None:
+        """The ID of the last entry, or None."""
+        if self._ids:
+            return self._ids[-1]
+        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
+
+    @property
+    def segments(self) -> int:
+        """How many nodes there are."""
+        return len(self._sealed or ()) + bool(self._ids or self._gone) + (self._emptied is not None)
+
+    @property
+    def memory_bytes(self) -> int:
+        """An estimate of the memory that the log takes, in bytes; O(1)."""
+        size = _EMPTY_BYTES + (0 if self._sealed is None else self._sealed.memory_bytes)
+        texts = self._texts
+        if texts:
+            some = texts[:16]
+            size += (48 + 9) * len(self._ids) + (40 + 9 + sum(map(len, some)) // len(some)) * len(texts)
+        return size
+
+    def get(self, entry_id: int) -> list[bytes] | None:
+        """Return the fields and values of an entry, a new list; None when there is no such entry."""
+        return next((source.entries(low, high)[0] for source, low, high in self.runs(entry_id, entry_id)), None)
+
+    def __contains__(self, entry_id: int) -> bool:
+        ids, sealed = self._ids, self._sealed
+        if sealed is None or (ids and entry_id >= ids[0]):
+            position = bisect_left(ids, entry_id)
+            return position < len(ids) and ids[position] == entry_id
+        index = sealed.index(entry_id)
+        return index >= sealed.head and sealed.segments[index].find(entry_id) >= 0
+
+    def iterate(self, start: int = 0, end: int = ID_MAX, reverse: bool = False) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, the last one first if `reverse`.
+
+        `fields` is a new list. The log may change in between: entries that are not yielded yet may come as they were.
+        """
+        while start <= end and (batch := self.read_batch(start, end, reverse)):
+            yield from batch
+            if reverse:
+                end = batch[-1][0] - 1
+            else:
+                start = batch[-1][0] + 1
+
+    def read_batch(self, start: int, end: int = ID_MAX, reverse: bool = False) -> list[tuple[int, list[bytes]]]:
+        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] for an empty range.
+
+        This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
+        """
+        batch: list[tuple[int, list[bytes]]] = []
+        node = None
+        for source, low, high in self.runs(start, end, reverse):
+            if (node := node or source) is not source:
+                break
+            run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
+            batch += run[::-1] if reverse else run
+        return batch
+
+    def encode_range(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> tuple[int, bytes]:
+        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
+
+        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header
+        around them; the last entry is the first one if `reverse`.
+        """
+        entries, parts = self.encode_parts(start, end, count, reverse)
+        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def encode_parts(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
+    ) -> tuple[int, list[bytes]]:
+        """Return what `encode_range` does, the RESP in parts still to be joined.
+
+        ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
+        """
+        entries, parts = 0, list[bytes]()
+        sealed, tail = self._sealed, self._ids
+        left = sys.maxsize if count is None else count
+        if sealed is not None and sealed.live_count and start <= end and not (reverse or (tail and start >= tail[0])):
+            entries = sealed.read_first(start, end, left, parts, ids)
+            if entries >= left or not tail:
+                return entries, parts
+            start = tail[0]
+        for source, low, high in self._first_runs(start, end, left - entries, reverse):
+            parts.append(source.read(low, high, reverse))
+            if ids is not None:
+                ids += source.ids(low, high)
+            entries += high - low
+        return entries, parts
+
+    def encode_pieces(self, start: int, end: int, count: int, reverse: bool = False) -> Iterator[bytes]:
+        """Yield the parts that `encode_parts` returns, each when it is asked for; the log must not change meanwhile."""
+        for source, low, high in self._first_runs(start, end, count, reverse):
+            yield source.read(low, high, reverse)
+
+    def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
+        """Return the IDs of the entries that `encode_range` encodes."""
+        found: list[int] = []
+        for source, low, high in self._first_runs(start, end, count, reverse):
+            found += source.ids(low, high)[::-1] if reverse else source.ids(low, high)
+        return found
+
+    def _first_runs(
+        self, start: int, end: int, count: int | None, reverse: bool
+    ) -> Iterator[tuple[Segment | Tail, int, int]]:
+        """Yield what `runs` does, of the first `count` entries."""
+        left = sys.maxsize if count is None else count
+        for source, low, high in self.runs(start, end, reverse) if left > 0 else ():
+            if high - low >= left:
+                yield (source, high - left, high) if reverse else (source, low, low + left)
+                return
+            yield source, low, high
+            left -= high - low
+
+    def runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
+        """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""
+        if start > end:
+            return
+        ids = self._ids
+        in_tail = bool(ids) and end >= ids[0] and start <= ids[-1]
+        if in_tail and reverse:
+            yield from self._tail_run(start, end)
+        sealed = self._sealed
+        if sealed is not None and sealed.live_count and not (ids and start >= ids[0]):
+            yield from sealed.runs(start, end, reverse)
+        if in_tail and not reverse:
+            yield from self._tail_run(start, end)
+
+    def _tail_run(self, start: int, end: int) -> Iterator[tuple[Tail, int, int]]:
+        ids = self._ids
+        low = 0 if start <= ids[0] else bisect_left(ids, start)
+        high = len(ids) if end >= ids[-1] else bisect_right(ids, end, low)
+        if low < high:
+            yield self._tail(), low, high
+
+    # Counting.
+
+    def count_range(self, start: int, end: int) -> int:
+        """Return how many entries there are from `start` to `end`, both included."""
+        in_tail = max(bisect_right(self._ids, end) - bisect_left(self._ids, start), 0)
+        return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
+
+    def rank(self, entry_id: int) -> int:
+        """Return how many entries have an ID less than `entry_id`."""
+        ids, sealed = self._ids, self._sealed
+        if sealed is None or (ids and entry_id >= ids[0]):
+            return len(self) - len(ids) + bisect_left(ids, entry_id)
+        index = sealed.index(entry_id)
+        if index < sealed.head:
+            return 0
+        segment = sealed.segments[index]
+        return sealed.count_before(index) + segment.count_live(0, segment.position(entry_id))
+
+    def split(self, start: int, end: int, count: int) -> list[int]:
+        """Return where to cut the range from `start` to `end` into parts of `count` entries (1 or more).
+
+        These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the
+        first entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list.
+        """
+        first = self.rank(start)
+        ranks = range(first + count, self.rank(end + 1), count)
+        sealed = self._sealed
+        if sealed is None:
+            return [self._ids[rank] for rank in ranks]
+        in_tail = max(-(-(sealed.live_count - ranks.start) // count), 0)
+        found = sealed.ids_at(ranks[:in_tail]) if in_tail else []
+        return found + [self._ids[rank - sealed.live_count] for rank in ranks[in_tail:]]
+
+    def own(self, segment: Segment) -> Segment:
+        """Return a sealed segment as one that no copy of this log has."""
+        assert self._sealed is not None
+        return self._sealed.own(segment)
+
+    def copy(self) -> "Log":
+        """Return a log with the same entries that can be changed apart from this one."""
+        other = Log(self._node_max)
+        other._copy_tail(self)
+        other._emptied = self._emptied
+        other._sealed = None if self._sealed is None else self._sealed.copy()
+        return other

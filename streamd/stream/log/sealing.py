@@ -1,0 +1,55 @@
+"""The columns that a run of entries is sealed into."""
+
+from collections.abc import Sequence
+
+from streamd.stream.wire.columns import pack
+from streamd.stream.wire.entry_encoder import split_fields
+from streamd.stream.wire.run_layout import Columns
+
+try:
+    from lz4.block import compress
+except ImportError:  # pragma: no cover - not on CPython, where lz4 is a dependency
+    compress = None
+
+# Values up to so many bytes in all are joined. More stay as they came: what an object of its own costs each is little
+# beside them, and copying a hundred large values would hold up one XADD in a hundred. It is also malloc's limit for a
+# mapping of its own.
+_JOINED_BYTES_MAX = 128 * 1024
+# lz4 takes a few microseconds of a segment, so it is always tried, and kept when it saves an eighth.
+_COMPRESSED_BYTES_MIN = 256
+
+
+def seal_texts(
+    texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
+) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
+    """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them.
+
+    texts: columns; or fields and values, `width` for each entry, or as many as `widths` says.
+    """
+    values: Sequence[bytes]
+    if isinstance(texts, Columns):
+        names: tuple[bytes, ...] | None = texts.names
+        values, alike = texts.values, texts.lengths
+        if alike is not None:
+            return texts.names, alike, values, sum(alike) * count
+        lengths = [*map(len, values)]
+    elif widths is None:
+        names, values, lengths = split_fields(texts, width, count)
+    else:
+        names, values, lengths = None, texts, [*map(len, texts)]
+    if names is None:
+        return pack(widths if widths is not None else [width] * count), pack(lengths), values, sum(lengths)
+    one = lengths[: len(names)]
+    return names, tuple(one) if lengths == one * count else pack(lengths), values, sum(lengths)
+
+
+def join_texts(texts: Sequence[bytes], size: int) -> tuple[bytes | tuple[bytes, ...], int]:
+    """Return `(texts, raw_bytes)` as a Segment has them; `size`: of all together."""
+    if size > _JOINED_BYTES_MAX:
+        return tuple(texts), 0
+    joined = b"".join(texts)
+    if size >= _COMPRESSED_BYTES_MIN and compress is not None:
+        compressed = compress(joined, store_size=False)
+        if len(compressed) < size - size // 8:
+            return compressed, size
+    return joined, 0

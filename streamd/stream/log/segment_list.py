@@ -1,0 +1,246 @@
+"""The sealed segments of one log, in order."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate, islice
+from operator import attrgetter
+from typing import Final
+
+from streamd.stream.log.segment import Segment
+
+_live_count: Final = attrgetter("live_count")
+
+
+class SegmentList:
+    """The sealed segments of one log, in order; they are looked up by ID, and dropped at the front at no cost.
+
+    Shape: `segments` from `head` on (in front of it stand dropped ones, cut off when they are half of the list), and
+    the same for `first_ids`, where a segment begins at the latest. live_count: how many entries are not deleted in all.
+    _own: None, or, once the list was copied, the segments that no other list has: only these may be changed.
+    """
+
+    __slots__ = ("_own", "first_ids", "head", "live_count", "memory_bytes", "segments")
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.first_ids: list[int] = []
+        self.head = 0
+        self.live_count = 0
+        self.memory_bytes = 0
+        self._own: set[Segment] | None = None
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def __len__(self) -> int:
+        return len(self.segments) - self.head
+
+    def append(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self.first_ids.append(segment.first_id)
+        self.live_count += segment.live_count
+        self.memory_bytes += segment.memory_bytes
+
+    def index(self, entry_id: int) -> int:
+        """Return the index of the segment that an entry is in if it is in any.
+
+        It is less than `head` if it is in none.
+        """
+        return bisect_right(self.first_ids, entry_id, self.head) - 1
+
+    def remove(self, index: int) -> None:
+        """Take a segment out."""
+        segment = self.segments[index]
+        self.live_count -= segment.live_count
+        self.memory_bytes -= segment.memory_bytes
+        if self._own is not None:
+            self._own.discard(segment)
+        if index != self.head:
+            del self.segments[index], self.first_ids[index]
+            return
+        self.segments[index] = None  # type: ignore[call-overload]
+        self.head += 1
+        if self.head >= 32 and 2 * self.head >= len(self.segments):
+            del self.segments[: self.head], self.first_ids[: self.head]
+            self.head = 0
+
+    def delete(self, index: int, low: int, high: int) -> int:
+        """Delete the entries of a segment at positions from `low` to before `high`; return how many there were."""
+        removed = self._to_change(index).delete(low, high)
+        self.live_count -= removed
+        return removed
+
+    def delete_at(self, index: int, position: int) -> int:
+        """Delete one entry of a segment, which is there; return how many are left."""
+        segment = self.segments[index] if self._own is None else self._to_change(index)
+        self.live_count -= 1
+        return segment.delete_at(position)
+
+    def _to_change(self, index: int) -> Segment:
+        segment = self.segments[index]
+        if self._own is not None and segment not in self._own:
+            segment = self.segments[index] = segment.copy()
+            self._own.add(segment)
+        return segment
+
+    def own(self, segment: Segment) -> Segment:
+        """Return a segment of this list as one that no other list has."""
+        return self._to_change(self.index(segment.last_id))
+
+    def delete_id(self, entry_id: int) -> bool:
+        """Delete an entry by its ID; return whether it was there."""
+        index = bisect_right(self.first_ids, entry_id, self.head) - 1
+        position = self.segments[index].find(entry_id) if index >= self.head else -1
+        if position < 0:
+            return False
+        if 2 * self.delete_at(index, position) < self.segments[index].count:
+            self.shrink(index)
+        return True
+
+    def delete_ids(self, ids: list[int]) -> list[int]:
+        """Delete entries, whose IDs ascend; return which of them were there.
+
+        A segment is looked up once, and entries that follow each other in it go as one.
+        """
+        deleted: list[int] = []
+        first_ids, segments = self.first_ids, self.segments
+        at, wanted = 0, len(ids)
+        while at < wanted:
+            entry_id = ids[at]
+            index = bisect_right(first_ids, entry_id, self.head) - 1
+            if index < self.head:
+                at += 1
+                continue
+            segment = segments[index]
+            last_id = segment.last_id
+            if at + 1 == wanted or ids[at + 1] > last_id:
+                # Of IDs at random places each has a segment of its own: what `delete_id` does, without its call.
+                at += 1
+                position = segment.find(entry_id)
+                if position >= 0:
+                    deleted.append(entry_id)
+                    if 2 * self.delete_at(index, position) < segment.count:
+                        self.shrink(index)
+                continue
+            behind = bisect_right(ids, last_id, at)
+            if there := self._delete_in(index, ids[at:behind]):
+                deleted += there
+                self.shrink(index)
+            at = behind
+        return deleted
+
+    def _delete_in(self, index: int, ids: list[int]) -> list[int]:
+        """Delete entries of one segment, which is not shrunk yet; return which of `ids`, ascending, were there."""
+        segment = self.segments[index]
+        if segment.live is None:
+            low = segment.position(ids[0])
+            high = low + len(ids)
+            if high <= segment.count and [*segment.ids(low, high)] == ids:
+                self.delete(index, low, high)
+                return ids
+        deleted = []
+        for entry_id in ids:
+            position = self.segments[index].find(entry_id)
+            if position >= 0:
+                self.delete_at(index, position)
+                deleted.append(entry_id)
+        return deleted
+
+    def shrink(self, index: int) -> None:
+        """Remove a segment that is empty, and rewrite one that is mostly dead; to be called after deletions."""
+        segment = self.segments[index]
+        if not segment.live_count:
+            self.remove(index)
+        elif segment.count >= 16 and 2 * segment.live_count < segment.count:
+            self.memory_bytes -= segment.memory_bytes
+            if self._own is not None:
+                self._own.discard(segment)
+            self.segments[index] = segment.rewritten()
+            self.memory_bytes += self.segments[index].memory_bytes
+
+    def runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment, int, int]]:
+        """Yield `(segment, from, to)` for each run of entries, none deleted, from ID `start` to `end`: positions."""
+        segments = self.segments
+        first = max(self.index(start), self.head)
+        last = len(segments) - 1
+        if end < segments[last].last_id:
+            last = self.index(end)
+        for index in range(last, first - 1, -1) if reverse else range(first, last + 1):
+            segment = segments[index]
+            lowest = segment.position(start) if index == first else 0
+            highest = segment.count if index < last or end >= segment.last_id else segment.position(end + 1)
+            if segment.live is not None:
+                for low, high in segment.runs(lowest, highest, reverse):
+                    yield segment, low, high
+            elif lowest < highest:
+                yield segment, lowest, highest
+
+    def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
+        """Append the RESP of the first `count` entries from ID `start` to `end` to `parts`, and their IDs to `ids`;
+        return how many they are.
+
+        It is what `runs` finds, in order. (A generator takes as long as reading a few entries does.)
+        """
+        segments, left = self.segments, count
+        index = max(bisect_right(self.first_ids, start, self.head) - 1, self.head)
+        while index < len(segments):
+            segment = segments[index]
+            low, high = segment.position(start), segment.count
+            is_last = end < segment.last_id
+            if is_last:
+                high = segment.position(end + 1)
+            for run_low, run_high in segment.runs(low, high) if segment.live is not None else ((low, high),):
+                if run_high - run_low > left:
+                    run_high = run_low + left
+                if run_low < run_high:
+                    parts.append(segment.read(run_low, run_high))
+                    if ids is not None:
+                        ids += segment.ids(run_low, run_high)
+                    left -= run_high - run_low
+            if is_last or left <= 0:
+                break
+            index += 1
+        return count - left
+
+    def count_before(self, index: int) -> int:
+        """Return how many entries are in the segments in front of one, deleted ones aside."""
+        segments, head = self.segments, self.head
+        if index - head <= len(segments) - index:
+            return sum(map(_live_count, islice(segments, head, index)))
+        return self.live_count - sum(map(_live_count, islice(segments, index, None)))
+
+    def count_range(self, start: int, end: int) -> int:
+        """Return how many entries there are from ID `start` to `end`, both included, deleted ones aside."""
+        first, last = max(self.index(start), self.head), self.index(end)
+        if first > last:
+            return 0
+        segments = self.segments
+        before = segments[first].count_live(0, segments[first].position(start))
+        behind = segments[last].count_live(0, segments[last].position(end + 1))
+        return max(sum(map(_live_count, segments[first:last])) + behind - before, 0)
+
+    def ids_at(self, ranks: Iterable[int]) -> list[int]:
+        """Return the IDs of entries by their number (from 0, ascending, deleted ones aside)."""
+        segments, head = self.segments, self.head
+        before = list(accumulate(map(_live_count, islice(segments, head, None)), initial=0))
+        ids = []
+        index = 0
+        for rank in ranks:
+            index = bisect_right(before, rank, index) - 1
+            segment = segments[head + index]
+            position = segment.nth_position(rank - before[index])
+            ids.append(segment.ids(position, position + 1)[0])
+        return ids
+
+    def copy(self) -> "SegmentList":
+        """Return a list of the same segments; each list copies a segment before it changes it.
+
+        The segments are shared: the journal copies while it serves.
+        """
+        other = SegmentList()
+        other.segments = self.segments[self.head :]
+        self._own, other._own = set(), set()
+        other.first_ids = self.first_ids[self.head :]
+        other.live_count = self.live_count
+        other.memory_bytes = self.memory_bytes
+        return other

@@ -1,0 +1,58 @@
+"""Columns of unsigned ints, each in as few bytes as its greatest one needs."""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from sys import byteorder
+from typing import Final
+
+from streamd.base.form import is_compiled
+
+# The compiled form reads bytes in place, where numbers have at most four of them.
+IS_NATIVE: Final = is_compiled() and byteorder == "little"
+NATIVE_BYTES_MAX: Final = 4
+if IS_NATIVE:
+    from streamd.stream.wire.native_columns import first_from
+
+_CODES: Final = {2: "H", 4: "I", 8: "Q"}
+
+
+def pack(values: Sequence[int]) -> bytes:
+    """Return `values` (at least one, each below 2**64) in 1, 2, 4 or 8 bytes each, all in the same."""
+    greatest = max(values)
+    if greatest < 1 << 8:
+        return bytes(values)
+    return array("H" if greatest < 1 << 16 else "I" if greatest < 1 << 32 else "Q", values).tobytes()
+
+
+def view(column: bytes, length: int) -> Sequence[int]:
+    """Return the `length` ints of a packed column, without unpacking those that are not looked at."""
+    size = len(column) // length
+    return column if size == 1 else memoryview(column).cast(_CODES[size])  # type: ignore[call-overload]
+
+
+def lower_bound(column: bytes, length: int, number: int) -> int:
+    """Return where the first number stands that is `number` (0 or more) or more; the column ascends."""
+    if IS_NATIVE and len(column) <= NATIVE_BYTES_MAX * length and not number >> 32:
+        return first_from(column, length, number)
+    return bisect_left(view(column, length), number)
+
+
+def index_of(column: bytes, length: int, number: int, most: int) -> int:
+    """Return where a number stands in an ascending column of which no two are the same; -1 if nowhere.
+
+    most: how much greater it is than the first one: so it stands no further back, and where numbers follow each other
+    it is found at once. (The bytes are searched: making a view takes longer than looking through all of a node.)
+    """
+    if most < 0:
+        return -1
+    size = len(column) // length
+    if size == 1:
+        return column.rfind(number, 0, most + 1) if number < 256 else -1
+    if number >= 1 << 8 * size:
+        return -1
+    needle = number.to_bytes(size, byteorder)
+    at = column.rfind(needle, 0, (most + 1) * size)
+    while at % size and at >= 0:  # bytes of two numbers
+        at = column.rfind(needle, 0, at + size - 1)
+    return at // size

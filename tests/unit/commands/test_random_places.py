@@ -1,0 +1,35 @@
+"""XDEL, XPENDING and sealing where IDs, owners and seqs do not follow each other."""
+
+import pytest
+
+from streamd.stream.wire.entry_encoder import split_ids
+from streamd.stream.log.entry_log import Log
+from tests.session import Session
+
+
+@pytest.mark.parametrize("odd", [{}, {3: 1}, {98: 7}, {0: 5}, dict.fromkeys(range(100), 5)])
+def test_ids_are_split_whichever_of_them_has_a_seq(odd):
+    ids = [(10**12 + 3 * n) << 64 | odd.get(n, 0) for n in range(100)]
+    ms, stamps, seq, seqs = split_ids(ids)
+    assert stamps is not None
+    assert [ms + stamp << 64 | one for stamp, one in zip(stamps, seqs or [seq] * 100, strict=True)] == ids
+    assert (seqs is None) == (len(set(odd.values())) == len(odd) // 100)
+
+
+def test_pending_entries_of_two_owners_in_turn_are_listed_with_their_owners():
+    session = Session()
+    session.execute(["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"])
+    for number in range(12):
+        session.execute(["XADD", "s", "*", "f", "v"])
+        session.execute(["XREADGROUP", "GROUP", "g", f"c{number % 2}", "COUNT", "1", "STREAMS", "s", ">"])
+    assert [row[1] for row in session.execute(["XPENDING", "s", "g", "-", "+", "12"])] == [b"c0", b"c1"] * 6
+
+
+def test_a_segment_that_loses_most_entries_one_by_one_is_rewritten():
+    log = Log(100)
+    for number in range(300):
+        log.append(number << 64, [b"f", b"%d" % number])
+    for number in range(60):  # one of each segment at a time
+        assert log.delete_many([number << 64, 100 + number << 64]) == [number << 64, 100 + number << 64]
+    assert log._sealed is not None
+    assert [segment.count < 60 for segment in log._sealed.segments[:2]] == [True, True]
