@@ -15,15 +15,15 @@ from streamd.base.limits import AUTHENTICATED
 from streamd.commands.stream.options import parse_ids
 from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
+from streamd.lua.side_run import SideRun
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.template import Columns as RequestColumns
-from streamd.lua.side_run import SideRun
-from streamd.stream.wire.entry_encoder import encode_entry
 from streamd.stream.entry_id import format_id, parse_id
-from streamd.stream.wire.run_layout import Columns
-from streamd.stream.log.entry_log import Log
 from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.groups.pending_chunk import Consumer
+from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_encoder import encode_entry
+from streamd.stream.wire.run_layout import Columns
 
 ROUNDS = 7
 VALUE = Random(3).randbytes(64)
@@ -145,7 +145,9 @@ def _entries() -> Iterator[Choice]:
             log.append_columns(range(next_id + 1, next_id + 17), Columns((b"f",), [VALUE] * 16, (len(VALUE),)))
             next_id += 16
 
-    yield Choice("streamd/stream/log/entry_log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one)
+    yield Choice(
+        "streamd/stream/log/entry_log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one
+    )
     read = Log()
     read.append_columns([FIRST + n for n in ids], Columns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]

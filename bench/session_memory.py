@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from bench.client import load, request
 from bench.servers import Target
-from streamd.clients.sessions.session_keys import Layout
 from streamd.clients.sessions.requests import TTL_S
+from streamd.clients.sessions.session_keys import Layout
 
 SESSIONS = 100_000
 MESSAGES = 10

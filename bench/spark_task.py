@@ -14,16 +14,16 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_source.values.arrow import MappedConverter
-from spark_source.values.collector import undisturbed
 from spark_source.connecting.connection import Server
-from spark_source.writing.durable import Durability
-from spark_source.values.encode import RowEncoder
 from spark_source.naming.identity import BatchName
+from spark_source.reading.entry_pages import read_range
 from spark_source.reading.offsets import Range
 from spark_source.settings.options import parse_options
-from spark_source.reading.entry_pages import read_range
+from spark_source.values.arrow import MappedConverter
+from spark_source.values.collector import undisturbed
+from spark_source.values.encode import RowEncoder
 from spark_source.values.schema import arrow_schema
+from spark_source.writing.durable import Durability
 from spark_source.writing.sink import Task, TaskWriter
 
 SCHEMA = StructType(

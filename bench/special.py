@@ -11,8 +11,8 @@ from bench.measure import redis_benchmark
 from bench.servers import Target
 from bench.workloads import CHANGING, VALUE
 from streamd.stream.groups.group import Group
-from streamd.stream.wire.run_layout import Columns
 from streamd.stream.stream import Stream
+from streamd.stream.wire.run_layout import Columns
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 

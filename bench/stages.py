@@ -19,8 +19,8 @@ from typing import Any
 from bench.client import request
 from bench.servers import COMPILED
 from streamd.base.clock import Clock
-from streamd.configuration.server_options import Config
 from streamd.base.limits import AUTHENTICATED
+from streamd.configuration.server_options import Config
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem

@@ -13,11 +13,11 @@ import redis
 
 from bench.client import ask, load, request
 from bench.servers import Target, redis_binary
+from streamd.clients.topics import Message, TopicLog
 from streamd.stream.search.field_index import NONE_MATCHES, FieldIndex
 from streamd.stream.search.patterns import entry_filter
 from streamd.stream.search.searching import search
 from streamd.stream.stream import Stream
-from streamd.clients.topics import Message, TopicLog
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import uvicorn
 
 from streamd.base.clock import ManualClock
-from streamd.testing import EmbeddedServer
 from streamd.clients.ui.page_guard import Rules
 from streamd.clients.ui.pages import application
 from streamd.clients.ui.serving import listen
 from streamd.clients.ui.source import Source
+from streamd.testing import EmbeddedServer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SHOTS = {"ui-streams.png": ("", "1200,620"), "ui-stream-phone.png": ("stream?key=orders", "500,900")}

@@ -11,7 +11,6 @@ from typing import Any
 
 from streamd.acl.users import UnreadableUserFileError, UserFileError
 from streamd.base import collector
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.base.failure import (
     EXIT_ADDRESS,
     EXIT_CODES,
@@ -26,6 +25,7 @@ from streamd.base.log import log, start_logging
 from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
 from streamd.configuration.layers import Layers
+from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.durability.persistence import Persistence
 from streamd.durability.unread import unread
 from streamd.journal.filesystem import FileSystem, LockedError

@@ -4,9 +4,8 @@ import importlib
 
 import pytest
 
-from streamd.stream.wire import columns
-from streamd.stream.wire import entry_writer
 from streamd.stream.log import segment
+from streamd.stream.wire import columns, entry_writer
 
 
 @pytest.fixture(params=["by columns", "byte by byte"])

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamd.base.clock import ManualClock
-from streamd.configuration.server_options import Config
 from streamd.catalog import Context
+from streamd.configuration.server_options import Config
+from streamd.connected.client import Client
 from streamd.data.records import ColumnsRecord
 from streamd.engine.engine import Engine
 from streamd.resp.template import Requests
-from streamd.connected.client import Client
 
 Word = bytes | str | int
 

@@ -3,8 +3,8 @@
 import ssl
 from typing import TYPE_CHECKING
 
-from spark_source.settings.connection_options import CLIENT_PREFIX, CLUSTER_SETTINGS, ConnectionOptions
 from spark_source.errors import StreamdError
+from spark_source.settings.connection_options import CLIENT_PREFIX, CLUSTER_SETTINGS, ConnectionOptions
 
 if TYPE_CHECKING:
     import redis

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from spark_source.connecting import tls
 from spark_source.connecting.clients import cluster_client, single_client
-from spark_source.settings.connection_options import ConnectionOptions, Node
-from spark_source.errors import NotDurable, StreamdError
 from spark_source.connecting.failures import explained, first_line, given_up, is_broken, is_passing
 from spark_source.connecting.sentinels import master_address
+from spark_source.errors import NotDurable, StreamdError
+from spark_source.settings.connection_options import ConnectionOptions, Node
 
 if TYPE_CHECKING:
     import redis

@@ -3,8 +3,8 @@
 import re
 
 from spark_source.connecting import tls
-from spark_source.settings.connection_options import ConnectionOptions
 from spark_source.errors import NotDurable, StreamdError, Unreachable
+from spark_source.settings.connection_options import ConnectionOptions
 
 
 def is_passing(error: BaseException) -> bool:

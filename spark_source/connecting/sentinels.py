@@ -1,8 +1,8 @@
 """Finding the master of a name by asking Sentinels."""
 
 from spark_source.connecting.clients import single_client
-from spark_source.settings.connection_options import ConnectionOptions
 from spark_source.errors import StreamdError
+from spark_source.settings.connection_options import ConnectionOptions
 
 
 def master_address(options: ConnectionOptions) -> tuple[str, int]:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from spark_source.connecting.connection import Session, Word
 from spark_source.errors import RowsChanged
 from spark_source.naming.identity import MOST_BUCKETS, BatchName, bucket_count, rows_max
+from spark_source.naming.tally import Short, missing
 from spark_source.noting.markers import keys_key, rows_key
 from spark_source.settings.options import WriteOptions
-from spark_source.naming.tally import Short, missing
 
 log = logging.getLogger("spark_source")
 

@@ -10,9 +10,9 @@ import os
 from urllib.parse import unquote, urlsplit
 
 from spark_source.connecting.connection import Server
-from spark_source.settings.connection_options import ConnectionOptions
 from spark_source.errors import OptionError
 from spark_source.noting.markers import INTO_SOURCE, marker_key
+from spark_source.settings.connection_options import ConnectionOptions
 
 WHAT_TO_DO = "write to another stream, or set allowSourceAsTarget=true on the sink if it ends by itself"
 

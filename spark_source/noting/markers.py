@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from spark_source.connecting.connection import Session
 from spark_source.errors import OptionError, StreamdError, WindowExpired
 from spark_source.naming.identity import BatchName, digest_text
-from spark_source.settings.options import WriteOptions
 from spark_source.reading.planner import as_dict, stream_info
+from spark_source.settings.options import WriteOptions
 
 INTO_SOURCE = ":into-source"  # behind a sink's name, a mark: its query may read what it writes
 COMMIT_TRIES = 100  # other sinks of the stream may note something in between

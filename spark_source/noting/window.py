@@ -3,8 +3,8 @@
 from spark_source.connecting.connection import Server, Session
 from spark_source.errors import OptionError, StreamdError, StreamMissing, WindowTooSmall
 from spark_source.noting.markers import transact
-from spark_source.settings.options import WriteOptions
 from spark_source.reading.planner import as_dict, stream_info
+from spark_source.settings.options import WriteOptions
 
 SETUP_GROUP = "spark-setup"  # lives for one transaction: making a group is the one way to make an empty stream
 

@@ -10,12 +10,12 @@ from pyspark.sql.types import StructType
 
 from spark_source import ids
 from spark_source.connecting.connection import Server, Session
+from spark_source.connecting.topic_log import read_log
 from spark_source.errors import OptionError, StreamMissing
 from spark_source.reading.offsets import Range
-from spark_source.settings.options import Options, ReadOptions
 from spark_source.reading.planner import PartSizes, StreamInfo, choose_splitter, stream_info
+from spark_source.settings.options import Options, ReadOptions
 from spark_source.values.schema import check_user_schema, raw_schema
-from spark_source.connecting.topic_log import read_log
 from spark_source.values.topic_schema import check_topic_schema
 
 try:
@@ -47,10 +47,10 @@ class RangeReader:
 
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
         """Yield the record batches of a planned range; for None nothing."""
+        from spark_source.reading.entry_pages import read_range
         from spark_source.values.arrow import MappedConverter, RawConverter
         from spark_source.values.collector import undisturbed
         from spark_source.values.moments import session_zone
-        from spark_source.reading.entry_pages import read_range
 
         if part is None:
             return iter(())

@@ -7,12 +7,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from spark_source import ids
-from spark_source.values.arrow import Page
 from spark_source.connecting.bounded import TooLarge, receive
 from spark_source.connecting.connection import Server, Session, Tries
 from spark_source.errors import DataLoss, StreamMissing
 from spark_source.reading.offsets import Range
 from spark_source.reading.planner import stream_info
+from spark_source.values.arrow import Page
 
 FIRST_PAGE = 8  # entries; the first page tells how large entries are
 GROWTH = 4  # times as many entries as the page before, at most

@@ -10,8 +10,10 @@ from pyspark.sql.types import StructType
 
 from spark_source import ids
 from spark_source.connecting.connection import Session
+from spark_source.connecting.topic_log import read_log
 from spark_source.errors import DataLoss, OptionError
 from spark_source.noting.loops import place_of, query_of_task, refuse_own_rows
+from spark_source.reading.batch_reader import RangeReader, find_streams, first_position, refuse_unread_streams
 from spark_source.reading.offsets import (
     CUT,
     EARLIEST,
@@ -26,7 +28,6 @@ from spark_source.reading.offsets import (
     parse_offset,
     ranges,
 )
-from spark_source.settings.options import Options
 from spark_source.reading.planner import (
     Cuts,
     Loss,
@@ -41,9 +42,8 @@ from spark_source.reading.planner import (
     stream_info,
 )
 from spark_source.reading.progress import ProgressGroup, standing
-from spark_source.reading.batch_reader import RangeReader, find_streams, first_position, refuse_unread_streams
 from spark_source.reading.starts import refuse_empty_server, warn_of_limit, warn_of_open_batch
-from spark_source.connecting.topic_log import read_log
+from spark_source.settings.options import Options
 
 try:
     from pyspark.sql.streaming.datasource import (

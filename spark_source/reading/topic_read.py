@@ -8,16 +8,16 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from spark_source import ids
-from spark_source.values.arrow import Page, as_text, id_columns
 from spark_source.connecting.bounded import TooLarge, receive
 from spark_source.connecting.connection import Server, Session, Tries
-from spark_source.errors import DataLoss
-from spark_source.reading.offsets import Range
-from spark_source.reading.entry_pages import FIRST_PAGE, LIMIT_BYTES, SHRINK, _next_size, read_range
-from spark_source.reading.planner import PartSizes, choose_splitter
-from spark_source.values.schema import arrow_schema
-from spark_source.settings.topic_filters import TopicFilter
 from spark_source.connecting.topic_log import trimmed_place
+from spark_source.errors import DataLoss
+from spark_source.reading.entry_pages import FIRST_PAGE, LIMIT_BYTES, SHRINK, _next_size, read_range
+from spark_source.reading.offsets import Range
+from spark_source.reading.planner import PartSizes, choose_splitter
+from spark_source.settings.topic_filters import TopicFilter
+from spark_source.values.arrow import Page, as_text, id_columns
+from spark_source.values.schema import arrow_schema
 
 PROPERTY = b"u:"
 # The entry with the highest ID there is closes a generation: it is no message.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from spark_source.errors import OptionError
 from spark_source.settings.connection_options import (
     CLIENT_PREFIX,
     CONNECTION_NAMES,
@@ -15,7 +16,6 @@ from spark_source.settings.connection_options import (
     client_setting,
     read_connection,
 )
-from spark_source.errors import OptionError
 from spark_source.settings.kafka_names import instead_of
 from spark_source.settings.option_values import LARGEST, Values, not_empty, refuse, split_names
 from spark_source.settings.topic_filters import parse_topic_filter

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from spark_source import ids
-from spark_source.values.casts import cast_column
 from spark_source.errors import BadRow
+from spark_source.values.casts import cast_column
 from spark_source.values.json_read import entry_json, is_nested, read_json
 from spark_source.values.schema import RESERVED, arrow_schema
 

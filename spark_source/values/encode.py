@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_source.errors import BadRow, OptionError
 from spark_source.connecting.failures import first_line
+from spark_source.errors import BadRow, OptionError
 from spark_source.values.json_read import is_nested
 from spark_source.values.json_write import json_texts, time_texts
 from spark_source.values.named_rows import shown_row

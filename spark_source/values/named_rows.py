@@ -1,7 +1,7 @@
 """Names rows in messages, and explains why the server refused one."""
 
-from spark_source.settings.connection_options import ConnectionOptions
 from spark_source.connecting.failures import explained, is_passing
+from spark_source.settings.connection_options import ConnectionOptions
 
 ROW_CHARS = 200
 VALUE_CHARS = 40

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from spark_source.connecting.connection import Server, Session
-from spark_source.writing.durable import Durability
 from spark_source.naming.identity import BatchName
+from spark_source.naming.tally import Short
 from spark_source.noting.loops import refuse_source
 from spark_source.noting.markers import Opening, open_batch
-from spark_source.settings.options import WriteOptions
-from spark_source.naming.tally import Short
 from spark_source.noting.window import ensure_window
+from spark_source.settings.options import WriteOptions
+from spark_source.writing.durable import Durability
 
 BLOCK_BYTES_MAX = 64 << 20  # of rows that are held until a wait has covered them
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from spark_source.connecting.connection import Server, Session, Word
-from spark_source.settings.connection_options import ConnectionOptions
 from spark_source.errors import NotDurable, OptionError
 from spark_source.noting.markers import marker_key
-from spark_source.settings.options import WriteOptions
 from spark_source.reading.planner import as_dict
+from spark_source.settings.connection_options import ConnectionOptions
+from spark_source.settings.options import WriteOptions
 
 WAIT_MS = 5_000  # of one WAIT; behind a failover another node has to be asked, and what it lacks to be sent again
 

@@ -2,13 +2,13 @@
 
 from hashlib import blake2b
 
-from spark_source.noting.attempts import note_presence
-from spark_source.writing.blocks import Chunk, Owner, StreamWriter
 from spark_source.connecting.connection import Session
 from spark_source.errors import RowsChanged
 from spark_source.naming.identity import digest_text
+from spark_source.noting.attempts import note_presence
 from spark_source.noting.markers import part_key
 from spark_source.values.named_rows import refusal
+from spark_source.writing.blocks import Chunk, Owner, StreamWriter
 
 
 class PartWriter(StreamWriter):

@@ -7,19 +7,19 @@ from itertools import repeat
 import pyarrow as pa
 
 from spark_source import ids
-from spark_source.noting.attempts import Verdict, note_rows
-from spark_source.writing.blocks import Chunk, Outcome, StreamWriter, Task
 from spark_source.connecting.connection import Server, Session, Tries
-from spark_source.values.encode import RowEncoder, Rows
-from spark_source.errors import WindowTooSmall
 from spark_source.connecting.failures import explained
+from spark_source.errors import WindowTooSmall
 from spark_source.naming.held import Held, Part
 from spark_source.naming.identity import DIGEST_BYTES, Identity, digests_of, rows_max
-from spark_source.values.named_rows import refusal
-from spark_source.settings.options import WriteOptions
-from spark_source.writing.part_writer import PartWriter
-from spark_source.reading.planner import as_dict
 from spark_source.naming.tally import Short, Tally
+from spark_source.noting.attempts import Verdict, note_rows
+from spark_source.reading.planner import as_dict
+from spark_source.settings.options import WriteOptions
+from spark_source.values.encode import RowEncoder, Rows
+from spark_source.values.named_rows import refusal
+from spark_source.writing.blocks import Chunk, Outcome, StreamWriter, Task
+from spark_source.writing.part_writer import PartWriter
 
 log = logging.getLogger("spark_source")
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-from spark_source.values.encode import RowEncoder, Rows, _column, _spread
+from spark_source.connecting.topic_log import TopicLog
 from spark_source.errors import BadRow
 from spark_source.settings.topic_filters import LENGTH_BYTES_MAX, TopicFilter
-from spark_source.connecting.topic_log import TopicLog
+from spark_source.values.encode import RowEncoder, Rows, _column, _spread
 from spark_source.values.topic_schema import check_published
 
 _FIELDS = {"topic": "t", "payload": "p", "publisher": "c"}

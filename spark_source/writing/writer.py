@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_source.noting.attempts import changed_rows, judge_batch
 from spark_source.connecting.connection import Server, Session
-from spark_source.writing.durable import choose_durability
-from spark_source.values.encode import RowEncoder
+from spark_source.connecting.topic_log import read_log
 from spark_source.errors import OptionError, StreamdError
 from spark_source.naming.identity import BatchName
+from spark_source.naming.tally import Short
+from spark_source.noting.attempts import changed_rows, judge_batch
 from spark_source.noting.loops import place_of, refuse_source, streams_read
 from spark_source.noting.markers import (
     commit_batch,
@@ -30,12 +30,12 @@ from spark_source.noting.markers import (
     tagged,
     transact,
 )
-from spark_source.settings.options import Options
-from spark_source.writing.replace import replacing
-from spark_source.values.schema import arrow_schema
-from spark_source.naming.tally import Short
-from spark_source.connecting.topic_log import read_log
 from spark_source.noting.window import choose_mode, ensure_window
+from spark_source.settings.options import Options
+from spark_source.values.encode import RowEncoder
+from spark_source.values.schema import arrow_schema
+from spark_source.writing.durable import choose_durability
+from spark_source.writing.replace import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

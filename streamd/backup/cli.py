@@ -5,9 +5,9 @@ import os
 
 from streamd.backup import copying
 from streamd.backup.placing import PlaceError
-from streamd.clients.remote_journal import RemoteJournal, SourceError, UrlError, connect
 from streamd.base.failure import EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.progress import ProgressLine
+from streamd.clients.remote_journal import RemoteJournal, SourceError, UrlError, connect
 
 URL = "redis://127.0.0.1:6379"
 

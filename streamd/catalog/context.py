@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streamd.catalog.engine_ports import Permissions, Services
-from streamd.data.types import STREAM
-from streamd.resp.template import Requests
-from streamd.resp.types import Reply
 from streamd.connected.blocking import BLOCKED
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
+from streamd.data.types import STREAM
+from streamd.resp.template import Requests
+from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
 
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from streamd.acl.user import User
     from streamd.base.process import ProcessFacts
     from streamd.catalog.context import Command, CommandTable, Context, QuickTable
-    from streamd.resp.types import Reply
-    from streamd.lua.scripts import Script, Scripts
     from streamd.connected.blocking import Waiter
     from streamd.connected.client import Client
+    from streamd.lua.scripts import Script, Scripts
+    from streamd.resp.types import Reply
 
 
 class ScriptServices(Protocol):

@@ -13,14 +13,14 @@ from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
 from streamd.catalog.named import keys_of
 from streamd.catalog.refusing import refuse
-from streamd.data.keyspace import Database
-from streamd.resp.plain import plain
-from streamd.resp.types import Reply, Sliced
-from streamd.lua.scripts import NOT_INSTALLED, Script, Scripts
-from streamd.lua.side_run import PAUSED, SideRun
 from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client
 from streamd.connected.monitor import monitor_line
+from streamd.data.keyspace import Database
+from streamd.lua.scripts import NOT_INSTALLED, Script, Scripts
+from streamd.lua.side_run import PAUSED, SideRun
+from streamd.resp.plain import plain
+from streamd.resp.types import Reply, Sliced
 
 # The commands that run scripts.
 SCRIPT_COMMANDS: Final = frozenset({b"eval", b"evalsha", b"eval_ro", b"evalsha_ro"})

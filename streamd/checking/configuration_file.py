@@ -3,9 +3,9 @@
 import argparse
 
 from streamd.acl.users import UserFileError
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.base.failure import EXIT_OK, EXIT_USAGE
 from streamd.configuration.file import FromFile, read_file
+from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.engine.engine import Engine
 from streamd.net.tls import make_context
 

@@ -6,9 +6,9 @@ import sys
 
 from streamd.base import collector
 from streamd.base.clock import Clock
-from streamd.configuration.server_options import OPTIONS, Config
 from streamd.base.failure import EXIT_CODES, EXIT_DAMAGED, EXIT_DIRECTORY, EXIT_OK, EXIT_USAGE, Failure
 from streamd.base.progress import ProgressLine
+from streamd.configuration.server_options import OPTIONS, Config
 from streamd.data.keyspace import Keyspace
 from streamd.durability import check, fixing
 from streamd.durability.moving import commands_for_redis

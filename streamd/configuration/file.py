@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from streamd.configuration.server_options import ALIASES, OPTIONS, ConfigError, Value
 from streamd.configuration.foreign import KEPT, danger, is_foreign, reason_to_pass
 from streamd.configuration.layers import nearest, not_taken, wanted
+from streamd.configuration.server_options import ALIASES, OPTIONS, ConfigError, Value
 from streamd.configuration.setting_lines import ConfigFileError, Setting, read_settings
 
 

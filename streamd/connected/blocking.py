@@ -7,9 +7,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from sortedcontainers import SortedList
 
 from streamd.base.clock import Clock
+from streamd.connected.filter_table import Filtering, FilterTable
 from streamd.data.keyspace import Database
 from streamd.resp.types import Reply
-from streamd.connected.filter_table import Filtering, FilterTable
 from streamd.stream.stream import Stream
 
 

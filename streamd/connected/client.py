@@ -6,13 +6,13 @@ from typing import Final
 
 from streamd.acl.user import User
 from streamd.base.errors import CommandError
+from streamd.connected.blocking import Waiter
+from streamd.connected.tracker import Tracker
 from streamd.data.followers import Watcher
 from streamd.data.keyspace import Database
 from streamd.resp.encoder import encode, encode_pieces
 from streamd.resp.reply_ends import split_replies
 from streamd.resp.types import NO_REPLY, Reply, Sliced
-from streamd.connected.blocking import Waiter
-from streamd.connected.tracker import Tracker
 
 
 def _no_flush() -> None:

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from streamd.data.records import ColumnsRecord, Record
 from streamd.connected.blocking import Waiter
 from streamd.connected.client import Client
+from streamd.data.records import ColumnsRecord, Record
 
 
 class Backups(Protocol):

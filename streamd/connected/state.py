@@ -7,15 +7,9 @@ from typing import Final
 from streamd.acl.refusals import RefusalLog
 from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
-from streamd.configuration.server_options import Config
 from streamd.base.errors import CODE_CHARACTERS_MAX, Busy, CommandError, error_code
 from streamd.base.log import log
-from streamd.data.followers import EveryKey
-from streamd.data.keyspace import Database, Keyspace
-from streamd.data.records import ColumnsRecord, Record
-from streamd.idmp.sweeper import Sweeper
-from streamd.journal.filesystem import Identity
-from streamd.resp.types import Raw
+from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BlockedClients
 from streamd.connected.client import Client
 from streamd.connected.durability_ports import Journal
@@ -25,6 +19,12 @@ from streamd.connected.monitor import redacted
 from streamd.connected.pubsub import PubSub
 from streamd.connected.slowlog import SlowLog
 from streamd.connected.tracking import Tracking
+from streamd.data.followers import EveryKey
+from streamd.data.keyspace import Database, Keyspace
+from streamd.data.records import ColumnsRecord, Record
+from streamd.idmp.sweeper import Sweeper
+from streamd.journal.filesystem import Identity
+from streamd.resp.types import Raw
 from streamd.stream.stream import Stream
 
 # So many error codes are counted apart, as in Redis: a script can make any number. All further ones count together,

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from streamd.base.prefixes import Prefixes
+from streamd.connected.client import Client
+from streamd.connected.tracker import Tracker
 from streamd.data.followers import Followers
 from streamd.resp.encoder import encode
 from streamd.resp.types import Push, Raw, Reply
-from streamd.connected.client import Client
-from streamd.connected.tracker import Tracker
 
 # Where a client that speaks RESP2 gets messages.
 CHANNEL: Final = b"__redis__:invalidate"

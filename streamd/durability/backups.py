@@ -5,11 +5,11 @@ from typing import Final
 
 from streamd.base.clock import Clock
 from streamd.base.errors import CommandError, reason_of
+from streamd.connected.client import Client
 from streamd.durability.rewriting import Rewriting
 from streamd.journal.filesystem import File
 from streamd.journal.journal import Journal
 from streamd.journal.writer import Writer
-from streamd.connected.client import Client
 
 # Each keeps files on the disk that a rewrite would remove.
 BACKUPS_MAX: Final = 4

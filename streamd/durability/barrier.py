@@ -7,10 +7,10 @@ from typing import Final
 
 from streamd.base.errors import CommandError, reason_of
 from streamd.base.log import log
-from streamd.journal.jobs import Done, Pending, Syncs
-from streamd.journal.journal import Journal
 from streamd.connected.client import Client
 from streamd.connected.state import State
+from streamd.journal.jobs import Done, Pending, Syncs
+from streamd.journal.journal import Journal
 
 # Redis: a second between two syncs, and a write that waits no longer than two for one that is under way.
 SYNC_EVERY_MS: Final = 1_000

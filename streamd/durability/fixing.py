@@ -7,11 +7,6 @@ from typing import Final
 from streamd.durability.check import Progress, Report, Trial, examine, replace_manifest
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import READ_BYTES, FileSystem
-from streamd.journal.journal import lock_directory
-from streamd.journal.loader import Loader
-from streamd.journal.manifest import Manifest, Part
-from streamd.journal.mending import Change, change, filling, free_name, stamp
 from streamd.journal.file_reader import (
     Bare,
     FileReader,
@@ -22,6 +17,11 @@ from streamd.journal.file_reader import (
     parse_one,
     parse_unit,
 )
+from streamd.journal.filesystem import READ_BYTES, FileSystem
+from streamd.journal.journal import lock_directory
+from streamd.journal.loader import Loader
+from streamd.journal.manifest import Manifest, Part
+from streamd.journal.mending import Change, change, filling, free_name, stamp
 from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
 from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage

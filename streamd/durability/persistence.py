@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 
 from streamd.base.errors import CommandError
 from streamd.base.log import log
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 from streamd.durability.backups import Backups
 from streamd.durability.barrier import Barrier
 from streamd.durability.replay import Replay
@@ -14,9 +17,6 @@ from streamd.journal.journal import Journal
 from streamd.journal.loader import Loader, LoadError
 from streamd.journal.notes import DEFAULTS
 from streamd.journal.recovery import Cut, DamagedError
-from streamd.connected.blocking import Waiter
-from streamd.connected.client import Client
-from streamd.connected.state import State
 
 
 class Persistence:

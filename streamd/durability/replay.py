@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import cast
 
-from streamd.configuration.server_options import OPTIONS
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
 from streamd.commands.stream.xadd import apply_columns
+from streamd.configuration.server_options import OPTIONS
 from streamd.connected.state import State
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from streamd.base.errors import CommandError, reason_of
 from streamd.base.limits import SLICE_US
 from streamd.base.log import log
+from streamd.connected.state import State
 from streamd.durability.barrier import Barrier
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Done, Submit
 from streamd.journal.journal import Journal
 from streamd.journal.manifest import Part
 from streamd.journal.rewrite import Rewrite, UnwritableKey
-from streamd.connected.state import State
 
 # Before the next try by itself: while the disk refuses writes, which clients wait for, and after a bug in a command,
 # which may be met again and again.

@@ -14,9 +14,9 @@ from streamd.base.small_files import keep_file, read_file, replace_file
 from streamd.catalog import CommandTable, Context, QuickTable
 from streamd.catalog.guard import Guard
 from streamd.catalog.refusing import note_refusal
-from streamd.journal.mending import stamp
 from streamd.connected.client import Client
 from streamd.connected.state import State
+from streamd.journal.mending import stamp
 
 _NO_FILE = (
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL SETUSER "

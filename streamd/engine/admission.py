@@ -6,9 +6,9 @@ from streamd.base.errors import CommandError, UnknownSubcommand, WrongArity, ech
 from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.catalog.refusing import refuse
 from streamd.catalog.script_host import SCRIPT_COMMANDS
-from streamd.resp.types import NO_REPLY
-from streamd.lua.shebang import read_shebang
 from streamd.connected.blocking import BLOCKED
+from streamd.lua.shebang import read_shebang
+from streamd.resp.types import NO_REPLY
 
 # What a client may say before it has said its password, in a transaction, and (RESP2) while subscribed.
 BEFORE_AUTH: Final = frozenset({"auth", "hello", "quit", "reset"})

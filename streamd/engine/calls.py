@@ -7,14 +7,14 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Command, CommandTable, Context
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
 from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Reply, Sliced
-from streamd.connected.blocking import Waiter
-from streamd.connected.client import Client
-from streamd.connected.state import State
 
 # What a request of a run takes at most, unless its command has taken longer so far: all are small.
 _USUAL_NS: Final = 20_000

@@ -4,12 +4,12 @@ from typing import Final
 
 from streamd.catalog import Command, Context
 from streamd.catalog.named import keys_of
-from streamd.data.keyspace import Database
-from streamd.resp.slicing import sliced
-from streamd.resp.types import NO_REPLY, Reply
 from streamd.connected.blocking import BLOCKED
 from streamd.connected.monitor import monitor_line
 from streamd.connected.state import State
+from streamd.data.keyspace import Database
+from streamd.resp.slicing import sliced
+from streamd.resp.types import NO_REPLY, Reply
 
 # They read nothing themselves: what their scripts read is noted when they read it.
 _READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro"})

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.data.expiring import expire_due
 from streamd.connected.state import State
+from streamd.data.expiring import expire_due
 
 Chore = Callable[[State, Callable[[], bool]], bool]
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
 from streamd.base.clock import Clock
-from streamd.configuration.server_options import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import (
     BATCH_MIN,
@@ -23,22 +22,23 @@ from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.catalog.named import vocabulary_of
 from streamd.catalog.script_host import ScriptHost
+from streamd.configuration.server_options import Config
+from streamd.connected.blocking import BLOCKED, Waiter
+from streamd.connected.client import Client
+from streamd.connected.state import State
 from streamd.engine.access import Access
 from streamd.engine.admission import NOT_QUEUED, check_allowed, find_command, is_http, postpone, quick_commands
 from streamd.engine.calls import Calls
 from streamd.engine.careful import Careful
 from streamd.engine.chores import CHORES
-from streamd.engine.memory import MemoryLimit
 from streamd.engine.gathering import NOBODY, Gathering
+from streamd.engine.memory import MemoryLimit
 from streamd.engine.slices import Slices, end_of_slice
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
 from streamd.resp.template import Rows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
-from streamd.connected.blocking import BLOCKED, Waiter
-from streamd.connected.client import Client
-from streamd.connected.state import State
 
 
 class Engine:

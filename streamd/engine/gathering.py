@@ -5,10 +5,10 @@ from itertools import islice
 from typing import Final
 
 from streamd.catalog import Context
+from streamd.connected.client import Client
 from streamd.engine.calls import Calls
 from streamd.resp.reply_ends import deal_replies
 from streamd.resp.template import Columns, Requests, Rows
-from streamd.connected.client import Client
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what eight cost.

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from streamd.base.clock import Clock
 from streamd.base.limits import OUTPUT_TURN_BYTES, SLICE_US
 from streamd.catalog import Context
-from streamd.engine.calls import Calls
 from streamd.connected.client import GO_ON, Unfinished
 from streamd.connected.state import State
+from streamd.engine.calls import Calls
 
 
 class Slices:

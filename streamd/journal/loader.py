@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from streamd.base.limits import DATABASES_MAX
 from streamd.data.keyspace import Keyspace
-from streamd.journal.notes import NOTES
 from streamd.journal.file_reader import Bare, Parsed
+from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_select
 from streamd.journal.words import bare_commands
 from streamd.resp.template import Template, template_around

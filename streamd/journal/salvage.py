@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from streamd.journal.file_reader import LINE_BYTES_MAX, Bare, FileReader, Parsed, Trouble, parse_body
 from streamd.journal.filesystem import READ_BYTES
 from streamd.journal.mending import can_fill
-from streamd.journal.file_reader import LINE_BYTES_MAX, Bare, FileReader, Parsed, Trouble, parse_body
 from streamd.journal.record import CUT_LINE, FIRST_LINE_BYTES, encode_first_line, run_hash
 
 _HEADER: Final = re.compile(

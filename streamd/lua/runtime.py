@@ -19,13 +19,13 @@ from typing import Any, Final, NoReturn, Protocol
 from streamd.base.errors import CommandError
 from streamd.base.log import log
 from streamd.base.small_files import read_file
-from streamd.resp.encoder import format_float
-from streamd.resp.types import NULL_ARRAY, Reply
 from streamd.lua import tokens
 from streamd.lua.bytecode import UnknownBytecode, without_library_tail_calls
 from streamd.lua.endings import Failed, NoLua
 from streamd.lua.random48 import Random48
 from streamd.lua.tokens import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
+from streamd.resp.encoder import format_float
+from streamd.resp.types import NULL_ARRAY, Reply
 
 LUA: Final = os.path.join(os.path.dirname(__file__), "lua")
 CHUNK: Final = 15  # as in lua/redis.lua

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import MIB
-from streamd.resp.types import Reply
 from streamd.lua.endings import Failed, NoLua
 from streamd.lua.shebang import Shebang, read_shebang
+from streamd.resp.types import Reply
 
 if TYPE_CHECKING:
     from streamd.lua.runtime import Caller, Runtime

@@ -7,8 +7,8 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from streamd.configuration.server_options import Config, ConfigError
 from streamd.base.log import log
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.net import tls
 from streamd.net.gate import Gate
 

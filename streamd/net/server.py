@@ -9,10 +9,10 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from streamd.base.clock import Clock, ManualClock
-from streamd.configuration.server_options import Config, ConfigError
 from streamd.base.heap import IdleTrim
 from streamd.base.limits import LOAD_TURN_US, STOP_S
 from streamd.base.log import log
+from streamd.configuration.server_options import Config, ConfigError
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.filesystem import FileSystem

@@ -5,10 +5,10 @@ from itertools import compress
 from typing import Final
 
 from streamd.idmp.table import IdmpTable
-from streamd.stream.search.field_index import FieldIndex
 from streamd.stream.groups.group import Group
-from streamd.stream.wire.run_layout import Columns
 from streamd.stream.log.entry_log import Log
+from streamd.stream.search.field_index import FieldIndex
+from streamd.stream.wire.run_layout import Columns
 
 # A field takes over the index from another one when so many searches in a row asked for it.
 _RIVALS_MAX: Final = 8

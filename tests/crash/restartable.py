@@ -7,8 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 from streamd.base.clock import ManualClock
-from streamd.configuration.server_options import Config
 from streamd.catalog import COMMANDS, CommandTable, Context
+from streamd.configuration.server_options import Config
 from streamd.durability.persistence import Persistence
 from streamd.engine.engine import Engine
 from streamd.journal.jobs import Done

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from streamd.base.errors import CommandError, WrongType
-from streamd.data.member_set import MemberSet
 from streamd.connected.client import Client
+from streamd.data.member_set import MemberSet
 from streamd.stream.entry_id import parse_id
 from streamd.stream.stream import Stream
 from tests.differential.replies import Reply

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import islice
 from random import Random
 
-from streamd.data.keyspace import Database
 from streamd.connected.client import Client
 from streamd.connected.state import State
+from streamd.data.keyspace import Database
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.stream import Stream
 from tests.differential.collection_requests import CollectionRequests

@@ -93,7 +93,10 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
 # What no test can run, by how it begins, and why.
 NOT_RUN: Final = {
     ("ARCHITECTURE.md", "            bytes"): "a drawing",
-    ("docs/guarantees.md", "#streamd journal 2"): "a file to look at; tests/unit/journal/test_records.py reads and writes such",
+    (
+        "docs/guarantees.md",
+        "#streamd journal 2",
+    ): "a file to look at; tests/unit/journal/test_records.py reads and writes such",
     ("docs/operations.md", "cp deploy/systemd"): "changes the machine; make check-deploy looks at the units",
     ("docs/operations.md", "make dist && docker build"): "builds an image; make check-deploy does, where buildah is",
     ("docs/spark.md", 'pip install "streamd[spark]"'): "installs what this test runs in",

@@ -6,8 +6,8 @@ import tomllib
 import streamd.commands  # noqa: F401  (declares them)
 from scripts import tables_speed
 from streamd.base import failure
-from streamd.configuration.server_options import OPTIONS
 from streamd.catalog import COMMANDS
+from streamd.configuration.server_options import OPTIONS
 from tests.documents.blocks import ROOT
 
 README_LINES_MAX = 100  # two screens

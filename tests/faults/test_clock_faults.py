@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamd.base.clock import Clock
-from streamd.configuration.server_options import Config
 from streamd.base.limits import OUTPUT_PAUSE_BYTES, OUTPUT_STALLED_MS_MAX
+from streamd.configuration.server_options import Config
 from streamd.data.element_list import ElementList
 from streamd.durability.backups import IDLE_MS_MAX
 from streamd.engine.memory import MemoryLimit

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from streamd.base.errors import CommandError
+from streamd.clients.sessions import async_store, outbox
+from streamd.connected.filter_table import FilterTable
 from streamd.data.keyspace import Database
 from streamd.data.timed_hash import TimedHash
 from streamd.engine import gathering
 from streamd.idmp.sweeper import Sweeper
 from streamd.idmp.table import IdmpTable
 from streamd.net.threads import JournalThread
-from streamd.connected.filter_table import FilterTable
-from streamd.clients.sessions import async_store
-from streamd.clients.sessions import outbox
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 from tests.session import Session, SessionClient

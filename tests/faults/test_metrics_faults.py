@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streamd.base.errors import CODE_CHARACTERS_MAX
+from streamd.connected.state import ERROR_CODES_MAX
 from streamd.engine.survey import GROUPS_MAX
 from streamd.net.exposition import NAME_CHARACTERS_MAX, expose
-from streamd.connected.state import ERROR_CODES_MAX
 from tests.session import Error, Session
 
 # Error lines of scripts, and the code that statistics show.

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis.asyncio
 
-from streamd.testing import EmbeddedServer
 from streamd.clients.topics import AsyncTopicLog, IidsForgotten, Message, TopicLog
 from streamd.clients.topics.layout import WINDOW_MAXSIZE
+from streamd.testing import EmbeddedServer
 
 HOUR_S = 3_600
 BATCH = 1_000

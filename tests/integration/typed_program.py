@@ -5,8 +5,8 @@ from typing import assert_type
 import redis
 
 from spark_source import StreamdSource
-from streamd.testing import EmbeddedServer, ManualClock
 from streamd.clients.topics import AsyncTopicLog, Delivery, Entry, Member, Message, TopicFilter, TopicLog
+from streamd.testing import EmbeddedServer, ManualClock
 
 
 def topics(client: redis.Redis) -> list[bytes]:

@@ -11,11 +11,11 @@ from streamd.acl.decision import decide
 from streamd.acl.rule_errors import RuleError
 from streamd.acl.user import User, merged_rules
 from streamd.acl.users import Users
-from streamd.configuration.server_options import Config
 from streamd.catalog import COMMANDS
 from streamd.catalog.named import named_by, vocabulary_of
-from streamd.configuration.setting_lines import split_line
 from streamd.configuration.rewriting import rewritten
+from streamd.configuration.server_options import Config
+from streamd.configuration.setting_lines import split_line
 from tests.session import Error, Session
 
 VOCABULARY = vocabulary_of(COMMANDS.copy_for_server())

@@ -3,9 +3,9 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from streamd.stream.groups import pending
 from streamd.stream.wire.entry_encoder import encode_rows
-from streamd.stream.entry_id import ID_MAX, format_id, make_id
 from tests.session import Session
 
 START_MS = 1_000_000_000_000

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.wire.run_layout import Columns
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
+from streamd.stream.wire.run_layout import Columns
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])

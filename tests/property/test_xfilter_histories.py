@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from streamd.base.limits import SEGMENT_CACHE_BYTES_MAX
+from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.search import field_index
 from streamd.stream.search.field_index import FieldIndex
-from streamd.stream.log.segment_cache import CACHE
 from tests.session import Session
 from tests.topics.mqtt_model import matches
 

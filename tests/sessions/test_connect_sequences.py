@@ -3,8 +3,8 @@
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.configuration.server_options import Config
 from streamd.base.version import REDIS_VERSION
+from streamd.configuration.server_options import Config
 from tests.session import Error, Session
 
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 import redis
 
 from spark_source.connecting.connection import Patience, Server, Session
-from spark_source.writing.durable import choose_durability
-from spark_source.values.encode import RowEncoder
 from spark_source.naming.identity import BatchName
 from spark_source.noting.markers import commit_batch
-from spark_source.settings.options import parse_options
-from spark_source.writing.sink import Outcome, Task, TaskWriter
 from spark_source.noting.window import choose_mode, ensure_window
+from spark_source.settings.options import parse_options
+from spark_source.values.encode import RowEncoder
+from spark_source.writing.durable import choose_durability
+from spark_source.writing.sink import Outcome, Task, TaskWriter
 from spark_source.writing.writer import StreamdStreamWriter, TaskReport
 from tests.spark.schemas import schema
 

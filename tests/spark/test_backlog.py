@@ -6,10 +6,10 @@ import logging
 import pytest
 import redis
 
-from spark_source.reading import entry_pages
 from spark_source.errors import DataLoss
-from spark_source.settings.options import parse_options
+from spark_source.reading import entry_pages
 from spark_source.reading.batch_reader import StreamdReader
+from spark_source.settings.options import parse_options
 from spark_source.values.schema import raw_schema
 from tests.spark.one_task import port_of
 from tests.spark.sessions import fill

@@ -12,16 +12,16 @@ from pyspark.sql import SparkSession
 
 from bench.ports import free_port
 from spark_source.connecting.connection import Server, Session
-from spark_source.writing.durable import Durability, choose_durability
-from spark_source.values.encode import RowEncoder
 from spark_source.errors import NotDurable, OptionError, StreamdError, Unreachable
 from spark_source.naming.identity import BatchName
 from spark_source.noting.markers import commit_batch
-from spark_source.settings.options import parse_options
-from spark_source.values.schema import raw_schema
-from spark_source.writing.sink import Task, TaskWriter
-from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.noting.window import choose_mode
+from spark_source.reading.stream_reader import StreamdStreamReader
+from spark_source.settings.options import parse_options
+from spark_source.values.encode import RowEncoder
+from spark_source.values.schema import raw_schema
+from spark_source.writing.durable import Durability, choose_durability
+from spark_source.writing.sink import Task, TaskWriter
 from tests.spark.deployments import move_slot_of, redis_cluster
 from tests.spark.schemas import schema
 from tests.spark.servers import redis_server, streamd_server

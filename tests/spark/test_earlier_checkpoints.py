@@ -9,9 +9,9 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
+from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.settings.options import parse_options
 from spark_source.values.schema import raw_schema
-from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.values.topic_schema import topic_schema
 from tests.spark.data.checkpoints.make import COLUMNS, HERE, LIMIT, OPTIONS, add, run
 from tests.spark.one_task import port_of

@@ -10,10 +10,10 @@ import redis
 from pyspark.sql import SparkSession
 
 from spark_source.connecting.connection import Server
-from spark_source.writing.durable import Durability, choose_durability
 from spark_source.errors import NotDurable, OptionError, StreamdError, WindowExpired
 from spark_source.naming.identity import BatchName
 from spark_source.settings.options import parse_options
+from spark_source.writing.durable import Durability, choose_durability
 from spark_source.writing.sink import Outcome
 from spark_source.writing.writer import StreamdStreamWriter, TaskReport
 from tests.spark.deployments import wait_until

@@ -5,8 +5,8 @@ import pytest
 import redis
 from pyspark.sql.types import DateType, IntegerType, StructField, StructType
 
-from spark_source.values.encode import RowEncoder
 from spark_source.errors import BadRow, StreamdError
+from spark_source.values.encode import RowEncoder
 from tests.spark.one_task import COLUMNS, write
 from tests.spark.schemas import schema
 

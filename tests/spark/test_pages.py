@@ -9,11 +9,11 @@ import pytest
 import redis
 
 from spark_source import ids
-from spark_source.reading import entry_pages
-from spark_source.values.arrow import RawConverter
 from spark_source.connecting.connection import Server, Session
+from spark_source.reading import entry_pages
 from spark_source.reading.offsets import Range
 from spark_source.settings.options import parse_options
+from spark_source.values.arrow import RawConverter
 from spark_source.values.schema import raw_schema
 from tests.spark.one_task import port_of
 

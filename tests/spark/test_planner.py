@@ -9,7 +9,6 @@ import redis
 from spark_source import ids
 from spark_source.connecting.connection import Server
 from spark_source.reading.offsets import Mark
-from spark_source.settings.options import parse_options
 from spark_source.reading.planner import (
     NativeSplitter,
     PartSizes,
@@ -21,6 +20,7 @@ from spark_source.reading.planner import (
     share,
     stream_info,
 )
+from spark_source.settings.options import parse_options
 
 GREATEST = f"{ids.SEQ_MAX}-{ids.SEQ_MAX}"
 

@@ -12,8 +12,8 @@ from spark_source.connecting.connection import Server
 from spark_source.errors import OptionError, RowsChanged, StreamdError, StreamMissing, WindowExpired, WindowTooSmall
 from spark_source.naming.identity import BatchName
 from spark_source.noting.markers import marker_key, open_field, tagged
-from spark_source.settings.options import parse_options
 from spark_source.noting.window import choose_mode
+from spark_source.settings.options import parse_options
 from tests.spark.one_task import NAME, ROWS, commit, entries, port_of, wanted, write
 from tests.spark.schemas import schema
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from spark_source.settings.options import NAMES, parse_options
 from spark_source.reading.stream_reader import DEFAULT_MAX_ENTRIES
+from spark_source.settings.options import NAMES, parse_options
 from tests.documents.blocks import blocks_for
 from tests.spark.servers import client, redis_server
 from tests.spark.test_connections import EXPECTED, round_trip

@@ -8,11 +8,11 @@ import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from spark_source.reading import stream_reader
 from spark_source.errors import DataLoss, OptionError, StreamMissing
+from spark_source.reading import stream_reader
+from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.settings.options import parse_options
 from spark_source.values.schema import raw_schema
-from spark_source.reading.stream_reader import StreamdStreamReader
 from tests.spark.sessions import fill
 
 

@@ -6,11 +6,11 @@ from pyspark.sql import SparkSession
 
 from spark_source.connecting.connection import Server
 from spark_source.errors import DataLoss, OptionError
-from spark_source.reading.offsets import Range
-from spark_source.settings.options import parse_options
 from spark_source.reading.batch_reader import StreamdReader
-from spark_source.settings.topic_filters import TopicFilter
+from spark_source.reading.offsets import Range
 from spark_source.reading.topic_read import TopicConverter, read_topics
+from spark_source.settings.options import parse_options
+from spark_source.settings.topic_filters import TopicFilter
 from spark_source.values.topic_schema import topic_schema
 from streamd.clients.topics import Message, TopicLog
 from tests.spark.sessions import finish

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_source.errors import OptionError
-from spark_source.naming.identity import BatchName
 from spark_source.listener import BatchFigures, SinkFigures, StreamdListener, source_figures
+from spark_source.naming.identity import BatchName
 from tests.spark.deployments import wait_until
 from tests.spark.one_task import commit_reports, port_of, write
 from tests.spark.sessions import copy, fill, finish, read_stream

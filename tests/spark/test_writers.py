@@ -10,13 +10,13 @@ import pytest
 import redis
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from spark_source.writing import writer as writers
 from spark_source.connecting.connection import Server, Session
 from spark_source.errors import OptionError
 from spark_source.noting.loops import refuse_own_rows
+from spark_source.reading.stream_reader import StreamdStreamReader
 from spark_source.settings.options import parse_options
 from spark_source.values.schema import raw_schema
-from spark_source.reading.stream_reader import StreamdStreamReader
+from spark_source.writing import writer as writers
 from spark_source.writing.writer import BATCH_ID, QUERY_ID, StreamdBatchWriter, StreamdStreamWriter
 from tests.spark.one_task import COLUMNS, entries, port_of, wanted
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streamd.configuration.server_options import OPTIONS
 from streamd.configuration.layers import PREFIX
+from streamd.configuration.server_options import OPTIONS
 from tests.session import Session
 from tests.unit.engine.test_survey import metrics
 

@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamd.clients.topics import Entry, Iterator, TopicLog
-from streamd.clients.topics import layout
+from streamd.clients.topics import Entry, Iterator, TopicLog, layout
 
 
 def replay(log: TopicLog, pattern: str = "#", start: Any = "earliest", n: int = 100) -> list[Entry]:

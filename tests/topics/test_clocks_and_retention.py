@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streamd.clients.topics import Message, TopicLog
-from streamd.clients.topics import retention
+from streamd.clients.topics import Message, TopicLog, retention
 from streamd.clients.topics.drivers import run
 from tests.topics.replays import Paused, by_pair, drain, payloads, put, replay
 

@@ -2,11 +2,7 @@
 
 import pytest
 
-from streamd.clients.topics import Message, TopicLog
-from streamd.clients.topics import administration
-from streamd.clients.topics import publishing
-from streamd.clients.topics import reading
-from streamd.clients.topics import shares
+from streamd.clients.topics import Message, TopicLog, administration, publishing, reading, shares
 from streamd.clients.topics.drivers import run
 from streamd.clients.topics.messages import Message as Published
 from streamd.clients.topics.steps import Commit

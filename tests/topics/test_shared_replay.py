@@ -3,10 +3,9 @@
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.testing import EmbeddedServer
-from streamd.clients.topics import Message, TopicLog
-from streamd.clients.topics import leasing
+from streamd.clients.topics import Message, TopicLog, leasing
 from streamd.clients.topics.drivers import run
+from streamd.testing import EmbeddedServer
 from tests.topics.replays import Paused, by_pair, payloads, put, replay, work_off
 
 LEASE_MS = 5_000

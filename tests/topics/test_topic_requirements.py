@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from demo.proxy import CuttingProxy
-from streamd.clients.topics import Iterator, Message, TopicFilter, TopicLog
-from streamd.clients.topics import layout
-from streamd.clients.topics import reading
+from streamd.clients.topics import Iterator, Message, TopicFilter, TopicLog, layout, reading
 from streamd.clients.topics.steps import Pipeline
 from tests.topics import mqtt_model
 from tests.topics.replays import by_pair, drain, dump, payloads, put, replay, work_off
@@ -300,7 +298,12 @@ def test_e15_the_pure_parts_import_no_client_and_nothing_of_the_server():
         "print(*(name for name in sys.modules if name.startswith(('redis', 'streamd')) and 'topics' not in name))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["streamd", "streamd.base", "streamd.base.version", "streamd.clients.server_url"]
+    assert sorted(done.stdout.split()) == [
+        "streamd",
+        "streamd.base",
+        "streamd.base.version",
+        "streamd.clients.server_url",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from streamd import cli
 from streamd.base.failure import EXIT_ADDRESS, EXIT_USAGE
-from streamd.testing import EmbeddedServer
 from streamd.clients.topics import TopicLog
+from streamd.testing import EmbeddedServer
 
 
 @pytest.fixture

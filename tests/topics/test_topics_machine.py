@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from streamd.base.clock import ManualClock
-from streamd.testing import EmbeddedServer
 from streamd.clients.topics import Iterator, Message, TopicLog
+from streamd.testing import EmbeddedServer
 from tests.topics.mqtt_model import matches
 from tests.topics.replays import drain
 

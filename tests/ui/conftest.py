@@ -8,10 +8,10 @@ import redis
 from starlette.testclient import TestClient
 
 from streamd.base.clock import Clock
-from streamd.testing import EmbeddedServer
 from streamd.clients.ui.page_guard import Rules
 from streamd.clients.ui.pages import application
 from streamd.clients.ui.source import Source
+from streamd.testing import EmbeddedServer
 from tests.differential.redis_process import needs_redis, running_redis
 
 ORIGIN = "http://127.0.0.1:8001"

@@ -134,5 +134,8 @@ def test_the_options_of_the_page_are_known_without_what_it_needs():
     program = "import sys, streamd.cli; streamd.cli._parser(['ui']); print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "streamd.clients.ui.cli" in modules
-    assert [name for name in modules if name.startswith("streamd.clients.ui")] == ["streamd.clients.ui", "streamd.clients.ui.cli"]
+    assert [name for name in modules if name.startswith("streamd.clients.ui")] == [
+        "streamd.clients.ui",
+        "streamd.clients.ui.cli",
+    ]
     assert not {"starlette", "uvicorn", "jinja2", "redis", "secrets"} & set(modules)

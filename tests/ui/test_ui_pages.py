@@ -7,9 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from streamd.clients.server_url import without_password
-from streamd.clients.ui import entries
-from streamd.clients.ui import groups
-from streamd.clients.ui import streams
+from streamd.clients.ui import entries, groups, streams
 from streamd.clients.ui.source import READS, WRITES, Source
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout, check_integer
 from streamd.clients.sessions.messages import EXPIRY_S_MAX, Message, from_json, to_fields, to_json
+from streamd.clients.sessions.session_keys import PACKET_ID_MAX, Layout, check_integer
 
 T = TypeVar("T")
 Word = bytes | str | int

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from streamd.clients.topics.filters import TopicFilter
     from streamd.clients.topics.handle import LogDropped
     from streamd.clients.topics.iterators import Iterator
-    from streamd.clients.topics.topic_log import Member, TopicLog
     from streamd.clients.topics.messages import Entry, Message
     from streamd.clients.topics.publishing import NotStored
     from streamd.clients.topics.reading import Batch
     from streamd.clients.topics.recorded import IidsForgotten
     from streamd.clients.topics.shares import Delivery
+    from streamd.clients.topics.topic_log import Member, TopicLog
 
 # Looked up when first used: the command line knows this package also where redis-py is not installed.
 _PLACES = {

@@ -6,20 +6,14 @@ from typing import Any
 
 import redis.asyncio
 
-from streamd.clients.topics import administration
-from streamd.clients.topics import leasing
-from streamd.clients.topics import publishing
-from streamd.clients.topics import reading
-from streamd.clients.topics import retention
-from streamd.clients.topics import shares
-from streamd.clients.topics import sharing
+from streamd.clients.topics import administration, leasing, publishing, reading, retention, shares, sharing
 from streamd.clients.topics.drivers import block_ms_max, check_client, run_async
 from streamd.clients.topics.handle import Handle
 from streamd.clients.topics.iterators import Iterator
-from streamd.clients.topics.topic_log import By, Publishable
 from streamd.clients.topics.messages import Entry, Message, as_messages
 from streamd.clients.topics.reading import Batch, Start
 from streamd.clients.topics.shares import Delivery
+from streamd.clients.topics.topic_log import By, Publishable
 
 
 class AsyncTopicLog:

@@ -3,8 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from streamd.clients.topics import layout
-from streamd.clients.topics import retention
+from streamd.clients.topics import layout, retention
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import parse_filter
 from streamd.clients.topics.handle import Handle, refresh

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
-from streamd.clients.topics import layout
-from streamd.clients.topics import retention
+from streamd.clients.topics import layout, retention
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, before_ms, format_id, parse_id, to_ms
 from streamd.clients.topics.filters import TopicFilter, parse_filter
 from streamd.clients.topics.handle import Handle, server_ms

@@ -2,8 +2,7 @@
 
 from itertools import pairwise
 
-from streamd.clients.topics import administration
-from streamd.clients.topics import layout
+from streamd.clients.topics import administration, layout
 from streamd.clients.topics.entry_ids import BEGIN, Id, following, format_id, parse_id
 from streamd.clients.topics.handle import Handle, refresh
 from streamd.clients.topics.steps import Command, Commit, Steps, Watch, run_all

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from streamd.clients.topics import layout
-from streamd.clients.topics import retention
+from streamd.clients.topics import layout, retention
 from streamd.clients.topics.administration import ATTEMPTS
 from streamd.clients.topics.entry_ids import BEGIN, END, Id, before_ms, format_id, parse_id
 from streamd.clients.topics.filters import TopicFilter, parse_filter

@@ -6,13 +6,7 @@ from typing import Any, Literal
 
 import redis
 
-from streamd.clients.topics import administration
-from streamd.clients.topics import leasing
-from streamd.clients.topics import publishing
-from streamd.clients.topics import reading
-from streamd.clients.topics import retention
-from streamd.clients.topics import shares
-from streamd.clients.topics import sharing
+from streamd.clients.topics import administration, leasing, publishing, reading, retention, shares, sharing
 from streamd.clients.topics.drivers import block_ms_max, check_client, run
 from streamd.clients.topics.handle import Handle
 from streamd.clients.topics.iterators import Iterator

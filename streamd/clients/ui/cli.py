@@ -47,8 +47,7 @@ def add_options(ui: argparse.ArgumentParser) -> None:
 
 def _ui(arguments: argparse.Namespace) -> int:
     try:
-        from streamd.clients.ui import pages
-        from streamd.clients.ui import serving
+        from streamd.clients.ui import pages, serving
         from streamd.clients.ui.source import Source, SourceError
     except ImportError as error:
         return _fail(EXIT_USAGE, f"the page needs {(error.name or '').split('.')[0]}: pip install 'streamd[ui]'")

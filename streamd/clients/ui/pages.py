@@ -9,13 +9,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from streamd.clients.ui import entries
-from streamd.clients.ui import groups
-from streamd.clients.ui import slow_log
-from streamd.clients.ui import streams
-from streamd.clients.ui.page_guard import COOKIE, Guard, Rules
+from streamd.clients.ui import entries, groups, slow_log, streams
 from streamd.clients.ui.moments import entry_id_of, is_entry_id
 from streamd.clients.ui.names import bytes_of
+from streamd.clients.ui.page_guard import COOKIE, Guard, Rules
 from streamd.clients.ui.rendering import STATIC, Templates, address
 from streamd.clients.ui.source import Source, SourceError
 from streamd.clients.ui.streams import Stream

@@ -7,8 +7,8 @@ from typing import Final
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
-from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.keys.runs import zadd_run, zscore_run
+from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply

@@ -7,9 +7,9 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context
 from streamd.catalog.arguments import Arguments
 from streamd.catalog.counted_keys import take_counted_keys
+from streamd.connected.blocking import BLOCKED
 from streamd.data.types import ValueType
 from streamd.resp.types import NULL_ARRAY, Reply
-from streamd.connected.blocking import BLOCKED
 
 
 def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[bytes], bool, int]:

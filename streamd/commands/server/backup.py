@@ -3,9 +3,9 @@
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
-from streamd.resp.types import Reply
 from streamd.connected.blocking import BLOCKED
 from streamd.connected.durability_ports import Backups
+from streamd.resp.types import Reply
 
 _ADMIN = "admin noscript no_multi no_async_loading"
 

@@ -3,8 +3,8 @@
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, echoed
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
-from streamd.resp.types import NO_REPLY, Reply, Verbatim
 from streamd.connected.client import Client
+from streamd.resp.types import NO_REPLY, Reply, Verbatim
 
 _FLAGS = "noscript loading stale"
 _ADMIN = "admin noscript loading stale"

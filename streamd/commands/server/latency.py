@@ -2,8 +2,8 @@
 
 from streamd.base.errors import CommandError, echoed
 from streamd.catalog import Context, command, container
-from streamd.resp.types import Reply, Verbatim
 from streamd.connected.latency import diagnosis, graph
+from streamd.resp.types import Reply, Verbatim
 
 _LATENCY = "admin noscript loading stale"
 _NODES = "request_policy:all_nodes"

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from streamd.base.errors import SubcommandSyntax
 from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
+from streamd.connected.client import Client
 from streamd.resp.encoder import bulk, encode
 from streamd.resp.types import NO_REPLY, Push, Raw, Reply
-from streamd.connected.client import Client
 
 _FLAGS = "pubsub noscript loading stale"
 _SUB = "pubsub loading stale"

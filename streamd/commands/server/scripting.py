@@ -4,8 +4,8 @@ from streamd.base.errors import CommandError, NoScript
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
 from streamd.catalog.counted_keys import CountedKeys
-from streamd.resp.types import Reply
 from streamd.connected.monitor import monitor_line
+from streamd.resp.types import Reply
 
 _FLAGS = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 _SYNTAX = "numkeys [key [key ...]] [arg [arg ...]]"

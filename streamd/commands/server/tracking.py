@@ -4,8 +4,8 @@ from streamd.base.errors import CommandError, SyntaxError_, echoed
 from streamd.base.prefixes import overlapping
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
-from streamd.resp.types import Reply, SetReply
 from streamd.connected.tracker import Tracker
+from streamd.resp.types import Reply, SetReply
 
 _FLAGS = "noscript loading stale"
 _OPTIONS = frozenset({b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"})

@@ -5,9 +5,9 @@ from json import loads
 from operator import itemgetter
 from typing import Final
 
-from streamd.configuration.server_options import Config
 from streamd.base.errors import CommandError, InvalidStreamId, NotAnInteger, SyntaxError_, WrongArity
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
+from streamd.configuration.server_options import Config
 from streamd.idmp.settings import DURATION_S_MAX, DURATION_S_MIN, MAXSIZE_MAX, MAXSIZE_MIN
 from streamd.stream.entry_id import parse_id, parse_new_id
 from streamd.stream.id_parts import ids_of, sums

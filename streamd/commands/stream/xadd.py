@@ -12,9 +12,9 @@ from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PI
 from streamd.idmp.digest import idmpauto_iid
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
-from streamd.stream.wire.run_layout import columns_of
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
+from streamd.stream.wire.run_layout import columns_of
 
 
 @command(

@@ -9,11 +9,11 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
 from streamd.commands.stream.group_effects import need_consumer, need_group, record_removed, record_seen, record_taken
 from streamd.resp.types import Raw, Reply
-from streamd.stream.wire.entry_encoder import encode_rows
 from streamd.stream.entry_id import format_id, parse_range_start
 from streamd.stream.groups.group import Group
-from streamd.stream.log.entry_log import Log
 from streamd.stream.groups.pending import Consumer
+from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_encoder import encode_rows
 
 COUNT_DEFAULT: Final = 100
 # The greatest COUNT that Redis takes, and how many entries it looks at for each one asked for.

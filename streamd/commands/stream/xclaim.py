@@ -16,8 +16,8 @@ from streamd.commands.stream.group_effects import (
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Raw, Reply
 from streamd.stream.entry_id import format_id, parse_id
-from streamd.stream.log.entry_log import Log
 from streamd.stream.groups.pending import again
+from streamd.stream.log.entry_log import Log
 
 
 class _Options:

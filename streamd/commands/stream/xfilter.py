@@ -8,12 +8,12 @@ from streamd.base.kept import SHORT_BYTES_MAX
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_timeout_ms
 from streamd.commands.stream.filter_words import slice_end, take_filter
+from streamd.connected.blocking import BLOCKED
 from streamd.resp.encoder import encode
 from streamd.resp.types import Raw, Reply
-from streamd.connected.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, format_id, parse_range_end, parse_range_start
-from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.entry_replies import gathered
+from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.search.searching import Found, search
 from streamd.stream.stream import Stream
 

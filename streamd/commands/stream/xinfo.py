@@ -13,10 +13,10 @@ from streamd.commands.stream.group_effects import group_of, need_stream
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.groups.group import CONSUMER_BYTES, Columns, Group, columns_of
-from streamd.stream.search.patterns import EntryFilter
-from streamd.stream.groups.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
 from streamd.stream.entry_replies import pinned_bytes
+from streamd.stream.groups.group import CONSUMER_BYTES, Columns, Group, columns_of
+from streamd.stream.groups.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
+from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.stream import Stream
 
 # Without COUNT, FULL shows so many entries, pending ones included.

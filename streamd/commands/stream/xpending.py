@@ -10,10 +10,10 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer
 from streamd.commands.stream.group_effects import need_group
 from streamd.resp.types import NULL_ARRAY, LongArray, Raw, Reply, Sliced
-from streamd.stream.wire.entry_encoder import encode_rows
 from streamd.stream.entry_id import format_id, parse_range_end, parse_range_start
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import PENDING_BYTES, Consumer, PendingColumns, PendingEntries, PendingEntry
+from streamd.stream.wire.entry_encoder import encode_rows
 
 _T = TypeVar("_T")
 _ROW: Final = b"\r\n*4"

@@ -3,9 +3,9 @@
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
+from streamd.connected.blocking import BLOCKED
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Raw, Reply, Sliced
-from streamd.connected.blocking import BLOCKED
 from streamd.stream.entry_id import ID_MAX, parse_id
 from streamd.stream.entry_replies import ReadBudget, pinned_bytes
 from streamd.stream.stream import Stream

@@ -17,14 +17,14 @@ from streamd.commands.stream.group_effects import (
     record_taken,
 )
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
-from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
 from streamd.connected.blocking import BLOCKED
+from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
+from streamd.stream.entry_replies import ReadBudget, gathered, pinned_bytes
 from streamd.stream.groups.group import Group
+from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.patterns import EntryFilter
-from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
-from streamd.stream.entry_replies import ReadBudget, gathered, pinned_bytes
 from streamd.stream.search.searching import search
 from streamd.stream.stream import Stream
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.groups.pending import Consumer, PastConsumer, PendingEntries
+from streamd.stream.search.patterns import EntryFilter
 
 # What groups without consumers share, and snapshots without pending entries.
 _NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from streamd.stream.wire.run_layout import Columns
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.log.tail import Tail
+from streamd.stream.wire.run_layout import Columns
 
 
 class OpenTail:

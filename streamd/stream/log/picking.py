@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
+from streamd.stream.log.segment import Segment
 from streamd.stream.wire.columns import view
 from streamd.stream.wire.cutting import cut_alike
 from streamd.stream.wire.entry_encoder import encode_entry, join, split_ids, weave_same_fields
-from streamd.stream.log.segment import Segment
 
 # To cut so many entries out of a segment one by one takes as long as all of it.
 _FEW: Final = 8

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from sys import byteorder
 from typing import Final
 
+from streamd.stream.log.segment import Segment
 from streamd.stream.search.buckets import BUCKETS, DOLLARS, bits_of, bucket
 from streamd.stream.search.field_values import column, values_at
 from streamd.stream.search.patterns import Pattern
-from streamd.stream.log.segment import Segment
 
 # Values have numbers below those of buckets, as long as there is room; others go to buckets. What has no such field has
 # the last number. Two bytes each.

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from streamd.stream.search.patterns import value_of
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
+from streamd.stream.search.patterns import value_of
 
 # To cut so many entries out of a segment one by one takes as long as all of it.
 _FEW: Final = 3

@@ -4,14 +4,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from streamd.stream.wire.entry_encoder import encode_entry
-from streamd.stream.search.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
-from streamd.stream.search.field_values import column
 from streamd.stream.log.entry_log import Log
-from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.log.picking import pick
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
+from streamd.stream.search.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
+from streamd.stream.search.field_values import column
+from streamd.stream.search.patterns import EntryFilter
+from streamd.stream.wire.entry_encoder import encode_entry
 
 # To pass over a segment takes a quarter of the time that looking at some entries of it does, at the least.
 _PASSES_PER_LOOK: Final = 4

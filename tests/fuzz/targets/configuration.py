@@ -6,9 +6,9 @@ Input: the bytes of a configuration file.
 import os
 import tempfile
 
-from streamd.configuration.server_options import OPTIONS, Config
 from streamd.configuration.file import FromFile, read_file
 from streamd.configuration.rewriting import rewritten
+from streamd.configuration.server_options import OPTIONS, Config
 
 WORDS = [*(name.encode() for name in OPTIONS), b"yes", b"no", b"1gb", b"100mb", b"0", b"-1", b"18446744073709551616",
          b'"', b"'", b"\\x00", b"#", b"\r\n", b"include", b"rename-command", b"aclfile", b"user"]  # fmt: skip

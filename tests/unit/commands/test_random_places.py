@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.stream.wire.entry_encoder import split_ids
 from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_encoder import split_ids
 from tests.session import Session
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.base.errors import CommandError
 from streamd.base.log import JsonFormatter, TextFormatter, log
 from streamd.configuration.file import read_file
 from streamd.configuration.foreign import is_foreign
 from streamd.configuration.layers import Layers
 from streamd.configuration.rewriting import GENERATED, quoted, rewrite_file, rewritten
+from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from tests.integration.process import run_cli
 from tests.session import Error, Session
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from streamd.configuration.server_options import Config
 from streamd.configuration.file import read_file
 from streamd.configuration.rewriting import GENERATED, rewrite_file
+from streamd.configuration.server_options import Config
 from tests.session import Error, Session
 
 BEFORE = b"""# who may do what

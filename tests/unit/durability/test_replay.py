@@ -4,8 +4,8 @@ import pytest
 
 from streamd.configuration.server_options import Config
 from streamd.durability.replay import Replay
-from streamd.journal.loader import Loader
 from streamd.journal.file_reader import Parsed
+from streamd.journal.loader import Loader
 from tests.session import Session
 
 

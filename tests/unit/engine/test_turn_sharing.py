@@ -3,8 +3,8 @@
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.configuration.server_options import Config
 from streamd.catalog import Context
+from streamd.configuration.server_options import Config
 from streamd.engine.engine import Engine
 from streamd.engine.gathering import ALONE_LOOK_EVERY, ALONE_TURNS_MIN
 

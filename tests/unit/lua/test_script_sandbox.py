@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
-from streamd.configuration.server_options import Config
 from streamd.base.errors import CommandError
 from streamd.base.limits import MIB
+from streamd.configuration.server_options import Config
 from streamd.lua.scripts import EVALUATED_MAX, Scripts
 from tests.session import Error, Session
 

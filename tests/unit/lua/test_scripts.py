@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamd.configuration.server_options import Config
 from streamd.base.limits import MIB
+from streamd.configuration.server_options import Config
 from streamd.lua import runtime as runtime_module
 from streamd.lua.side_run import SideRun
 from tests.session import Error, Session

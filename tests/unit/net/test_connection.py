@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from streamd.base.clock import ManualClock
-from streamd.configuration.server_options import Config
 from streamd.base.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES, TURN_REQUESTS_MAX, TURN_US
+from streamd.configuration.server_options import Config
 from streamd.engine.engine import Engine
 from streamd.net.connection import Connection
 from tests.connected import Transport

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_source.errors import BadRow, OptionError
 from spark_source.values.arrow import MappedConverter, RawConverter
 from spark_source.values.casts import cast_column
 from spark_source.values.encode import RowEncoder
-from spark_source.errors import BadRow, OptionError
 from spark_source.values.schema import check_user_schema, raw_schema
 from tests.spark.schemas import schema
 

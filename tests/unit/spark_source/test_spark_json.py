@@ -26,10 +26,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from spark_source.errors import BadRow, OptionError
 from spark_source.values.arrow import MappedConverter, RawConverter
 from spark_source.values.casts import cast_column
 from spark_source.values.encode import RowEncoder
-from spark_source.errors import BadRow, OptionError
 from spark_source.values.json_read import read_json
 from spark_source.values.json_write import json_texts
 from spark_source.values.schema import arrow_schema, check_user_schema, raw_schema

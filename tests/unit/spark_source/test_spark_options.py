@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from spark_source.settings.connection_options import _say_retries_do_nothing
 from spark_source.errors import OptionError
 from spark_source.noting.loops import place_of
+from spark_source.settings.connection_options import _say_retries_do_nothing
 from spark_source.settings.options import NAMES, parse_moment_ms, parse_options
 
 WRONG = {

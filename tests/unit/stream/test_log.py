@@ -8,9 +8,9 @@ from time import process_time
 import pytest
 
 from streamd.stream.entry_id import ID_MAX, make_id
-from streamd.stream.wire.run_layout import Columns
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
+from streamd.stream.wire.run_layout import Columns
 from tests.property.log_model import LogModel, assert_same_nodes, encode_entry
 
 
