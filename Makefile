@@ -145,7 +145,7 @@ check-deploy:
 
 pictures: set-up
 	@$(RUN) -m scripts.pictures_failures
-	@$(RUN) -m scripts.pictures_speed
+	@$(RUN) -m bench.plots
 	@$(RUN) -m scripts.tables_speed
 	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_idempotence

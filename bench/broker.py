@@ -1,4 +1,4 @@
-"""A broker's sessions: what an MQTT broker asks of its Redis for each message to a subscriber that is offline.
+"""A broker's sessions: an MQTT broker's requests to its Redis for each message to an offline subscriber.
 
 That is one EVALSHA that stores the message, as JSON, and one that removes it when the subscriber has acknowledged it,
 over few connections with much under way on each, written when 150 commands wait or 3 ms after the first of them.
@@ -91,10 +91,10 @@ class _Connection:
 
 
 class Broker:
-    """Sends messages over some connections and looks at every reply.
+    """Sends messages over some connections and checks every reply.
 
-    misordered: packet IDs that are not the ones behind those before. latencies_ms: of messages, from when they were due
-    until they were removed.
+    misordered: packet IDs that do not follow the one before. latencies_ms: of messages, from their due time to their
+    removal.
     """
 
     def __init__(self, target: Target, subscribers: int, window: int, connections: int = CONNECTIONS) -> None:
@@ -118,7 +118,7 @@ class Broker:
             connection.sock.close()
 
     def run(self, messages: int, per_second: float = 0.0) -> float:
-        """Send so many messages, as quickly as the window lets them or at a fixed rate; return the seconds it took."""
+        """Send this many messages, as quickly as the window allows or at a fixed rate; return the seconds it took."""
         start = time.perf_counter()
         begun = done = 0
         give_up = start + WAIT_S_MAX + (messages / per_second if per_second else 0)
@@ -184,7 +184,7 @@ class Broker:
         return done
 
     def lost(self) -> int:
-        """Return how many messages are not accounted for, by what the server says in the end."""
+        """Return the number of messages missing in the server's final state."""
         sock = self.connections[0].sock
         given = 0
         for subscriber in self.subscribers:
@@ -220,7 +220,7 @@ def throughput(subscribers: int, window: int, messages: int) -> Work:
 
 
 def latency(subscribers: int, per_second: float, seconds: float) -> Work:
-    """Return a workload at a fixed rate; its figure is one over the milliseconds that 99% of messages take at most."""
+    """Return a workload at a fixed rate; its figure is 1 over the 99th percentile of the messages' milliseconds."""
 
     def work(target: Target) -> Sample:
         broker = Broker(target, subscribers, 150)

@@ -1,7 +1,7 @@
-"""`python -m bench.choices`: what the pieces cost whose form the code gives speed as the reason for.
+"""`python -m bench.choices`: the cost of code that was written for speed, beside the obvious other way.
 
-Each is timed beside the obvious other way where that is a few lines, by CPU time, the least of some rounds: the table
-"Figures behind single choices" in docs/speed.md.
+The other way is timed where it is a few lines. CPU time, the least of some rounds: the table "Figures behind single
+choices" in bench/NOTES.md.
 """
 
 import sys
@@ -17,12 +17,13 @@ from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
 from streamd.lua.side_run import SideRun
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import rows_of
+from streamd.resp.template import Columns as RequestColumns
 from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.groups.pending_chunk import Consumer
 from streamd.stream.log.entry_log import Log
 from streamd.stream.wire.entry_encoder import encode_entry
+from streamd.stream.wire.run_layout import Columns
 
 ROUNDS = 7
 VALUE = Random(3).randbytes(64)
@@ -32,9 +33,9 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """One row: what is done, so and the other way.
+    """One row: an operation, done in the chosen way and in the other.
 
-    chosen, other: do it `times` over; other is None where the other way is no few lines.
+    chosen, other: do it `times` over; other is None where the other way is more than a few lines.
     """
 
     where: str
@@ -46,7 +47,7 @@ class Choice:
 
 
 def cost_us(action: Callable[[], object], times: int) -> float:
-    """Return microseconds of CPU for one of the `times` that `action` does it."""
+    """Return the microseconds of CPU of one of the `times` operations of `action`."""
     action()
     least = float("inf")
     for _ in range(ROUNDS):
@@ -57,7 +58,7 @@ def cost_us(action: Callable[[], object], times: int) -> float:
 
 
 def repeated(action: Callable[[], object], times: int) -> Callable[[], None]:
-    """Return what does `action` so many times."""
+    """Return a function that calls `action` this many times."""
 
     def run() -> None:
         for _ in range(times):
@@ -141,14 +142,14 @@ def _entries() -> Iterator[Choice]:
     def together() -> None:
         nonlocal next_id
         for _ in range(1_000):
-            log.append_many(range(next_id + 1, next_id + 17), 2, [b"f", VALUE] * 16)
+            log.append_columns(range(next_id + 1, next_id + 17), Columns((b"f",), [VALUE] * 16, (len(VALUE),)))
             next_id += 16
 
     yield Choice(
         "streamd/stream/log/entry_log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one
     )
     read = Log()
-    read.append_many([FIRST + n for n in ids], 2, [b"f", VALUE] * MILLION)
+    read.append_columns([FIRST + n for n in ids], Columns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
         "streamd/stream/log/segment.py", "100 entries, read again", 200,
@@ -177,9 +178,13 @@ def _ids() -> Iterator[Choice]:
     pipeline, decoder = request * 16, FastDecoder(AUTHENTICATED)
     yield Choice(
         "streamd/resp/fast_decoder.py", "a request, of a pipeline of 16", 1_600,
-        repeated(lambda: rows_of(decoder.receive(pipeline)), 100),
+        repeated(lambda: _made(decoder.receive(pipeline)), 100),
         "alone", repeated(lambda: decoder.receive(request), 1_600),
     )  # fmt: skip
+
+
+def _made(requests: list[list[bytes]] | RequestColumns) -> list[list[bytes]]:
+    return requests.rows() if isinstance(requests, RequestColumns) else requests
 
 
 def _scripts() -> Iterator[Choice]:

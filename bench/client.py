@@ -1,4 +1,4 @@
-"""A raw client for what redis-benchmark cannot do: it sends ready-made bytes and counts what comes back."""
+"""A raw client beyond redis-benchmark: it sends ready-made bytes and counts the bytes of replies."""
 
 import socket
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ def request(*words: bytes | str | int) -> bytes:
 
 
 class Replies:
-    """Reads replies without building them: only their ends are looked for."""
+    """Reads replies without building them: it only finds their ends."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -44,7 +44,7 @@ class Replies:
         return int(rest) if kind == b":" else rest
 
     def error(self, line: bytes) -> object:
-        """Return what stands for an error. Raises: SystemExit, where nobody expects one."""
+        """Return the value for an error. Raises: SystemExit for an unexpected one."""
         raise SystemExit(f"bench: the server answered {line.decode()}")
 
     def _fill(self) -> None:
@@ -61,7 +61,7 @@ def ask(sock: socket.socket, *words: bytes | str | int) -> object:
 
 
 def drain(sock: socket.socket, count_bytes: int) -> None:
-    """Receive exactly so many bytes and look at none."""
+    """Receive exactly this many bytes and discard them."""
     view = memoryview(bytearray(1 << 20))
     left = count_bytes
     while left:

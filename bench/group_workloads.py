@@ -1,4 +1,4 @@
-"""The workloads that touch single entries of a large stream or of its groups: acknowledge, delete, claim, list."""
+"""Workloads on single entries of a large stream or of its groups: acknowledge, delete, claim, list."""
 
 import random
 import select
@@ -51,14 +51,14 @@ def _receive_deliveries(sock: socket.socket, turns: int) -> None:
 
 
 class Places:
-    """Entries of a server in random order, each named once; `prepare` makes them anew when they are used up."""
+    """Entries of a server in random order, each used once; `prepare` makes new ones when all are used."""
 
     def __init__(self, prepare: Callable[[Target], None]) -> None:
         self._prepare = prepare
         self._left: dict[int, list[int]] = {}
 
     def take(self, target: Target, count: int) -> list[int]:
-        """Return so many."""
+        """Return this many."""
         left = self._left.get(target.port, [])
         if len(left) < count:
             self._prepare(target)
@@ -69,7 +69,7 @@ class Places:
 
 
 def pipelines(target: Target, sent: Sequence[bytes], reply_lines: int) -> Sample:
-    """Send requests from CLIENTS connections, PIPELINE at a time; each is answered with so many lines."""
+    """Send requests from CLIENTS connections, PIPELINE at a time; each reply has this many lines."""
     chunks = [b"".join(sent[at : at + PIPELINE]) for at in range(0, len(sent), PIPELINE)]
     chunks.reverse()
     poll = select.epoll()
@@ -102,7 +102,7 @@ def pipelines(target: Target, sent: Sequence[bytes], reply_lines: int) -> Sample
 
 
 def single(words: tuple[str, ...], prepare: Callable[[Target], None]) -> Work:
-    """Return requests with one ID each, of entries at random."""
+    """Return requests with one ID each, of random entries."""
     places = Places(prepare)
 
     def work(target: Target) -> Sample:
@@ -113,7 +113,7 @@ def single(words: tuple[str, ...], prepare: Callable[[Target], None]) -> Work:
 
 
 def hundreds(words: tuple[str, ...], prepare: Callable[[Target], None], scattered: bool) -> Work:
-    """Return requests with 100 IDs each, of entries that follow each other or of any, ten in a pipeline."""
+    """Return requests with 100 IDs each, of consecutive or random entries, ten in a pipeline."""
     requests = 500
     places = Places(prepare)
     turns: dict[int, int] = {}
@@ -135,7 +135,7 @@ def hundreds(words: tuple[str, ...], prepare: Callable[[Target], None], scattere
 
 
 def listings(make: Callable[[str], bytes], prepare: Callable[[Target], None]) -> Work:
-    """Return requests that name an entry at random and answer with 100 from there on, ten in a pipeline."""
+    """Return requests for 100 entries from a random one on, ten in a pipeline."""
     requests = 1_000
     prepared: set[int] = set()
 

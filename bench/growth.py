@@ -62,13 +62,13 @@ def _fill(target: Target, key: str, entries: int) -> None:
 
 
 def by_length(target: Target, entries: int) -> Sample:
-    """XADD to a stream that is already so long."""
+    """XADD to a stream of this length."""
     _fill(target, "long", entries)
     return redis_benchmark(target, 100_000, 10, 16, ("XADD", "long", "*", "f", CHANGING))
 
 
 def by_length_read(target: Target, entries: int) -> Sample:
-    """XRANGE COUNT 10 at the end of a stream that is so long."""
+    """XRANGE COUNT 10 at the end of a stream of this length."""
     _fill(target, "long", entries)
     return redis_benchmark(target, 40_000, 10, 4, ("XREVRANGE", "long", "+", "-", "COUNT", "10"))
 
@@ -92,7 +92,7 @@ def by_producers(target: Target, producers: int) -> Sample:
 
 
 def by_iids(target: Target, iids: int) -> Sample:
-    """XADD IDMP of one producer whose window is full with so many iids."""
+    """XADD IDMP of one producer whose window is full with this many iids."""
     _fresh(target)
     with target.connect() as sock:
         ask(sock, "XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")

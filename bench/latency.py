@@ -1,4 +1,4 @@
-"""How long others wait while one client does something large: PING's longest time, beside redis-server's."""
+"""The delay of other clients during one client's large request: the longest PING, beside redis-server's."""
 
 import argparse
 import multiprocessing
@@ -22,14 +22,15 @@ from streamd.base.progress import ProgressLine
 END = b"the end of the reply"
 PIPELINE = 2_000
 ROUNDS = 5
-DOCUMENT = Path("docs/speed.md")
+DOCUMENT = Path("bench/NOTES.md")
 BEGIN_MARK, END_MARK = "<!-- make latency writes from here -->", "<!-- to here -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """What PINGs met: the longest, the most that the server computed during one, their 99th percentile; how long the
-    work took, and what is to be said of it.
+    """PINGs during a row: the longest, the longest computing of the server during one, their 99th percentile; the time
+    that the
+    work took, and a remark.
     """
 
     longest_ms: float
@@ -43,7 +44,7 @@ FIGURES = ("longest_ms", "computed_ms", "p99_ms", "took_ms")
 
 
 def measure(target: Target, row: Row) -> Waited:
-    """Do what a row says, and return what another client's PINGs met meanwhile."""
+    """Do the work of a row, and return the times of another client's PINGs meanwhile."""
     sock = target.connect()
     source = iter(row.prepare())
     while batch := list(islice(source, PIPELINE)):
@@ -78,7 +79,7 @@ def measure(target: Target, row: Row) -> Waited:
 
 
 def ping(target: Target, stop: Connection) -> None:
-    """Send PINGs until told to stop; a server that is started again meanwhile is connected to again."""
+    """Send PINGs until told to stop; reconnect to a server that is started again meanwhile."""
     sock, process = _connect(target)
     computed_ns = _computed_ns(process)
     stop.send(None)
@@ -172,7 +173,7 @@ def _table(size: int, every: Sequence[Row], found: Found) -> list[str]:
 
 
 def _notes(every: Sequence[Row], found: Found) -> list[str]:
-    """Return what is to be said of rows, a line for each server."""
+    """Return remarks on rows, a line for each server."""
     return [
         f"* {row.name.strip('()')}, {kind}: {waited.note}; the 99th percentile of PING was {waited.p99_ms:.1f} ms."
         for row in every

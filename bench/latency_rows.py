@@ -1,4 +1,4 @@
-"""The large things that one client does while another one's PING is measured."""
+"""The large requests of one client during which another one's PING is measured."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -14,11 +14,11 @@ JOURNAL = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: what a client sends, and how long another one may wait, in ms.
+    """One row: a client's requests, and how long another one may wait, in ms.
 
     wanted_ms: None for no longer than redis-server, divided by `part` (a share of its speed that is enough).
-    prepare: requests that are executed before, each time. times: how often it is measured; what changes the data once.
-    wait: what is done instead of sending; returns when the work is done, and what is to be said of it.
+    prepare: requests that are executed before, each time. times: number of runs; one if they change the data.
+    wait: called in place of requests; returns a remark when the work is done.
     options: of the server, for a row that has one of its own.
     """
 
@@ -118,7 +118,7 @@ def rows(size: int) -> list[Row]:
 
 
 def background_rows(size: int) -> list[Row]:
-    """Return the rows of work that nobody asks for at that moment, each with a server of its own."""
+    """Return the rows of work without a request, each with a server of its own."""
     value = "v" * 20
 
     def entries() -> Iterator[bytes]:

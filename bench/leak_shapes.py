@@ -1,4 +1,4 @@
-"""Shapes of use behind which a server should have about as much memory as before, however often they are repeated."""
+"""Shapes of use that should leave a server's memory as before, however often they are repeated."""
 
 import socket
 import time
@@ -16,14 +16,15 @@ _AT_ONCE: Final = 500
 
 
 class Refused(Exception):
-    """The server does not know what a shape needs; the message is its own."""
+    """The server does not know a command of a shape; the message is its own."""
 
 
 class Shape(NamedTuple):
-    """What is repeated so many times on a server with these options.
+    """Use that is repeated on a server with these options.
 
-    repeat(target, count): returns when all is answered and the clients are gone, but for those that it returns: they
-    stay connected while memory is measured.
+    repeat(target, count): returns when all is answered and the clients are gone, except those that it returns: they
+    stay
+    connected while memory is measured.
     """
 
     name: str
@@ -32,11 +33,11 @@ class Shape(NamedTuple):
     options: tuple[str, ...] = ()
 
     def times(self, scale: float) -> int:
-        """Return how often it is repeated, if that is scaled."""
+        """Return the number of repetitions at this scale."""
         return max(1, round(self.count * scale))
 
     def title(self, scale: float = 1.0) -> str:
-        """Return how often what is done."""
+        """Return the shape's name with its number of repetitions."""
         return f"{self.times(scale):,} x {self.name}"
 
 

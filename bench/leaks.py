@@ -1,4 +1,4 @@
-"""`python -m bench.leaks`: does what requests have taken of memory come back, as it does on redis-server?
+"""`python -m bench.leaks`: does memory of requests come back, as it does on redis-server?
 
 python -m bench.leaks [--form pure|compiled] [--only TEXT] [--scale 0.1]
 """
@@ -23,19 +23,19 @@ _LITTLE_BYTES: Final = MB
 
 
 class Memory(NamedTuple):
-    """A server's memory before a shape and behind it, in bytes."""
+    """A server's memory before and after a shape, in bytes."""
 
     before: int
     after: int
 
     @property
     def growth(self) -> int:
-        """By how much it has grown."""
+        """Its growth."""
         return self.after - self.before
 
 
 def measure(kind: str, shape: Shape, scale: float = 1.0) -> Memory | None:
-    """Return a server's memory before a shape and behind it; None if the server does not know what it takes."""
+    """Return a server's memory before and after a shape; None if the server lacks a command."""
     with Target(kind, shape.options) as target:
         try:
             shape.repeat(target, 1)  # what is loaded at a first use is no matter here
@@ -60,12 +60,12 @@ def _settled(target: Target, enough_bytes: int, seconds: float) -> int:
 
 
 def allowed_bytes(theirs: Memory | None) -> int:
-    """Return by how much a server's memory may grow beside redis-server's; None: there is none, or it refuses."""
+    """Return the growth of memory allowed beside redis-server's; None without redis-server, or if it refuses."""
     return MORE_BYTES_MAX + (max(0, theirs.growth) if theirs is not None else 0)
 
 
 def main() -> int:
-    """Return 1 if a shape leaves more than it may."""
+    """Return 1 if a shape leaves more than allowed."""
     parser = argparse.ArgumentParser(prog="python -m bench.leaks", description=__doc__)
     parser.add_argument("--form", choices=("pure", "compiled"), default="pure")
     parser.add_argument("--only", default="", metavar="TEXT", help="shapes whose name contains this text")

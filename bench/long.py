@@ -1,4 +1,4 @@
-"""The parts that are no requests per second beside redis-server's: memory, large things, topics, growth curves."""
+"""Measurements other than request rates: memory, large things, topics, growth curves."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from bench.workloads import MEMORY
 
 
 def run_starts(kinds: list[str], only: str) -> list[Row]:
-    """Starts of each server, and what its journal takes."""
+    """Starts of each server, and the size of its journal."""
     rows: list[Row] = []
     for name, measure, unit, wanted, of_both in STARTS:
         if only.lower() not in name.lower():
@@ -47,7 +47,7 @@ def spoken(measure: Callable[..., object]) -> str:
 
 
 def run_memory(kinds: list[str], only: str) -> list[Row]:
-    """Bytes per entry on each server, fresh for every row; the form does not matter to them."""
+    """Bytes per entry on each server, fresh for every row; both forms take the same."""
     rows: list[Row] = []
     for name, measure, most in (*MEMORY, *SESSION_MEMORY):
         if only.lower() not in f"memory {name}".lower():
@@ -62,7 +62,7 @@ def run_memory(kinds: list[str], only: str) -> list[Row]:
 
 
 def run_small_memory(kinds: list[str], only: str) -> list[Row]:
-    """Bytes of the small things, fresh for every row; wanted is so many bytes."""
+    """Bytes of the small things, fresh for every row; the target is a number of bytes."""
     rows: list[Row] = []
     for name, measure, most in (*BESIDE_REDIS, *STREAMD_ONLY):
         if only.lower() not in f"memory {name}".lower():
@@ -77,7 +77,7 @@ def run_small_memory(kinds: list[str], only: str) -> list[Row]:
 
 
 def run_leaks(kinds: list[str], only: str) -> list[Row]:
-    """By how much each server's memory has grown behind what should leave nothing."""
+    """The growth of each server's memory after operations that should leave none."""
     rows: list[Row] = []
     for shape in SHAPES:
         name = f"memory left: {shape.title()}"
@@ -114,7 +114,7 @@ def run_large(kinds: list[str], only: str) -> list[Row]:
 
 
 def run_special(only: str) -> list[Row]:
-    """Figures that stand alone."""
+    """Figures without another server beside."""
     rows: list[Row] = []
     for measure in SPECIAL:
         if only.lower() not in f"special {measure.__name__}".lower():
@@ -128,7 +128,7 @@ def run_special(only: str) -> list[Row]:
 
 
 def run_topics(only: str, entries: int) -> list[Row]:
-    """Figures of topics, of streams of so many entries."""
+    """Figures of topics, on streams of this many entries."""
     rows: list[Row] = []
     for measure in TOPICS:
         if only.lower() not in f"topics {measure.__name__}".lower():

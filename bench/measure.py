@@ -16,7 +16,7 @@ THROUGHPUT = re.compile(r"throughput summary: ([0-9.]+) requests per second")
 
 @dataclass
 class Sample:
-    """What one run of a workload on one server gave.
+    """The figures of one run of a workload on one server.
 
     rate: operations per second; cpu_us: server CPU microseconds per operation; p50_ms, p999_ms: latency, 0 unknown.
     """
@@ -35,7 +35,7 @@ class Result:
     samples: dict[str, list[Sample]] = field(default_factory=dict)
 
     def median(self, kind: str, figure: str) -> float:
-        """Return the median of a figure on one server; 0 if that server was not there."""
+        """Return the median of a figure on one server; 0 if that server is missing."""
         values = [getattr(sample, figure) for sample in self.samples.get(kind, [])]
         return median(values) if values else 0.0
 
@@ -50,7 +50,7 @@ Work = Callable[[Target], Sample]
 
 
 def alternate(name: str, targets: Sequence[Target], work: Work, rounds: int) -> Result:
-    """Run `work` on every target, in an order that turns round each time."""
+    """Run `work` on every target, in alternating order."""
     result = Result(name, {target.kind: [] for target in targets})
     for number in range(rounds):
         order = targets if number % 2 == 0 else list(reversed(targets))
@@ -61,7 +61,7 @@ def alternate(name: str, targets: Sequence[Target], work: Work, rounds: int) -> 
 
 
 def timed(target: Target, operations: int, action: Callable[[], None]) -> Sample:
-    """Time `action`, which does so many operations."""
+    """Time `action`, which does this many operations."""
     cpu, start = target.cpu_s(), time.perf_counter()
     action()
     elapsed, cpu = time.perf_counter() - start, target.cpu_s() - cpu

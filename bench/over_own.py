@@ -1,4 +1,4 @@
-"""Rows that compare a workload with another one of the same server: an idempotent ID's CPU, a bystander's cost."""
+"""Rows that compare two workloads on the same server: the CPU of an idempotent ID, the cost of a bystander."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Pair:
     only_streamd: bool = True
 
     def ratio(self, target: Target, rounds: int) -> float:
-        """Return the median over so many pairs, in an order that turns round each time."""
+        """Return the median over this many pairs, in alternating order."""
         ratios = []
         for number in range(rounds):
             first, second = (self.work, self.base) if number % 2 == 0 else (self.base, self.work)
@@ -43,7 +43,7 @@ class Pair:
 
 
 def beside(bystander: Callable[[Target], AbstractContextManager[None]]) -> Work:
-    """Return pipelined XADDs of 50 clients while somebody does something else."""
+    """Return pipelined XADDs of 50 clients, with a bystander."""
 
     def work(target: Target) -> Sample:
         with target.connect() as sock:
@@ -56,7 +56,7 @@ def beside(bystander: Callable[[Target], AbstractContextManager[None]]) -> Work:
 
 
 def asked(*words: str) -> Callable[[Target], AbstractContextManager[None]]:
-    """Return a bystander who has asked for something and keeps the connection; a reply may never come."""
+    """Return a bystander that has sent a request and keeps the connection; a reply may never come."""
 
     @contextmanager
     def standing_by(target: Target) -> Iterator[None]:
@@ -71,7 +71,7 @@ def asked(*words: str) -> Callable[[Target], AbstractContextManager[None]]:
 
 @contextmanager
 def events_of_others(target: Target) -> Iterator[None]:
-    """Have events of expired keys published."""
+    """Publish events of expired keys."""
     with target.connect() as sock:
         ask(sock, "CONFIG", "SET", "notify-keyspace-events", "Kx")
         yield
@@ -79,7 +79,7 @@ def events_of_others(target: Target) -> Iterator[None]:
 
 
 def reading(*words: str) -> Callable[[Target], AbstractContextManager[None]]:
-    """Return a bystander who reads again and again, waiting where there is nothing."""
+    """Return a bystander that reads again and again, and waits when it has read all."""
 
     @contextmanager
     def standing_by(target: Target) -> Iterator[None]:

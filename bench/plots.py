@@ -1,11 +1,18 @@
-"""Pictures of a table of results: bars beside redis-server and curves of growth, the same for the same figures."""
+"""Pictures of a table of results: bars beside redis-server and curves of growth, the same for the same figures.
 
+`python -m bench.plots` draws those of docs/speed.md in docs/pictures/, from the figures in bench/results/long.json.
+"""
+
+import json
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from scripts.svg import Picture
 
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+FIGURES = ROOT / "bench" / "results" / "long.json"
 Row = dict[str, object]
 KINDS = (("streamd", "blue"), ("redis-server", "red"))
 WIDTH, NAMES, ROW_HEIGHT, VALUE_WIDTH = 940, 410, 22, 44
@@ -54,7 +61,7 @@ def write(rows: list[Row], suite: str, directory: Path) -> list[Path]:
 
 
 def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
-    """Return bars that begin at 1, where both are alike: to the right for more, on a logarithmic scale."""
+    """Return bars that begin at 1, where both are equal: to the right for more, on a logarithmic scale."""
     values = [_number(row["ratio"]) for row in rows]
     compiled = [_number(row.get("compiled_ratio") or 0) for row in rows]
     wanted = [_limit(row) for row in rows]
@@ -89,7 +96,7 @@ def bars(title: str, rows: list[Row], is_less_better: bool) -> str:
 
 
 def curves(row: Row) -> str:
-    """Return what an operation costs as one number grows: how many a second, CPU, and latency if it was measured."""
+    """Return the cost of an operation as one number grows: rate, CPU, and latency if it was measured."""
     panels = [("operations a second", ""), ("server's CPU, µs each", "_cpu_us")]
     for title, ending in (("p50 in ms", "_p50_ms"), ("p99.9 in ms", "_p999_ms")):
         if _figures(row, ending):
@@ -150,7 +157,7 @@ def _panel(
 
 
 def short(value: float) -> str:
-    """Return a number as it stands at an axis: 1500 is 1.5k."""
+    """Return a number as an axis shows it: 1500 is 1.5k."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"
@@ -180,3 +187,14 @@ def _round_up(value: float) -> float:
     """Return the next number that begins with 1, 2, 4, 6 or 8: quarters of it are short."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(digit * power for digit in (1, 2, 4, 6, 8, 10) if digit * power >= value * 0.9999)
+
+
+def newest() -> list[Row]:
+    """Return the newest figures of all rows."""
+    rows: list[Row] = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+if __name__ == "__main__":
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    print(*write(newest(), "speed", PICTURES), sep="\n")

@@ -1,4 +1,4 @@
-"""Ports for servers that take theirs from a command line: free, and not among those the system hands out itself."""
+"""Ports for servers whose command line names them: free, and outside the range that the system hands out."""
 
 import random
 import socket
@@ -14,7 +14,7 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens, nor on the one of its cluster's bus; never the same one twice."""
+    """Return a port without a listener, also on that of its cluster's bus; never the same one twice."""
     while True:
         port = _random.choice(RANGE)
         if port not in _given and _is_free(port) and _is_free(port + BUS):

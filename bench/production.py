@@ -1,4 +1,4 @@
-"""The workloads of production's XADDs: trimmed, to many streams, by many producers, sent again."""
+"""Workloads of XADD as in production: trimmed, to many streams, by many producers, sent again."""
 
 from itertools import count
 
@@ -19,7 +19,7 @@ _numbers = count()
 
 
 def to_streams(requests: int, *options: str) -> Work:
-    """Return XADDs to streams at random, 50 clients, 16 in a pipeline."""
+    """Return XADDs to random streams, 50 clients, 16 in a pipeline."""
     words = ("XADD", "s:__rand_int__", *options, "*", "f", CHANGING)
 
     def work(target: Target) -> Sample:
@@ -31,8 +31,9 @@ def to_streams(requests: int, *options: str) -> Work:
 
 
 def ready_made(*options: str) -> Work:
-    """Return XADDs whose words `{pid}` and `{iid}` are each a producer in turn and a new iid, 50 clients, 16 in a
-    pipeline. Values differ, as entries do.
+    """Return XADDs whose words `{pid}` and `{iid}` are producers in turn and new iids, 50 clients, 16 in a pipeline.
+    Values
+    differ, as in production.
     """
 
     def work(target: Target) -> Sample:

@@ -1,4 +1,4 @@
-"""What a benchmark says while it runs: in one line on a terminal, in a line a second in a log."""
+"""The progress of a benchmark: one line on a terminal, a line a second in a log."""
 
 import threading
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ TICK_S = 0.2
 
 @contextmanager
 def said(what: str) -> Iterator[None]:
-    """Say what is done, and for how long by now, until it is done.
+    """Show the present step and its time so far, until it ends.
 
-    A thread says it, since what is measured often has this one: it is awake for microseconds of each tick.
+    A thread does that, since the measurement often occupies this one: it is awake for microseconds of each tick.
     """
     line, over, started_s = ProgressLine("bench"), threading.Event(), monotonic()
 

@@ -1,4 +1,4 @@
-"""What a user's rules cost: the CPU time of a server for the same requests of a user with rules and of one without.
+"""The cost of a user's rules: a server's CPU for the same requests by a user with rules and by one without.
 
 python -m bench.rules [--compiled] [--only TEXT] [--pairs N]
 
@@ -27,7 +27,7 @@ Words = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """One row: requests of which a round sends `depth` without waiting, each made of its number."""
+    """One row: a round sends `depth` requests without waiting, each made of its number."""
 
     name: str
     depth: int
@@ -72,7 +72,7 @@ ROWS = (
 
 
 def prepare(target: Target) -> None:
-    """Make what the rows read."""
+    """Create the data of the rows."""
     with target.connect() as sock:
         ask(sock, "XGROUP", "CREATE", "orders:g", "g", "$", "MKSTREAM")
         for number in range(1, 21):
@@ -82,7 +82,7 @@ def prepare(target: Target) -> None:
 
 
 def converse(sock: socket.socket, reader: hiredis.Reader, data: bytes, replies: int, rounds: int) -> None:
-    """Send requests so many times, each time when all before are answered; an error ends the run."""
+    """Send requests for this many rounds, each after all replies of the one before; an error ends the run."""
     for _ in range(rounds):
         sock.sendall(data)
         left = replies

@@ -1,4 +1,4 @@
-"""How long a scrape of /metrics holds others up, with 100,000 streams: `python -m bench.scrape`."""
+"""The delay of other clients during a scrape of /metrics, with 100,000 streams: `python -m bench.scrape`."""
 
 import argparse
 import http.client
@@ -26,8 +26,9 @@ def main() -> int:
 
 
 def measure(streams: int, scrapes: int) -> dict[str, list[float]]:
-    """Return the milliseconds of CPU that each slice took of some scrapes of a server with so many streams, and those
-    of each scrape as its client sees it.
+    """Return the milliseconds of CPU of each slice of some scrapes, on a server with this many streams, and the
+    milliseconds of
+    each scrape for its client.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -67,7 +67,7 @@ class Target:
     def restart(self, wait: bool = True) -> None:
         """End the server and start it again on its data; `start_s` then is the time to the first PONG.
 
-        wait: return when it answers.
+        wait: return only when it answers.
         """
         self._end()
         self._start(wait)
@@ -104,12 +104,12 @@ class Target:
         return total / 1e9
 
     def stay_on(self, core: int) -> None:
-        """Have all threads of the server run on one core."""
+        """Pin all threads of the server to one core."""
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {core})
 
     def anonymous_bytes(self) -> int:
-        """Return Pss_Anon: the memory that is the server's alone, without files that others map as well."""
+        """Return Pss_Anon: the server's own memory, without files that others map as well."""
         for line in Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss_Anon:"):
                 return int(line.split()[1]) * 1024
@@ -139,7 +139,7 @@ class Target:
 
 
 def forms() -> list[str]:
-    """Return the kinds of servers that are here: streamd, redis-server, and streamd's compiled form."""
+    """Return the kinds of servers that are installed: streamd, redis-server, and streamd's compiled form."""
     return [
         "streamd",
         *(["compiled"] if COMPILED.is_file() else []),
@@ -148,6 +148,6 @@ def forms() -> list[str]:
 
 
 def redis_binary(name: str) -> Path | None:
-    """Return where redis-server, redis-cli or redis-benchmark is, or None."""
+    """Return the path of redis-server, redis-cli or redis-benchmark, or None."""
     found = shutil.which(name)
     return Path(found) if found else None

@@ -1,4 +1,4 @@
-"""Bytes that a broker's sessions take: with messages, and idle ones that have a last packet ID alone."""
+"""Memory of a broker's sessions: with messages, and idle ones with only a last packet ID."""
 
 import base64
 import json
@@ -42,7 +42,7 @@ def _fill(name: str, sessions: int, messages: int) -> list[bytes]:
 
 
 def session(messages: int, sessions: int = SESSIONS) -> Callable[[Target], float]:
-    """Return bytes of a session with so many messages, by the growth of Pss_Anon after a warm-up."""
+    """Return the bytes of a session with this many messages, by the growth of Pss_Anon after a warm-up."""
 
     def measure(target: Target) -> float:
         with target.connect() as sock:

@@ -1,4 +1,4 @@
-"""The workloads of a broker's sessions, and of the commands that its scripts are made of."""
+"""Workloads of a broker's sessions, and of the commands in its scripts."""
 
 from bench.broker import latency, throughput
 from bench.client import ask

@@ -1,4 +1,4 @@
-"""Bytes that the small things of a stream take: a pending entry, a consumer group, a producer, an idempotent ID."""
+"""Memory of the small parts of a stream: a pending entry, a consumer group, a producer, an idempotent ID."""
 
 import random
 import time
@@ -23,7 +23,9 @@ def _grown(target: Target, action: Callable[[], None]) -> int:
 
 
 def pending(at_once: int, claimed: bool = False) -> Callable[[Target], float]:
-    """Return bytes of a pending entry, delivered so many at once to ten consumers, then claimed one by one or not."""
+    """Return the bytes of a pending entry, delivered this many at once to ten consumers, then claimed one by one or
+    not.
+    """
 
     def measure(target: Target) -> float:
         def deliver(group: str, entries: int) -> None:
@@ -48,7 +50,7 @@ def pending(at_once: int, claimed: bool = False) -> Callable[[Target], float]:
 
 
 def group(consumers: int) -> Callable[[Target], float]:
-    """Return bytes of a consumer group that nothing was delivered to, with so many consumers."""
+    """Return the bytes of a consumer group without deliveries, with this many consumers."""
 
     def measure(target: Target) -> float:
         def create(name: str, groups: int) -> None:
@@ -66,7 +68,7 @@ def group(consumers: int) -> Callable[[Target], float]:
 
 
 def producer(iids: int) -> Callable[[Target], float]:
-    """Return bytes of an iid of 16 bytes, with its share of a producer that has so many."""
+    """Return the bytes of an iid of 16 bytes, with its share of a producer that has this many."""
 
     def measure(target: Target) -> float:
         def append(name: str, producers: int) -> None:

@@ -1,8 +1,7 @@
 """The Spark data source, measured on two threads of this machine with the server beside it.
 
-Rates are of whole jobs, planning included, after a first round that warms everything up. Beside each stands what an
-entry costs the server, the JVM and the Python workers in CPU time: that is what bounds the rate, and what can be
-compared when the machine is busy.
+Rates are of whole jobs, planning included, after a warm-up round. Beside each stands the CPU time of an entry in the
+server, the JVM and the Python workers: it bounds the rate, and can be compared when the machine is busy.
 """
 
 import os
@@ -66,7 +65,7 @@ class Bench:
         return (reader.schema(schema) if schema else reader).load()
 
     def run(self, job: Callable[[], None]) -> Cost:
-        """Run a job and return what it cost."""
+        """Run a job and return its cost."""
         before, start = self._cpu(), time.perf_counter()
         job()
         wall_s = time.perf_counter() - start
@@ -161,7 +160,7 @@ def middle(costs: list[Cost]) -> Cost:
 
 
 def reading(bench: Bench, entries: int = ENTRIES, rounds: int = 3) -> Figures:
-    """Read a stream into nothing, mapped and raw, beside a source whose batches are ready."""
+    """Read a stream into nothing, mapped and raw, beside a source with ready batches."""
     from bench.spark_job import SyntheticSource
 
     fill(bench.target, entries)
@@ -191,7 +190,7 @@ def reading(bench: Bench, entries: int = ENTRIES, rounds: int = 3) -> Figures:
 
 
 def writing(bench: Bench, rows: int = ROWS, rounds: int = 3) -> Figures:
-    """Write rows that Spark makes itself: with a name for each, and without."""
+    """Write rows of Spark's own: with a name for each, and without."""
     made = bench.spark.range(0, rows, 1, 4).selectExpr(
         "id AS n", "concat('shop-', id % 100) AS shop", "concat('item ', id) AS item"
     )
@@ -230,7 +229,7 @@ def writing(bench: Bench, rows: int = ROWS, rounds: int = 3) -> Figures:
 
 
 def small_batches(bench: Bench, batches: int = 30) -> Figures:
-    """Micro-batches of one entry, stream to stream, beside those of a source and a sink that do nothing."""
+    """Micro-batches of one entry, stream to stream, beside a source and a sink that do nothing."""
     from bench.spark_job import SyntheticSource
 
     bench.spark.dataSource.register(SyntheticSource)
@@ -293,7 +292,7 @@ def _peak_mb(target: Target, what: str, rows: int) -> float:
 
 
 def run_spark(only: str) -> list[Row]:
-    """Measure what is chosen; return the rows of the table."""
+    """Measure the chosen parts; return the rows of the table."""
     measures: list[Callable[..., Figures]] = [
         m for m in (reading, writing, small_batches, task_memory) if only.lower() in f"spark {m.__name__}".lower()
     ]

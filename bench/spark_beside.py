@@ -1,8 +1,8 @@
-"""`make bench-spark`: rows per second of the Spark source, beside what people would use instead, in one run.
+"""`make bench-spark`: rows per second of the Spark source, beside its alternatives, in one run.
 
 Beside it stand redis-py's plain loop, which is one process, Spark's own Parquet files, and record batches that are
-ready before Spark asks for them: no Python source can be faster. All take turns, round by round, so that what else the
-machine does meets all of them; figures are medians, ratios those of the same round.
+ready before Spark asks for them: no Python source can be faster. All take turns, round by round, so that other load
+meets all of them; figures are medians, ratios those of the same round.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def _client(bench: Bench) -> redis.Redis:
 
 
 def figures(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tuple[str, str], ...]) -> dict:
-    """Return what `show` prints, as it is kept in bench/results."""
+    """Return the figures behind `show`, as bench/results keeps them."""
     ways = []
     for name, runs in costs.items():
         cost = middle(runs)

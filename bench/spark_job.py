@@ -1,4 +1,4 @@
-"""What the Spark measurements run inside Spark: sources and sinks that do as little as Spark allows."""
+"""Sources and sinks for the Spark measurements that do as little as Spark allows."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

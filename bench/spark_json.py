@@ -54,7 +54,7 @@ def jobs(bench: Bench, rows: int) -> tuple[Jobs, Jobs]:
 
 
 def json_jobs(bench: Bench, rows: int) -> list[tuple[str, Jobs, tuple[str, str]]]:
-    """Return title, ways and the pair that is compared, of reading JSON and of writing it."""
+    """Return title, ways and the compared pair, of reading JSON and of writing it."""
     reading, writing = jobs(bench, rows)
     return [("Reading JSON", reading, (OURS_READ, THEIRS_READ)), ("Writing JSON", writing, (OURS, THEIRS))]
 

@@ -57,7 +57,7 @@ def read(port: int, rows: int) -> None:
 
 
 def write(port: int, rows: int, **given: str) -> None:
-    """Write so many rows to stream `task`."""
+    """Write this many rows to stream `task`."""
     options = parse_options({"port": str(port), "stream": "task", **given})
     name = BatchName(f"bench-{os.getpid()}", "0", None, False)
     task = Task(name, 0, 0, "run", "none" if given.get("exactlyOnce") == "none" else "idmp", Durability(), frozenset())
@@ -66,7 +66,7 @@ def write(port: int, rows: int, **given: str) -> None:
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run the task of the arguments."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark_task")
     parser.add_argument("what", choices=("read", "write"))
     parser.add_argument("port", type=int)

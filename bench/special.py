@@ -1,4 +1,4 @@
-"""Measurements that are no requests per second: start, idling, sweeping, memory of windows, two processes."""
+"""Measurements other than request rates: start, idling, sweeping, memory of windows, two processes."""
 
 import os
 import shutil
@@ -12,6 +12,7 @@ from bench.servers import Target
 from bench.workloads import CHANGING, VALUE
 from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
+from streamd.stream.wire.run_layout import Columns
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
@@ -43,7 +44,7 @@ def snapshots() -> Figures:
     stream.groups = {b"g": group}
     for at in range(0, million, 100):
         ids = [first_id + (number << 64) for number in range(at, at + 100)]
-        stream.log.append_many(ids, 2, [b"f", b"v" * 8] * 100)
+        stream.append_columns(ids, Columns((b"f",), [b"v" * 8] * 100, (8,)))
         group.pending.deliver(ids, group.consumer(b"c%d" % (at // 100 % 10), 0)[0], at)
         for entry_id in ids:
             stream.idmp.record(b"p%d" % (at // 100), b"%d" % entry_id, entry_id)
@@ -115,8 +116,9 @@ def _ping_p99_ms(sock: object, seconds: float) -> float:
 def two_processes() -> Figures:
     """Pipelined XADD of two servers with a client each, over one server with one client.
 
-    First with a core for each pair: what a server of twice as many cores would give. Then as the system places them:
-    there one pair alone uses more than one of two cores, and two pairs have to share them.
+    First with a core for each pair: the result on a machine with twice as many cores. Then as the system places them:
+    there
+    one pair alone uses more than one of two cores, and two pairs have to share them.
     """
 
     def run(target: Target, core: int | None) -> float:

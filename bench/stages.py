@@ -1,8 +1,8 @@
-"""`python -m bench.stages`: what a request takes of the server's own work, without the kernel's part of it.
+"""`python -m bench.stages`: the server's own work for a request, by stages, without the kernel's part.
 
 Connections get the bytes that clients would send, in one process, without sockets: what is left is decoding, executing
-with the turn around it, and the journal's part. In both forms, if `make compiled` was called before: the table "Stages"
-in docs/speed.md.
+with the turn around it, and the journal's part. In both forms, if `make compiled` was called before: the table in "What
+bounds what" in bench/NOTES.md.
 """
 
 import argparse
@@ -37,9 +37,9 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Shape:
-    """One row: so many clients send so many requests at once, each made of its number.
+    """One row: this many clients send this many requests at once, each made of its number.
 
-    prepare: sent before. again: what is sent comes twice, and the second time counts.
+    prepare: sent before. again: requests are sent twice, and the second time counts.
     """
 
     name: str
@@ -94,7 +94,7 @@ SHAPES = (
 
 
 class Wire:
-    """A transport that leads nowhere: what is sent to a client is forgotten, unless it begins with an error."""
+    """A transport that discards output, unless it begins with an error."""
 
     def write(self, data: bytes) -> None:
         if data[:1] == b"-":
@@ -126,7 +126,7 @@ class Wire:
 
 
 class NoSyncs:
-    """Syncs of the journal that are never done: they are the disk's part, and a thread's."""
+    """Syncs of the journal that never run: they are the disk's part, and a thread's."""
 
     def submit(self, job: Callable[[], None], done: Callable[[OSError | None], None], is_timed: bool = False) -> Any:
         done(None)
@@ -137,7 +137,7 @@ class NoSyncs:
 
 
 class Host:
-    """What connections ask of their server."""
+    """The server of the connections."""
 
     def __init__(self, directory: str = "") -> None:
         """With a directory: one that has a journal there."""
@@ -159,14 +159,14 @@ class Host:
         raise SystemExit("bench.stages: a chunk was too large")
 
     def connect(self, clients: int) -> list[Connection]:
-        """Return so many new clients."""
+        """Return this many new clients."""
         connections = [Connection(self) for _ in range(clients)]
         for connection in connections:
             connection.connection_made(Wire())  # type: ignore[arg-type]
         return connections
 
     def receive(self, connections: list[Connection], turns: list[list[bytes]]) -> None:
-        """Have turns, in each of which every client sends its chunk."""
+        """Run turns; in each every client sends its chunk."""
         for chunks in turns:
             for connection, chunk in zip(connections, chunks, strict=True):
                 connection.data_received(chunk)
@@ -174,7 +174,7 @@ class Host:
 
 
 def turns_of(shape: Shape, first: int, count: int) -> list[list[bytes]]:
-    """Return the chunks of so many turns, one for each client."""
+    """Return the chunks of this many turns, one for each client."""
     numbers = itertools.count(first)
     return [
         [b"".join(request(*shape.words(next(numbers))) for _ in range(shape.depth)) for _ in range(shape.clients)]
@@ -183,7 +183,7 @@ def turns_of(shape: Shape, first: int, count: int) -> list[list[bytes]]:
 
 
 def decoding_us(shape: Shape) -> float:
-    """Return microseconds of CPU to decode one request and let go of it."""
+    """Return the microseconds of CPU to decode one request and free it."""
     decoders = [FastDecoder(AUTHENTICATED) for _ in range(shape.clients)]
 
     def receive(turns: list[list[bytes]]) -> None:
@@ -195,9 +195,9 @@ def decoding_us(shape: Shape) -> float:
 
 
 def whole_us(shape: Shape, directory: str = "") -> float:
-    """Return microseconds of CPU for one request from its bytes to its reply, without the kernel's part.
+    """Return the microseconds of CPU for one request from its bytes to its reply, without the kernel's part.
 
-    directory: has a journal, if given; its writes are the kernel's, but counted.
+    directory: adds a journal; its writes are the kernel's, but counted.
     """
     host = Host(directory)
     host.receive(host.connect(1), [[request(*words)] for words in shape.prepare])
@@ -221,7 +221,7 @@ def _least_us(shape: Shape, receive: Callable[[list[list[bytes]]], None]) -> flo
 
 
 def row(shape: Shape) -> list[float]:
-    """Return microseconds for decoding, the rest of a request, and what a journal adds."""
+    """Return the microseconds for decoding, for the rest of a request, and for a journal."""
     decoding, whole = decoding_us(shape), whole_us(shape)
     with tempfile.TemporaryDirectory() as directory:
         return [decoding, whole - decoding, whole_us(shape, directory) - whole]

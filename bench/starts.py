@@ -1,4 +1,4 @@
-"""Starts: how long until the first PONG, empty and with a journal, and how the journal grows by duplicates."""
+"""Starts: the time to the first PONG, empty and with a journal, and the journal's growth by duplicates."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ DUPLICATES = 96_000
 
 
 def empty(kind: str) -> float:
-    """Return seconds until the first PONG of an empty server, the median of five."""
+    """Return the seconds to the first PONG of an empty server, the median of five."""
     times = []
     for _ in range(5):
         with Target(kind) as target:
@@ -69,17 +69,17 @@ def _delivered(reply: object) -> list[bytes]:
 
 
 def with_plain_entries(kind: str) -> float:
-    """Return seconds until the first PONG with 200,000 entries."""
+    """Return the seconds to the first PONG with 200,000 entries."""
     return _start_with(_fill_plain, kind)
 
 
 def with_mixed_records(kind: str) -> float:
-    """Return seconds until the first PONG with a million records."""
+    """Return the seconds to the first PONG with a million records."""
     return _start_with(_fill_mixed, kind)
 
 
 def duplicate_bytes(kind: str) -> float:
-    """Return by how many bytes the journal grows with each duplicate of a retry storm."""
+    """Return the journal's growth in bytes with each duplicate of a retry storm."""
     sent = [request("XADD", "s", "IDMP", "p", f"order-{n}", "*", "f", VALUE) for n in range(100)]
     with Target(kind, OPTIONS) as target, target.connect() as sock:
         load(sock, sent)

@@ -35,7 +35,7 @@ def figure_text(value: float, unit: str) -> str:
 
 
 def single(name: str, figure: float, unit: str) -> Row:
-    """Return a row of one figure of the pure form; what is wanted of it stands behind its unit."""
+    """Return a row of one figure of the pure form, with its target behind the unit."""
     unit, _, wanted = unit.partition(", wanted ")
     return {"name": name, "unit": unit, "wanted_text": wanted, "figures": {"streamd": figure}}
 
@@ -71,7 +71,7 @@ def write(rows: list[Row], suite: str, partial: bool, started: float) -> None:
 
 
 def carried_over(rows: list[Row], suite: str) -> list[Row]:
-    """Return the rows of the table before that were not measured again, each with its date."""
+    """Return the rows of the last table that were not measured again, each with its date."""
     try:
         before = json.loads((RESULTS / f"{suite}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What topics cost: filtered reads, readers that wait with a filter, publishing, shared replay."""
+"""The cost of topics: filtered reads, readers that wait with a filter, publishing, shared replay."""
 
 import json
 import random
@@ -45,7 +45,7 @@ def _fill(target: Target, count: int) -> None:
 
 
 def filtered_reads(entries: int) -> Figures:
-    """How much sooner a filtered read is done than fetching all from redis-server and filtering; and memory."""
+    """The speed-up of a filtered read over fetching all from redis-server and filtering; and memory."""
     times: dict[str, list[float]] = {}
     kinds = ["streamd", *(["redis-server"] if redis_binary("redis-server") else [])]
     targets = {kind: Target(kind) for kind in kinds}
@@ -115,7 +115,7 @@ def _by_client(target: Target, wanted: Callable[[bytes], object]) -> list[object
 
 
 def looked_through(entries: int) -> Figures:
-    """Per cent of the segments that are looked through for one topic of 10,000."""
+    """The percentage of segments that are searched for one topic of 10,000."""
     stream, first_id = Stream(100, 100, 100), 10**12 << 64
     for number, (topic, payload, publisher) in enumerate(_entries(entries)):
         stream.append(first_id + (number << 64), [b"t", topic.encode(), b"p", payload, b"c", publisher.encode()])
@@ -136,7 +136,7 @@ def looked_through(entries: int) -> Figures:
 
 
 def waiting_readers(entries: int) -> Figures:
-    """Server CPU of a publish while 1,000 wait: for other topics, and for this one beside XREAD's wake-ups."""
+    """Server CPU of a publish while 1,000 readers wait: for other topics, and for this one beside XREAD's wake-ups."""
     with Target("streamd", ("--maxclients", "3000")) as target, target.connect() as sock:
         costs: dict[str, list[float]] = {"nobody": [], "others": [], "all": [], "XREAD": []}
         for _ in range(ROUNDS):

@@ -1,8 +1,8 @@
 """`python -m bench.trees CHECKOUT`: this checkout's streamd beside another's, in pairs.
 
 The rows of `make bench` over the wire (with --long those of `make bench-long`), by the server's CPU per request, and an
-empty start: what a change costs all other requests, or what a mechanism earns that one of the two lacks. A change is
-judged by the median over the rows; a single row moves by a few per cent by itself.
+empty start: the cost of a change for all other requests, or the gain of a mechanism that one of the two lacks. A change
+is judged by the median over the rows; a single row moves by a few per cent by itself.
 """
 
 import argparse

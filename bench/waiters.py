@@ -1,4 +1,4 @@
-"""The workloads of many who wait: for one stream as a group, or each for a stream of its own."""
+"""Workloads of many waiting readers: for one stream as a group, or each for a stream of its own."""
 
 import resource
 import select
@@ -40,7 +40,7 @@ def _connect(target: Target, readers: int) -> list[socket.socket]:
 
 
 def of_a_group(readers: int, wakes: int, rounds: int) -> Work:
-    """Return XADDs, one after the other, of which each serves one of so many who wait as consumers of one group."""
+    """Return XADDs, one after the other, each of which serves one of this many waiting consumers of one group."""
 
     def work(target: Target) -> Sample:
         socks = _connect(target, readers)
@@ -71,7 +71,7 @@ def of_a_group(readers: int, wakes: int, rounds: int) -> Work:
 
 
 def of_own_streams(readers: int, rounds: int) -> Work:
-    """Return XADDs, one after the other, to so many streams, for each of which one reader waits."""
+    """Return XADDs, one after the other, to this many streams, each with one waiting reader."""
 
     def work(target: Target) -> Sample:
         socks = _connect(target, readers)

@@ -1,4 +1,4 @@
-"""`python -m bench.window_memory`: bytes of memory that a name in a window takes, by producers and names of each.
+"""`python -m bench.window_memory`: memory of an idempotent ID in a window, by producers and IDs of each.
 
 python -m bench.window_memory [--form pure|compiled] [--names 1000000]
 """
@@ -26,7 +26,7 @@ _BATCH = 1_000
 
 
 def bytes_of_a_name(kind: str, producers: int, names: int, length: int | None, names_max: int) -> float:
-    """Return by how much the server's memory grows for each name, producers included."""
+    """Return the growth of the server's memory per idempotent ID, producers included."""
     producers = max(1, min(producers, names_max // names))
     with Target(kind) as target, target.connect() as sock:
         ask(sock, "XADD", "s", "*", "f", "v")
@@ -40,7 +40,7 @@ def bytes_of_a_name(kind: str, producers: int, names: int, length: int | None, n
 
 
 def fill(sock: socket, prefix: str, producers: int, names: int, length: int | None) -> None:
-    """Record so many names of each producer, the producers taking turns; no entry is kept."""
+    """Record this many idempotent IDs of each producer, the producers taking turns; no entry is kept."""
     sent = []
     for name in range(names):
         for producer in range(producers):

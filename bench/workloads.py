@@ -1,6 +1,5 @@
-"""The workloads: what is prepared, what is run, and which ratio each should reach."""
+"""The workloads: preparation, requests, and the ratio that each should reach."""
 
-import os
 import random
 import select
 import time
@@ -22,7 +21,7 @@ ENTRIES_LOADED = 100_000
 class Workload:
     """One row of the table.
 
-    least: the ratio to redis-server's rate that it should reach, in the compiled form where that is there.
+    least: the ratio to redis-server's rate that it should reach, in the compiled form if that is built.
     short: part of `make bench`.
     """
 
@@ -46,7 +45,7 @@ def xadd(clients: int, pipeline: int, requests: int, words: tuple[str, ...] = PL
 
 
 def plain(clients: int, pipeline: int, requests: int, *words: str) -> Work:
-    """Return a workload of redis-benchmark that keeps what is there."""
+    """Return a workload of redis-benchmark that keeps the key."""
     return lambda target: redis_benchmark(target, requests, clients, pipeline, words)
 
 
@@ -131,7 +130,7 @@ def acknowledge(batches: int) -> Work:
 
 
 def fan_out(readers: int, wakes: int) -> Work:
-    """Return how often a second one XADD can wake all of so many blocked XREADs."""
+    """Return the rate at which one XADD can wake all of this many blocked XREADs."""
 
     def work(target: Target) -> Sample:
         socks = [target.connect() for _ in range(readers)]
@@ -247,5 +246,3 @@ MEMORY: tuple[tuple[str, Callable[[Target], float], float], ...] = (
     ("512 random bytes, one entry per ms", memory(512, 200_000, 1), 0.92),
     ("JSON of about 90 bytes, one entry per ms", memory(0, 300_000, 1, json_like=True), 0.5),
 )
-
-CPUS = os.cpu_count() or 1

@@ -1,1 +1,1 @@
-"""The demo: retrying producers, a stream, a killed Spark job, and a count of what was lost or duplicated."""
+"""The demo: retrying producers, a stream, a killed Spark job, and a count of lost and duplicated entries."""

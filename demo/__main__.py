@@ -51,7 +51,7 @@ class Demo:
         self.proxy: CuttingProxy | None = None
 
     def run(self) -> list[StreamResult]:
-        """Tell the story and return what both streams hold."""
+        """Run the demo and return the contents of both streams."""
         (self.directory / "tmp").mkdir()
         self._start_server()
         driver = self._start_driver()
@@ -72,7 +72,7 @@ class Demo:
         return [self._orders_result(), self._enriched_result()]
 
     def end(self) -> None:
-        """End everything that was started, the server last."""
+        """End all started processes, the server last."""
         for child in reversed(self.children):
             child.stop()
         if self.proxy is not None:
@@ -247,7 +247,7 @@ def main() -> int:
 
 
 def report(console: Console, results: list[StreamResult], rows: list[dict[str, str]]) -> int:
-    """Print the tables and the verdict; return 0 when nothing is wrong and there was something to show."""
+    """Print the tables and the verdict; return 0 when nothing is wrong and the streams are not empty."""
     console.print(aggregate_table(rows))
     console.print(result_table(results))
     for result in results:

@@ -1,4 +1,4 @@
-"""The comparison that decides the demo: entry by entry, what was lost, duplicated or altered."""
+"""The comparison that decides the demo, entry by entry: lost, duplicated or altered."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ Fields = Mapping[str, str]
 
 @dataclass
 class Comparison:
-    """What differs between the entries that had to be there and those that are; each list holds keys."""
+    """Differences between expected and actual entries; each list holds keys."""
 
     expected: int
     found: int = 0
@@ -18,7 +18,7 @@ class Comparison:
 
     @property
     def exact(self) -> bool:
-        """Say whether each expected entry is there once and unaltered, and no other."""
+        """Return whether each expected entry is there once and unaltered, and no other."""
         return not (self.lost or self.duplicated or self.altered)
 
     def first_differences(self, count: int = 3) -> list[str]:
@@ -28,10 +28,10 @@ class Comparison:
 
 
 def compare(expected: Mapping[str, Fields], found: Iterable[tuple[str, Fields]]) -> Comparison:
-    """Compare entries with what they should be, by key and content.
+    """Compare entries with the expected ones, by key and content.
 
-    A key that is found again counts as duplicated, whatever its content. Other fields than expected count as
-    altered, and so does a key that nobody expected.
+    A repeated key counts as duplicated, with any content. Other fields than expected count as altered, and so does an
+    unexpected key.
     """
     result = Comparison(expected=len(expected))
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a query's checkpoint says while it runs: which micro-batch is open, where it ends."""
+"""Reads a running query's checkpoint: the open micro-batch, and its end."""
 
 import json
 import re
@@ -17,7 +17,7 @@ class Checkpoint:
         return planned if planned > committed else None
 
     def committed_batches(self) -> int:
-        """Return how many batches were committed."""
+        """Return the number of committed batches."""
         return self._newest("commits") + 1
 
     def end_of(self, batch: int) -> str | None:

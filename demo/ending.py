@@ -1,4 +1,4 @@
-"""How a demo ends: told to its end, interrupted, or failed with one line; and what is left of its files."""
+"""The end of a demo: complete, interrupted, or failed with one line; and its remaining files."""
 
 import shutil
 import signal
@@ -14,16 +14,17 @@ from demo.processes import ChildFailed
 
 
 class DemoFailed(Exception):
-    """The story could not be told; the text says why."""
+    """The demo could not be completed; the text gives the reason."""
 
 
 def tell(
     story: Callable[[Path], int], console: Console, name: str, files: str, keep: bool, *failures: type[Exception]
 ) -> int:
-    """Return the exit code of a story, which is told with a directory of its own; SIGTERM ends it as Ctrl-C does.
+    """Run a demo in a directory of its own, and return its exit code; SIGTERM ends it as Ctrl-C does.
 
-    files: what is in the directory, which stays if `keep` says so, or if the story fails. failures: what a story may
-    end with besides DemoFailed, a child, a server or a disk that fails.
+    files: the directory's contents, which stays if `keep` says so, or if the demo fails. failures: exceptions that
+    count as
+    failures besides DemoFailed: a child, a server or a disk that fails.
     """
     known: tuple[type[Exception], ...] = (DemoFailed, ChildFailed, redis.RedisError, OSError, *failures)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -25,7 +25,7 @@ ITEMS = {"beans 1 kg": 2_390, "filter": 690, "grinder": 14_900, "kettle": 7_950,
 
 
 def orders(count: int, seed: int = 20) -> Iterator[Order]:
-    """Yield so many orders; the same seed gives the same orders."""
+    """Yield this many orders; the same seed gives the same orders."""
     rng = random.Random(seed)
     shops = [shop for shop, (_, _, share) in SHOPS.items() for _ in range(share)]
     items = list(ITEMS)
@@ -58,12 +58,12 @@ def read(path: Path) -> Iterator[Order]:
 
 
 def as_fields(order: Order) -> dict[str, str]:
-    """Return the fields of the entry that an order becomes: all values as text, as a stream holds them."""
+    """Return the fields of an order's entry: all values as text, as a stream holds them."""
     return {name: str(value) for name, value in order.items()}
 
 
 def enriched(fields: dict[str, str]) -> dict[str, str]:
-    """Return what the Spark job must make of an entry's fields: the same arithmetic as demo/spark_job.py, in Python."""
+    """Return the Spark job's result for an entry's fields: the same arithmetic as demo/spark_job.py, in Python."""
     eur_cents = (int(fields["quantity"]) * int(fields["cents"]) * EURO_RATES[fields["currency"]] + 500_000) // 1_000_000
     return {
         "order": fields["order"],

@@ -1,4 +1,4 @@
-"""The processes that the demo starts, each with a log file, and their end."""
+"""The child processes of the demo, each with a log file."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class ChildFailed(Exception):
-    """A process that ended before its time, or did not do what it was waited for; the text ends with its log."""
+    """A process that ended early, or did not do its work in time; the text ends with its log."""
 
 
 class Child:
@@ -32,7 +32,7 @@ class Child:
             )
 
     def check(self) -> None:
-        """Do nothing while the process runs or when it has ended well.
+        """Do nothing while the process runs or after it has ended well.
 
         Raises: ChildFailed.
         """
@@ -41,7 +41,7 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Say whether the process has ended."""
+        """Return whether the process has ended."""
         return self.process.poll() is not None
 
     def send_line(self) -> None:
@@ -70,7 +70,7 @@ class Child:
         raise ChildFailed(f"{self.name} did not say {text!r}:\n{self.last_lines()}")
 
     def kill(self) -> None:
-        """End the process and all that it started (of a Spark driver: Python, the JVM, the workers) with signal 9."""
+        """Kill the process and all its children (of a Spark driver: Python, the JVM, the workers) with signal 9."""
         if not self.ended:
             os.killpg(self.process.pid, signal.SIGKILL)
         # Spark's workers have a process group of their own; the session is what they share with the driver.
@@ -84,7 +84,7 @@ class Child:
         self.process.wait()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Ask the process to end; what still runs of it after a while is killed."""
+        """Ask the process to end, and kill what still runs of it after a while."""
         if not self.ended:
             self.process.terminate()
             try:
@@ -95,7 +95,7 @@ class Child:
 
 
 def session_members(session: int) -> list[int]:
-    """Return the processes of a session that still run; without a /proc to look into, none."""
+    """Return the running processes of a session; none without /proc."""
     members = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

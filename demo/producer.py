@@ -1,4 +1,4 @@
-"""One producer of the demo: writes its share of the feed with idempotent XADDs and retries whatever fails."""
+"""One producer of the demo: writes its share of the feed with idempotent XADDs and retries failed ones."""
 
 import argparse
 import json

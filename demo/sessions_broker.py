@@ -75,7 +75,7 @@ class Broker:
         send(writer, "stored", device, number)
 
     async def last_number(self, device: str) -> int:
-        """Return the number of the last message that was stored; 0 if there is none."""
+        """Return the number of the last message that was stored; or 0."""
         messages = await self.store.get(device)
         return int(dict(messages[-1].user_properties)[NUMBER]) if messages else 0
 

@@ -1,4 +1,4 @@
-"""What the demo shows: progress while it runs, the tables at its end."""
+"""The demo's output: progress while it runs, the tables at its end."""
 
 import time
 from collections import Counter

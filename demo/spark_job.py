@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def wait_for_line(finish: threading.Event) -> None:
-    """Set the event when a line arrives, or when whoever started this job is gone."""
+    """Set the event when a line arrives, or when the process that started this job is gone."""
     sys.stdin.readline()
     finish.set()
 

@@ -37,7 +37,7 @@ def reader(url: str, database: str, dies_after: int | None) -> None:
 
 
 def read(url: str, database: str, dies_after: int | None) -> None:
-    """Count what there is; with `dies_after`, be killed in that batch, before its commit."""
+    """Count the entries in the stream; with `dies_after`, be killed in that batch, before its commit."""
     log = TopicLog.open(redis.Redis.from_url(url), LOG)
     with sqlite3.connect(database, isolation_level=None) as db:
         db.execute("create table if not exists place (iterator blob)")

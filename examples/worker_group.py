@@ -3,8 +3,8 @@
     python examples/worker_group.py [--url redis://127.0.0.1:6379] [--jobs 2000] [--workers 3]
 
 Jobs are entries of one stream. Workers read them as one consumer group. A worker writes its result to a second stream
-under the job's entry ID as idempotent ID and only then acknowledges the job: when it dies in between, whoever claims
-the job writes the same result again, and the server keeps one.
+under the job's entry ID as idempotent ID and only then acknowledges the job: when it dies in between, the worker that
+claims the job writes the same result again, and the server keeps one.
 
 Ends with exit code 0 if every job has exactly one result, else 1. Without --url it starts a server of its own.
 """

@@ -1,4 +1,4 @@
-"""`make check-deploy`: has the tools that are installed here look at deploy/: systemd-analyze, promtool, buildah."""
+"""`make check-deploy`: checks deploy/ with the tools that are installed: systemd-analyze, promtool, buildah."""
 
 import os
 import re
@@ -15,7 +15,7 @@ EXPOSURE_MAX = "15"
 
 
 def main() -> int:
-    """Return 0 if every tool that is here is content."""
+    """Return 0 if every installed tool accepts deploy/."""
     os.chdir(ROOT)
     for tool, check in (("systemd-analyze", check_units), ("promtool", check_rules), ("buildah", check_image)):
         if shutil.which(tool) is None:
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def check_units() -> None:
-    """See that systemd understands the units, and that the service is as closed as it was. Raises: SystemExit."""
+    """Check that systemd accepts the units, and that the service is still sandboxed. Raises: SystemExit."""
     with tempfile.TemporaryDirectory() as place:
         units = []
         for unit in (DEPLOY / "systemd").iterdir():
@@ -40,16 +40,16 @@ def check_units() -> None:
 
 
 def check_rules() -> None:
-    """See that Prometheus takes its configuration, and that alerts fire when they have to. Raises: SystemExit."""
+    """Check that Prometheus accepts its configuration, and that alerts fire as they should. Raises: SystemExit."""
     run("promtool", "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
     run("promtool", "test", "rules", DEPLOY / "prometheus" / "streamd.tests.yml")
     print("deploy: the rules are as they should be")
 
 
 def check_image() -> None:
-    """Build the image, and see that it serves as somebody without rights. Raises: SystemExit.
+    """Build the image, and check that it serves as a user without rights. Raises: SystemExit.
 
-    The variable BASE names the image that it is made from, where the one in the Dockerfile cannot be fetched.
+    The variable BASE names another base image, for places that cannot fetch the Dockerfile's.
     """
     base = os.environ.get("BASE")
     lines = (DEPLOY / "docker" / "Dockerfile").read_text()

@@ -1,7 +1,7 @@
 """Writes the pages of commands for the site of documents, one for each group, from the table of commands.
 
-What a page says comes from the declaration beside each handler, which COMMAND INFO and DOCS show as well; what differs
-from Redis are the rows of docs/differences.md that name the command.
+A page shows the declaration beside each handler, as COMMAND INFO and DOCS do, and the rows of docs/differences.md that
+name the command.
 """
 
 import inspect
@@ -54,7 +54,7 @@ def pages() -> dict[str, str]:
 
 
 def path_of(group: str) -> str:
-    """Return where the page of a group stands."""
+    """Return the path of a group's page."""
     return f"commands/{group}.md"
 
 
@@ -119,7 +119,7 @@ def is_own(command: Command) -> bool:
 
 
 def syntax_of(command: Command) -> str:
-    """Return the words behind the name, without the types that are noted for COMMAND DOCS."""
+    """Return the arguments, without the types that COMMAND DOCS has."""
     return re.sub(r"(?<=[\w-]):(?:integer|double|string|key|pattern|unix-time)\b", "", command.syntax)
 
 
@@ -142,14 +142,14 @@ def wrapped(syntax: str) -> str:
 
 
 def details(command: Command) -> list[str]:
-    """Return what the handler's docstring says behind its first line, but for the exceptions it names."""
+    """Return the handler's docstring after its first line, without the exceptions."""
     paragraphs = (inspect.getdoc(command.handler) or "").split("\n\n")[1:]
     kept = (re.split(r"^Raises:|^Source:|^Reply and errors:", one, flags=re.MULTILINE)[0] for one in paragraphs)
     return [one.strip() for one in kept if one.strip()]
 
 
 def keys_of(command: Command) -> str:
-    """Return in words where the keys stand, and what is done to them."""
+    """Return in words the positions of the keys, and the access to them."""
     first, last, step = command.keys
     done = "; ".join(ACCESSES[flags[0]] for flags in access_of_keys(command))
     if isinstance(command.find_keys, CountedKeys):
@@ -208,17 +208,17 @@ def commands_named(text: str) -> list[str]:
 
 
 def is_behind_container(word: str, text: str) -> bool:
-    """Say whether a word stands behind the name of a command that has subcommands, as in SCRIPT DEBUG."""
+    """Return whether a word follows the name of a command with subcommands, as in SCRIPT DEBUG."""
     before = re.search(rf"([A-Z_]{{3,}}) {word}\b", text)
     container = COMMANDS.get(before[1].lower().encode()) if before else None
     return container is not None and bool(container.subcommands)
 
 
 def escaped(text: str) -> str:
-    """Return text in which nothing is taken for HTML or for emphasis."""
+    """Return text without characters that are HTML or emphasis."""
     return re.sub(r"`[^`]*`|[<>*]", lambda match: match[0] if match[0][0] == "`" else f"\\{match[0]}", text)
 
 
 def cell(text: str) -> str:
-    """Return text that stays within one cell of a table."""
+    """Return text for one cell of a table."""
     return escaped(text).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""`make compiled`: builds streamd with its hot rooms compiled, and installs that into .venv-compiled.
+"""`make compiled`: builds streamd's compiled form, and installs it into .venv-compiled.
 
 python scripts/compiled.py [test [pytest's words]]: with `test` it then runs the tests that go over the wire on it.
 python scripts/compiled.py fuzz [words of tests.fuzz]: looks on it for inputs that break a promise.
@@ -58,13 +58,13 @@ def main(words: list[str]) -> int:
 
 
 def why_not() -> str:
-    """Return why nothing can be compiled here, and what to do about it; empty if it can."""
+    """Return why the compiled form cannot be built here, and what to do about it; empty if it can."""
     reason: str = runpy.run_path("setup.py")["why_not"]()
     return reason
 
 
 def digest() -> str:
-    """Return what says whether a build is the newest one: a hash of its sources, of this Python and of this place."""
+    """Return a hash of the sources, of this Python and of this place: equal for a build that is up to date."""
     files = [*sorted(Path("streamd").rglob("*.py")), Path("setup.py"), Path("pyproject.toml"), Path(__file__)]
     whole = hashlib.sha256(f"{sys.version} {Path.cwd()}".encode())
     for file in files:
@@ -73,9 +73,9 @@ def digest() -> str:
 
 
 def build() -> Path:
-    """Build a wheel and return it; what has not changed since the last time is not compiled again.
+    """Build a wheel and return it; unchanged files are not compiled again.
 
-    Raises: SystemExit, when pip fails; its message stands above.
+    Raises: SystemExit, when pip fails, whose message precedes.
     """
     print("compiled: building (two minutes of two cores)", flush=True)
     for library in BUILD.glob("lib.*"):
@@ -92,7 +92,7 @@ def build() -> Path:
 
 
 def install(wheel: Path) -> None:
-    """Make the virtual environment: it has streamd of its own, and all else from .venv. Raises: SystemExit."""
+    """Make the virtual environment: with the built streamd, and all else from .venv. Raises: SystemExit."""
     venv.create(VENV, clear=True, symlinks=True, with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "-q", "--no-deps", "--no-index", str(wheel)]
     if subprocess.run(pip, check=False).returncode != 0:

@@ -1,4 +1,4 @@
-"""`make dist`: builds wheel and sdist, and tries each in a fresh environment on every Python that is here.
+"""`make dist`: builds wheel and sdist, and tries each in a fresh environment on every installed Python.
 
 Where a C compiler is, also a wheel of the compiled form, for the Python of .venv: in dist/compiled, so that `pip
 install dist/*.whl` names one.
@@ -30,7 +30,7 @@ WAIT_S = 30
 
 
 def main() -> int:
-    """Return 0 if all that was built can be installed and serves."""
+    """Return 0 if all packages can be installed and serve."""
     os.chdir(ROOT)
     build()
     wheel, sdist = next(DIST.glob("*.whl")), next(DIST.glob("*.tar.gz"))
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def build() -> None:
-    """Build into dist/, from nothing, and have twine look at what it would upload. Raises: SystemExit."""
+    """Build into dist/, from nothing, and have twine check the packages. Raises: SystemExit."""
     for old in ("build", "dist", "streamd.egg-info"):
         shutil.rmtree(ROOT / old, ignore_errors=True)
     if not set_up.works(PYTHON) and not set_up.create(VENV):
@@ -62,7 +62,7 @@ def build() -> None:
 
 
 def look_into(wheel: Path, sdist: Path) -> None:
-    """See that the packages hold what they have to, and nothing else. Raises: SystemExit."""
+    """Check the contents of the packages. Raises: SystemExit."""
     inside = set(zipfile.ZipFile(wheel).namelist())
     for name in ("streamd/py.typed", "spark_source/py.typed", "pyspark_streamd/__init__.py"):
         if name not in inside:
@@ -96,13 +96,13 @@ def pythons_here() -> Iterable[tuple[str, Path]]:
 
 
 def is_python(python: Path, version: str) -> bool:
-    """Return whether an interpreter starts, and is of that version."""
+    """Return whether an interpreter starts, and has that version."""
     words = [python, "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() == version
 
 
 def try_it(version: str, python: Path, package: Path, place: Path) -> None:
-    """Install a package into a fresh environment, and have what it installed serve. Raises: SystemExit."""
+    """Install a package into a fresh environment, and check that it serves. Raises: SystemExit."""
     print(f"dist: {package.name} on Python {version}", flush=True)
     place.mkdir()
     fresh = place / "venv"
@@ -114,7 +114,7 @@ def try_it(version: str, python: Path, package: Path, place: Path) -> None:
 
 
 def try_compiled(place: Path) -> None:
-    """Build a wheel of the compiled form, and have that serve; say so if it cannot be built.
+    """Build a wheel of the compiled form, and check that it serves; say so if it cannot be built.
 
     Raises: SystemExit.
     """
@@ -131,7 +131,7 @@ def try_compiled(place: Path) -> None:
 
 
 def serve_once(streamd: Path, place: Path, has_extras: bool) -> None:
-    """Start the installed server, write and read, stop it; with the extras also ask for its metrics, and for a backup.
+    """Start the installed server, write and read, stop it; with the extras also ask for metrics, and for a backup.
 
     Raises: SystemExit.
     """
@@ -164,7 +164,7 @@ def serve_once(streamd: Path, place: Path, has_extras: bool) -> None:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """Return what a server answers until it closes the connection."""
+    """Return a server's answer until it closes the connection."""
     reply = b""
     with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         client.sendall(request)
@@ -174,7 +174,7 @@ def ask(port: int, request: bytes) -> bytes:
 
 
 def check_types(python: Path, place: Path) -> None:
-    """Have mypy look at a program of a user against the installed packages, and find its planted mistakes.
+    """Run mypy on a user's program against the installed packages: it must find the planted mistakes.
 
     Raises: SystemExit.
     """
@@ -192,7 +192,7 @@ def check_types(python: Path, place: Path) -> None:
 
 
 def run(what: str, *words: object, cwd: Path = ROOT) -> None:
-    """Run a program to its end, and show what it says if it fails. Raises: SystemExit."""
+    """Run a program to its end, and show its output if it fails. Raises: SystemExit."""
     done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"dist: {what} failed:\n{done.stdout}{done.stderr}")

@@ -1,4 +1,4 @@
-"""The scenes of docs/exactly-once.md: for each row of its table what driver, executors, server and stream see."""
+"""The scenes of docs/exactly-once.md: driver, executors, server and stream in each row of its table."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Bar:
-    """Something that takes time: of the driver, or the server's absence."""
+    """A period of the driver's work, or of the server's absence."""
 
     lane: str
     start: float
@@ -41,7 +41,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Scene:
-    """A row of the table; alt: what a reader who does not see the picture is told. Times run from 0 to 32."""
+    """A row of the table; alt: the picture's text for readers who do not see it. Times run from 0 to 32."""
 
     alt: str
     attempts: tuple[Attempt, ...]
@@ -85,7 +85,7 @@ def other_rows(
     job: str = "",
     what: str = "attempt 1",
 ) -> Scene:
-    """A batch that is half written and comes again with other rows: by itself, or because the job is changed."""
+    """A batch that is half written and comes again with other rows, because of Spark or a changed job."""
     if not job:
         second = Attempt(18, what, rows, OPEN * len(rows.split()))
         return Scene(alt, (Attempt(5, "attempt 0", first, fates), second), (TASK_DIES,), (PLAN, ends(27)), note)

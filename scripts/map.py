@@ -1,16 +1,10 @@
-"""Prints the rooms of the server from its code: what each is for, how large it is, and whom it imports."""
+"""Prints the rooms of the server from its code: their purposes, sizes and imports."""
 
 import ast
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "streamd"
-
-
-def module_of(path: Path) -> str:
-    """Return the dotted name of a file's module; that of a package is the package's."""
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room_of(module: str) -> str:
@@ -22,9 +16,13 @@ def room_of(module: str) -> str:
 
 
 def modules_imported(path: Path) -> set[str]:
-    """Return the modules of the server that a file imports, wherever in the file that stands."""
+    """Return the modules of the server that a file imports, wherever in the file that stands; names of types aside,
+    which are imported by no run.
+    """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    of_types = [one for one in tree.body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
+    for node in ast.walk(ast.Module([one for one in tree.body if one not in of_types], [])):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "streamd":
             for name in node.names:
                 inner = ROOT.parent.joinpath(*node.module.split("."), name.name)

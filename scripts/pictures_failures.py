@@ -15,7 +15,7 @@ CHIPS = {"once": "green", "duplicates": "amber", "stops": "violet", "loses and d
 
 
 def table() -> dict[str, tuple[str, dict[str, str]]]:
-    """Return what the document promises: row to what happens, and identity to promise."""
+    """Return the document's promises: row to failure, and identity to promise."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOCUMENT.read_text().splitlines()]
     (head,) = [cells for cells in rows if cells[0] == "#"]
     return {
@@ -30,7 +30,7 @@ def x_of(time: float) -> float:
 
 
 class Timeline:
-    """The lanes of one scene, and what happens on them."""
+    """The lanes and events of one scene."""
 
     def __init__(self, scene: Scene, point: str, happens: str, promises: dict[str, str]) -> None:
         self._knows = any(KNOWN in attempt.fates for attempt in scene.attempts)

@@ -54,7 +54,7 @@ class Drawing:
         self.text((x + to_x) / 2, y - 7, text, colour=colour, code=code)
 
     def cross(self, x: float, y: float) -> None:
-        """Draw where something breaks."""
+        """Draw a cross, where something breaks."""
         self.parts.append(f'<path d="M{x - 8:g} {y - 8:g}l16 16m0 -16l-16 16" stroke="{BAD}" stroke-width="3"/>')
 
     def drop(self, x: float, y: float, to_y: float, colour: str) -> None:
@@ -71,7 +71,7 @@ class Drawing:
 
 
 def retry() -> Path:
-    """A reply is lost, the producer sends again, and gets the ID from the first time."""
+    """A reply is lost, the producer sends again, and gets the first ID."""
     picture = Drawing(760, 330, "A reply is lost; the same request again gets the ID of the entry that is there")
     left, right = 110.0, 470.0
     picture.box(left - 75, 14, 150, 30, "producer svc-7", SOFT)
@@ -93,7 +93,7 @@ def retry() -> Path:
 
 
 def window() -> Path:
-    """A name is known for IDMP-DURATION from the time of its entry on, exactly."""
+    """A name is known for exactly IDMP-DURATION from the time of its entry on."""
     picture = Drawing(760, 250, "A name is known for the duration of the window, from the time in its entry's ID on")
     begin, second, floor = 70.0, 4.6, 120.0
     at = {seconds: begin + seconds * second for seconds in (0, 40, 99, 100, 125)}

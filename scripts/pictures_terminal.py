@@ -1,4 +1,4 @@
-"""Makes the pictures of `streamd tail` and `streamd top` in docs/pictures/, of what a real terminal (tmux) shows."""
+"""Makes the pictures of `streamd tail` and `streamd top` in docs/pictures/, from a real terminal (tmux)."""
 
 import io
 import os
@@ -25,7 +25,7 @@ TIMEOUT_S = 60
 
 
 class Terminal:
-    """A tmux of its own with one shell in it, which knows `streamd` and the address of a server."""
+    """A tmux with one shell in it, which knows `streamd` and the address of a server."""
 
     def __init__(self, url: str) -> None:
         self._directory = tempfile.TemporaryDirectory()
@@ -50,14 +50,14 @@ class Terminal:
         self._directory.cleanup()
 
     def type(self, command: str, until: Callable[[str], bool]) -> str:
-        """Type a command; return the screen, with its colours, once that shows what it should."""
+        """Type a command; return the screen, with its colours, once it shows the expected text."""
         self._tmux("send-keys", "-l", command)
         self._tmux("send-keys", "Enter")
         self._wait_until(lambda: until(self.screen()), f"what `{command}` shows")
         return self.screen("-e")
 
     def screen(self, *options: str) -> str:
-        """Return what the terminal shows."""
+        """Return the screen."""
         return self._tmux("capture-pane", "-p", *options)
 
     def _tmux(self, *words: str) -> str:
@@ -74,7 +74,7 @@ class Terminal:
 
 
 def render(screen: str, title: str) -> str:
-    """Return a terminal's screen as an SVG that asks for nothing from elsewhere: the reader's own font will do."""
+    """Return a terminal's screen as an SVG without external resources: the reader's own font will do."""
     lines = screen.rstrip().splitlines()
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
@@ -84,7 +84,7 @@ def render(screen: str, title: str) -> str:
 
 
 def picture_of_tail() -> str:
-    """Return what `streamd tail` shows of a shop's orders, and of the group that writes bills for them."""
+    """Return a screen of `streamd tail`: a shop's orders, and their state in the billing group."""
     with EmbeddedServer(ManualClock(1_795_248_000_000)) as server, server.client() as client:
         client.xgroup_create("orders", "billing", id="0", mkstream=True)
         for number in range(14):
@@ -102,7 +102,7 @@ def picture_of_tail() -> str:
 
 
 def picture_of_top() -> str:
-    """Return what `streamd top` shows of a shop at work."""
+    """Return a screen of `streamd top`, for a shop at work."""
     over = threading.Event()
     with EmbeddedServer(Clock()) as server, server.client(client_name="shop") as client:
         working = threading.Thread(target=shop, args=(client, over))
@@ -123,7 +123,7 @@ def picture_of_top() -> str:
 
 
 def shop(client: "redis.Redis", over: threading.Event) -> None:
-    """Be busy: orders and what follows from them, some of it sent twice, read by two groups."""
+    """Be busy: write orders and their consequences, some of them twice, and read them by two groups."""
     names = ("orders", "payments", "shipments", "mails")
     for name in names:
         client.xgroup_create(name, "archive", id="0", mkstream=True)

@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 
 
 def fill(server: EmbeddedServer) -> None:
-    """Write what a shop's server may hold."""
+    """Write the data of a shop's server."""
     client = server.client()
     names = ("carts", "clicks", "invoices", "mails", "payments", "returns", "shipments")
     for number in range(400):

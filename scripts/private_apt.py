@@ -1,4 +1,4 @@
-"""Packages that apt fetches into a directory, by lists of its own: nothing is installed, the machine's lists stay."""
+"""Fetches packages with apt into a directory, with separate lists: nothing is installed, the machine's lists stay."""
 
 import os
 import re
@@ -11,11 +11,11 @@ _SOURCES: Final = Path("/etc/apt")
 
 
 class NoPackage(Exception):
-    """apt cannot fetch the package here; the message says why."""
+    """apt cannot fetch the package here; the message gives the reason."""
 
 
 class Place(NamedTuple):
-    """Where this machine gets packages: apt's options in brackets (may be empty), the address, and the release."""
+    """A source of packages: apt's options in brackets (may be empty), the address, and the release."""
 
     options: str
     address: str
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 def fetch(directory: Path, lines: list[str], *words: str) -> None:
-    """Have apt-get do what the words say within a directory, with `lines` as its sources.list. Raises: NoPackage."""
+    """Run apt-get with these words in a directory, with `lines` as its sources.list. Raises: NoPackage."""
     if shutil.which("apt-get") is None:
         raise NoPackage("there is no apt-get")
     apt = directory.absolute() / "apt"
@@ -46,7 +46,7 @@ def fetch(directory: Path, lines: list[str], *words: str) -> None:
 
 
 def places() -> list[Place]:
-    """Return where this machine gets packages of its own release, the main archive first. Raises: NoPackage."""
+    """Return the sources of this machine's own release, the main archive first. Raises: NoPackage."""
     release = re.search(r"(?m)^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text())
     if release is None:
         raise NoPackage("the release of this system has no name")

@@ -1,4 +1,4 @@
-"""`make test-programs`: installs programs that people run on Redis into places of their own, and runs their tests."""
+"""`make test-programs`: installs programs that use Redis into separate environments, and runs their tests."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ MODULES = Path("build") / "programs"
 
 
 def main() -> int:
-    """Return pytest's exit code; 0, with a line that says why, where nothing can be installed."""
+    """Return pytest's exit code; 0, with a line that gives the reason, where nothing can be installed."""
     wanted = "\n".join((set_up.CONSTRAINTS.read_text(), REQUIREMENTS.read_text(), *STREAMD))
     if not (READY.is_file() and READY.read_text() == wanted and set_up.works(PYTHON)):
         reason = make(wanted)
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def make(wanted: str) -> str:
-    """Make the virtual environment; return what keeps it from being made, or nothing."""
+    """Make the virtual environment; return the reason if it cannot be made."""
     print("set-up: installing rq, celery and others into .venv-programs", flush=True)
     READY.unlink(missing_ok=True)
     if not set_up.works(PYTHON) and not set_up.create(VENV):
@@ -51,7 +51,7 @@ def make(wanted: str) -> str:
 
 
 def install_node_modules() -> str:
-    """Install what the programs for Node need; return what keeps it from being installed, or nothing."""
+    """Install the dependencies of the programs for Node; return the reason if they cannot be installed."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             return f"there is no {program}"

@@ -11,7 +11,7 @@ CELL_S = 600  # the first use of Spark takes a while on a small machine
 
 
 def main() -> int:
-    """Return 0 when every cell ran, 1 with the error of the first that did not."""
+    """Return 0 when every cell ran, 1 with the error of the first one that failed."""
     parser = argparse.ArgumentParser(prog="scripts/run_notebook.py")
     parser.add_argument("notebook", type=Path)
     parser.add_argument("--save", action="store_true", help="write the outputs into the notebook")

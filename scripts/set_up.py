@@ -38,7 +38,7 @@ def main(wanted: str) -> int:
 
 
 def works(python: Path) -> bool:
-    """Say whether this interpreter starts and has pip (it does not when the Python below it was removed)."""
+    """Return whether this interpreter starts and has pip (it does not when the Python below it was removed)."""
     command = [str(python), "-c", "import pip"]
     return python.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -58,7 +58,7 @@ def create(place: Path) -> bool:
 
 
 def install(python: Path, constraints: Path, *what: str) -> None:
-    """Install with the constraints; pip says itself what went wrong.
+    """Install with the constraints; pip reports its own errors.
 
     Raises: SystemExit, when pip fails.
     """

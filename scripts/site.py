@@ -1,4 +1,4 @@
-"""`make docs` and `make docs-serve`: the site of documents, by mkdocs in an environment of its own."""
+"""`make docs` and `make docs-serve`: the site of documents, by mkdocs in a separate environment."""
 
 import os
 import subprocess

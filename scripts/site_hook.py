@@ -1,4 +1,4 @@
-"""Tells mkdocs what the site of documents has besides docs/: pages from elsewhere in the repository, and of commands.
+"""Adds pages outside of docs/ to the site of documents: from elsewhere in the repository, and of commands.
 
 Documents link to files of the repository as they stand there, so that they can be read without a site. On the site a
 link to a file that has a page leads to that page, a link to any other file is its name; one to no file ends the build.
@@ -27,6 +27,7 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "trust.md",
     "examples/README.md": "examples.md",
+    "bench/NOTES.md": "notes.md",
     "bench/results/long.md": "results/long.md",
     "bench/results/sessions.md": "results/sessions.md",
 }
@@ -46,7 +47,7 @@ LINK = re.compile(
 
 
 class BrokenLink(Exception):
-    """A document links to a file that is not there."""
+    """A document links to a missing file."""
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
@@ -98,7 +99,7 @@ def for_site(markdown: str, page: str) -> str:
 
 
 def source_of(page: str) -> str | None:
-    """Return the file of the repository that a page is made of; None for pages that are made here."""
+    """Return the file of the repository behind a page; None for generated pages."""
     for source, known in ELSEWHERE.items():
         if known == page:
             return source
@@ -106,7 +107,7 @@ def source_of(page: str) -> str | None:
 
 
 def place(target: str, source: str, page: str) -> str | None:
-    """Return where a link of the file `source` leads from `page`; None where the site has no such page.
+    """Return the target on `page` of a link in the file `source`; None where the site has no such page.
 
     Raises: BrokenLink.
     """

@@ -1,4 +1,4 @@
-"""`make test-spark40`: makes .venv-spark40 with the oldest Spark that is supported, and runs the tests for it there.
+"""`make test-spark40`: makes .venv-spark40 with the oldest supported Spark, and runs its tests there.
 
 With `-m MODULE ...` it runs that instead: `make chaos` does so.
 """
@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def make(wanted: str) -> None:
-    """Make the virtual environment: what constraints.txt pins, but for Spark and what comes with it.
+    """Make the virtual environment: the versions of constraints.txt, except Spark and its dependencies.
 
     Raises: SystemExit, when it cannot be made.
     """

@@ -1,4 +1,4 @@
-"""Picture: an SVG of plain shapes that can be read on light and dark pages, the same bytes each time it is drawn."""
+"""Picture: a deterministic SVG of plain shapes, readable on light and dark pages."""
 
 from html import escape
 
@@ -23,7 +23,7 @@ FONT = "-apple-system, 'Segoe UI', 'Noto Sans', Helvetica, Arial, sans-serif"
 class Picture:
     """Shapes, in the order in which they are drawn; `text()` returns the file.
 
-    title: what a reader who does not see the picture is told. Colours are names of COLOURS.
+    title: the text for readers who do not see the picture. Colours are names of COLOURS.
     """
 
     def __init__(self, width: int, height: int, title: str) -> None:
@@ -74,7 +74,7 @@ class Picture:
         name: str = "",
         is_above: bool = False,
     ) -> None:
-        """Write text on the line y; anchor: start, middle or end; is_above: what is behind it gives way."""
+        """Write text on the line y; anchor: start, middle or end; is_above: shapes behind it give way."""
         bold = f' font-weight="{weight}"' if weight != 400 else ""
         halo = ' paint-order="stroke" stroke-width="5" stroke-linejoin="round"' if is_above else ""
         classes = " ".join((f"f-{colour}", *["s-ground"] * is_above, *[name] * bool(name)))

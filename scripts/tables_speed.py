@@ -1,4 +1,4 @@
-"""Writes the speed tables of docs/speed.md, docs/spark.md and the README, from the figures in bench/results."""
+"""Writes the speed tables of the documents and of bench/NOTES.md, from the figures in bench/results."""
 
 import json
 import sys
@@ -17,7 +17,6 @@ BEGIN_MARK, END_MARK = "<!-- the {} table begins -->", "<!-- the {} table ends -
 ROWS: Final = {
     "XADD MAXLEN ~ 1000, 50 clients, pipeline 16": "XADD `MAXLEN ~ 1000`, 50 clients, pipeline 16",
     "XADD to 1,000 streams, 50 clients, pipeline 16": "",
-    "XADD to 1,000 streams MAXLEN ~ 1000, 50 clients, pipeline 16": "the same with `MAXLEN ~ 1000`",
     "XADD 10 fields, 50 clients, pipeline 16": "XADD of 10 fields, 50 clients, pipeline 16",
     "XADD, 10 clients, pipeline 4": "",
     "everysec: XADD, 1 client": "`everysec`: XADD, 1 client",
@@ -25,17 +24,13 @@ ROWS: Final = {
     "everysec: XADD, 50 clients, pipeline 16": "`everysec`: XADD, 50 clients, pipeline 16",
     "always: XADD, 1 client": "`always`: XADD, 1 client",
     "always: XADD, 50 clients": "`always`: XADD, 50 clients",
-    "always: XADD, 50 clients, pipeline 16": "`always`: XADD, 50 clients, pipeline 16",
     "500 readers of a group wait, an XADD for each": "",
-    "4,000 readers of a group wait, 200 XADDs": "4,000 readers of a group wait",
     "XREADGROUP COUNT 100, 1 client": "",
     "XACK of one ID, random, 50 clients, pipeline 16": "XACK of one ID at random places, 50 clients, pipeline 16",
     "XDEL of one ID, random, 50 clients, pipeline 16": "XDEL of one ID at random places, 50 clients, pipeline 16",
-    "XDEL of 100 IDs, random": "XDEL of 100 IDs at random places",
     "XPENDING of 100, random places of 1,000,000": "XPENDING of 100",
     "XAUTOCLAIM COUNT 100, random places of 1,000,000": "XAUTOCLAIM COUNT 100",
     "XRANGE COUNT 10, random places of 1,000,000": "",
-    "XRANGE COUNT 100, random places of 1,000,000": "",
     "XRANGE COUNT 100, drained": "XRANGE COUNT 100, read on and on",
     "broker: messages of 1,000 subscribers, stored and removed": "a broker's messages, 1,000 subscribers",
     "ZADD, 50 clients": "",
@@ -43,8 +38,6 @@ ROWS: Final = {
     "XADD, 1 client": "",
     "XADD, 50 clients": "",
     "XADD, 50 clients, pipeline 16": "",
-    "XADD, 1 client, pipeline 100": "",
-    "GET, 50 clients": "",
 }
 README_ROWS: Final = (
     "XADD MAXLEN ~ 1000, 50 clients, pipeline 16",
@@ -61,7 +54,20 @@ README_ROWS: Final = (
     "broker: messages of 1,000 subscribers, stored and removed",
     "XADD, 50 clients, pipeline 16",
 )
-# The same of topics, measured in the pure form; and in what their figures are said.
+# Rows on bytes, seconds and CPU: their name here, and what they are compared with.
+COST_ROWS: Final = {
+    "memory: 8 random bytes, one entry per ms": ("memory of an entry with 8 random bytes", "redis-server"),
+    "memory: 64 random bytes, one entry per ms": ("with 64 random bytes", "redis-server"),
+    "memory: 512 random bytes, one entry per ms": ("with 512 random bytes", "redis-server"),
+    "memory: JSON of about 90 bytes, one entry per ms": ("with JSON of about 90 bytes", "redis-server"),
+    "memory: a pending entry, delivered 100 at a time": ("memory of a pending entry", "redis-server"),
+    "memory: a group": ("memory of a consumer group", "redis-server"),
+    "start with 200,000 plain entries": ("start with 200,000 entries", "redis-server"),
+    "IDMP, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMP, 50 clients, pipeline 16", "a plain XADD"),
+    "IDMPAUTO, 50 clients, pipeline 16: CPU over plain": ("CPU of XADD IDMPAUTO, the same", "a plain XADD"),
+    "IDMP, 1,000 producers mixed: CPU over plain": ("CPU of XADD IDMP, 1,000 producers mixed", "a plain XADD"),
+}
+# The rows of topics, measured in the pure form; their name here, and the format of their figures.
 TOPIC_ROWS: Final = {
     "as quick as fetching all from redis-server: devices/d7/k3": (
         "one topic of 10,000, beside fetching all from redis-server and filtering with redis-py",
@@ -89,19 +95,22 @@ TOPIC_ROWS: Final = {
 
 def tables() -> dict[tuple[Path, str], str]:
     """Return document and name of each table, and the table that the figures make."""
-    rows = {row["name"]: row for row in json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]}
-    speed = ROOT / "docs" / "speed.md"
+    found = json.loads(FIGURES.read_text(encoding="utf-8"))
+    about, rows = found["about"], {row["name"]: row for row in found["rows"]}
+    speed, notes = ROOT / "docs" / "speed.md", ROOT / "bench" / "NOTES.md"
     return {
-        (speed, "speed"): _long(rows, ROWS),
-        (speed, "form"): _forms(rows, ROWS),
-        (speed, "topics"): _topics(rows, TOPIC_ROWS),
+        (speed, "speed"): _long(about, rows, ROWS),
+        (speed, "cost"): _costs(rows, COST_ROWS),
+        (notes, "form"): _forms(rows, ROWS),
+        (notes, "topics"): _topics(rows, TOPIC_ROWS),
         (ROOT / "docs" / "spark.md", "speed"): _spark(json.loads(SPARK_FIGURES.read_text(encoding="utf-8"))),
         (ROOT / "README.md", "speed"): _short(rows, README_ROWS),
     }
 
 
-def _long(rows: dict[str, Any], names: Iterable[str]) -> str:
-    lines = ["| | pure | compiled | redis-server | pure / redis | compiled / redis |", "|---|---|---|---|---|---|"]
+def _long(about: dict[str, Any], rows: dict[str, Any], names: Iterable[str]) -> str:
+    lines = [f"`make bench-long` of {about['date']}, Python {about['python']}, {about['cpus']} cores:", ""]
+    lines += ["| | pure | compiled | redis-server | pure / redis | compiled / redis |", "|---|---|---|---|---|---|"]
     for name in names:
         row = rows[name]
         rates = [row[f"{kind}_per_s"] for kind in ("streamd", "compiled", "redis")]
@@ -113,6 +122,14 @@ def _long(rows: dict[str, Any], names: Iterable[str]) -> str:
 def _short(rows: dict[str, Any], names: Iterable[str]) -> str:
     lines = ["| rate, of that of redis-server | pure | compiled |", "|---|---|---|"]
     lines += [f"| {ROWS[name] or name} | {' | '.join(_ratios(rows[name]))} |" for name in names]
+    return "\n".join(lines)
+
+
+def _costs(rows: dict[str, Any], names: dict[str, tuple[str, str]]) -> str:
+    lines = ["| | over that of | pure | compiled |", "|---|---|---|---|"]
+    for name, (called, other) in names.items():
+        ratios = [f"{rows[name][key]:.2f}" if key in rows[name] else "–" for key in ("ratio", "compiled_ratio")]
+        lines.append(f"| {called} | {other} | {' | '.join(ratios)} |")
     return "\n".join(lines)
 
 

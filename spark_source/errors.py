@@ -38,4 +38,4 @@ class Unreachable(StreamdError):
 
 
 class NotDurable(StreamdError):
-    """What was written is not as durable as `durability` asks for, for as long as `timeout` allows."""
+    """Writes were not as durable as `durability` asks for within `timeout`."""

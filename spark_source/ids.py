@@ -12,7 +12,7 @@ def parse(entry_id: str | bytes) -> tuple[int, int]:
 
 
 def before(entry_id: str | bytes) -> str:
-    """Return the greatest ID smaller than this one; of 0-0 itself."""
+    """Return the greatest ID smaller than this one; for 0-0 itself."""
     ms, seq = parse(entry_id)
     if seq:
         return f"{ms}-{seq - 1}"

@@ -74,7 +74,7 @@ def newest() -> int:
 
 
 def java_version(java: Path) -> int:
-    """Return the feature release of a java program (17, 21), 0 when it does not run."""
+    """Return the feature release of a java program (17, 21), 0 if it does not run."""
     try:
         done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,4 +1,4 @@
-"""A listener that logs, after each micro-batch, how far queries that read or write streams are."""
+"""A listener that logs the progress of queries on streams after each micro-batch."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("spark_source.listener")
 
 @dataclass(frozen=True)
 class SourceFigures:
-    """What a micro-batch read of one stream. `lag` is in entries; None for what nobody knows."""
+    """Figures of one stream that a micro-batch read. `lag` is in entries; None for unknown."""
 
     stream: str
     entries: int
@@ -31,8 +31,9 @@ class SourceFigures:
 @dataclass(frozen=True)
 class SinkFigures:
     """What a micro-batch wrote to one stream; from inside foreachBatch, what was written since the batch that was shown
-    before. `changed` are rows of partitions that
-    brought others than an attempt before them, with onRowsChanged=continue: some may be there twice."""
+    before. `changed`: rows of partitions whose attempts brought different rows, with onRowsChanged=continue; some may be
+    stored twice.
+    """
 
     stream: str
     rows: int
@@ -107,7 +108,7 @@ class StreamdListener(StreamingQueryListener):
             self.report(BatchFigures(str(progress.id), name, progress.batchId, duration_ms, sources, sinks))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing: an idle query has read all there is."""
+        """Nothing: an idle query has no unread entries."""
 
     def onQueryTerminated(self, event: Any) -> None:
         for place in [place for place in self.before if place[0] == str(event.id)]:
@@ -178,7 +179,7 @@ def source_figures(source: Any) -> list[SourceFigures]:
 
 
 def _marks(offset: Any) -> dict[str, dict[str, Any]]:
-    """Return an offset of ours, as Spark's progress shows it; an empty dict for another."""
+    """Return one of our offsets, as Spark's progress shows it; an empty dict for another."""
     try:
         loaded = json.loads(offset) if isinstance(offset, str) else offset
     except ValueError:

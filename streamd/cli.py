@@ -1,4 +1,4 @@
-"""The command line: `streamd serve` and what else one says to streamd from a shell."""
+"""The command line: `streamd serve` and the other subcommands."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The pytest fixtures `streamd_server` and `streamd_client`, there wherever streamd is installed."""
+"""The pytest fixtures `streamd_server` and `streamd_client`, installed with streamd."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,5 +20,5 @@ def streamd_server() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture
 def streamd_client(streamd_server: EmbeddedServer) -> "redis.Redis":
-    """A redis-py client of `streamd_server`, answering str."""
+    """A redis-py client of `streamd_server`, which returns str."""
     return streamd_server.client(decode_responses=True)

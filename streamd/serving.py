@@ -36,7 +36,7 @@ from streamd.net.supervision import LOADING_US, notify, take_sockets
 
 
 def add_options(serve: argparse.ArgumentParser) -> None:
-    """Say what `streamd serve` takes."""
+    """Declare the options of `streamd serve`."""
     serve.description = (
         "Run a server that redis-cli and redis-py talk to. Options are Redis's configuration names.\n"
         "Flags win over variables (STREAMD_PORT for --port), and these over the lines of FILE."

@@ -71,7 +71,7 @@ class EmbeddedServer:
 
     @property
     def internal_errors(self) -> int:
-        """How many requests met a bug of the server; a test that cares asserts 0."""
+        """The number of requests that met a bug of the server; a careful test asserts 0."""
         return self._server.engine.state.stats.internal_errors
 
     def client(self, **arguments: Any) -> "redis.Redis":
@@ -83,18 +83,20 @@ class EmbeddedServer:
         return client
 
     def advance(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
-        """Let time pass, to the millisecond; returns when all that the new time demands has been done.
+        """Let time pass, to the millisecond; returns once everything due by then has happened.
 
-        A negative number is a leap back. Raises: ValueError for what is no time, TypeError on real time, RuntimeError
-        where no server runs.
+        A negative number is a leap back. Raises: ValueError for an invalid time, TypeError on real time, RuntimeError
+        without a
+        running server.
         """
         clock, moved_ms = self._movable(seconds, milliseconds)
         clock.advance(moved_ms)
         self._settle()
 
     def leap(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
-        """Move the wall time alone, forward or back, as when the machine's clock is set: time-outs and timers take no
-        notice of it, while expiries, windows and entry IDs follow it. Returns and raises as `advance`.
+        """Move the wall time alone, forward or back, as when the machine's clock is set: expiries, windows and entry
+        IDs follow
+        it, time-outs and timers do not. Returns and raises as `advance`.
         """
         clock, moved_ms = self._movable(seconds, milliseconds)
         clock.leap(moved_ms)

@@ -1,15 +1,16 @@
 """A server in the test: an engine on a clock that stands still, and clients without sockets."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamd.base.clock import ManualClock
 from streamd.catalog import Context
 from streamd.configuration.server_options import Config
 from streamd.connected.client import Client
-from streamd.data.records import Run
+from streamd.data.records import ColumnsRecord
 from streamd.engine.engine import Engine
+from streamd.resp.template import Requests
 
 Word = bytes | str | int
 
@@ -44,11 +45,12 @@ class SessionClient:
         batch = command.batch
         assert batch is not None
 
-        def watched(context: Any, requests: list[list[bytes]], at: int) -> int:
-            seen.append(batch(context, requests, at))
+        def watched(context: Context, parts: Sequence[Requests]) -> int:
+            seen.append(take(context, parts))
             return seen[-1]
 
-        command.batch = watched
+        take = batch.take
+        command.batch = replace(batch, take=watched)
         return seen
 
     def execute(self, request: Iterable[Word]) -> Any:
@@ -137,7 +139,7 @@ class RecordingJournal:
     def append_unit(self, records: list[tuple[int, list[bytes]]]) -> None:
         """Take the effects of one unit."""
         for record in records:
-            self.records += record.records() if isinstance(record, Run) else [record]
+            self.records += record.records() if isinstance(record, ColumnsRecord) else [record]
 
     def end_turn(self) -> None:
         """Let all replies leave."""

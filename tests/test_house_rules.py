@@ -12,6 +12,7 @@ import pytest
 
 from bench.slopes.rows import ROWS
 from scripts import map as map_of_rooms
+from scripts import ways
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
@@ -21,7 +22,16 @@ NAMES_THAT_SAY_NOTHING = {"utils.py", "util.py", "helpers.py", "common.py", "mis
 MAY_SLEEP = ("tests/crash/", "tests/spark/")
 # A place on one machine, a note to oneself, a number of a list that a reader cannot see.
 NOT_FOR_READERS = re.compile(r"(?<![\w.~])/(?:work|farm|root|home)/\w|\bTODO\b|\bFIXME\b|\bissue #?\d")
-PROSE = ("*.md", "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*", "docs/**/*.md")
+DOCUMENTS = ("*.md", "docs/**/*.md", "bench/NOTES.md", "examples/*.md")
+# Clauses without a noun: who is it, what goes where? English has client, waiter, caller, request, reply.
+HARD_TO_READ = re.compile(
+    r"\b[Ww]hoever\b|\b[Ww]hat goes\b(?! wrong)|\b[Ww]hat others\b|\b[Tt]here (?:is|are|was|were) none\b(?! left)"
+    r"|(?:^|[.;:] )Who (?![^.?]*\?)|\b(?:as|by|for|from|in|of|on|serves?|tells?|than|to|with) who\b|\bwho waits\b"
+    r"|\b[Ww]hat there (?:is|was)\b",
+    re.MULTILINE,
+)
+CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+PROSE = (*DOCUMENTS, "Makefile", "constraints.txt", "pyproject.toml", ".ci/run", "scripts/*")
 
 
 def modules() -> list[str]:
@@ -129,6 +139,39 @@ def test_nothing_is_said_that_only_its_writer_understands():
     assert {name: words for name, words in found.items() if words} == {}
 
 
+def docstrings(source: str) -> list[str]:
+    """Return the docstrings of a module and of all in it."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return [text for node in nodes if (text := ast.get_docstring(node))]
+
+
+def hard_words(text: str) -> list[str]:
+    """Return the phrases of a text that a reader has to read twice."""
+    paragraphs = (" ".join(one.split()) for one in CODE.sub("``", text).split("\n\n"))
+    return [match[0].strip() for one in paragraphs for match in HARD_TO_READ.finditer(one)]
+
+
+def test_documents_and_docstrings_name_their_subjects():
+    read = {name: text_of(name) for name in prose() if name.endswith(".md") and name != "CHANGELOG.md"}
+    files = [name for name in modules() if not name.startswith("tests/")]
+    read |= {name: "\n\n".join(docstrings(text_of(name))) for name in files}
+    found = {name: hard_words(text) for name, text in read.items()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Told to\nwhoever asks. Who waits, gets it.", ["whoever", ". Who"]),
+        ("None if there is none. Kept for who comes.", ["there is none", "for who"]),
+        ("What goes wrong? Who knows? `whoever` waits for those who ask.", []),
+    ],
+)
+def test_the_check_of_words_finds_clauses_without_a_noun(text, words):
+    assert hard_words(text) == words
+
+
 def test_every_dependency_is_pinned():
     project = tomllib.loads(text_of("pyproject.toml"))["project"]
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
@@ -199,6 +242,12 @@ def test_the_files_that_the_documents_name_exist():
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
+def test_the_files_of_the_rooms_that_the_architecture_names_exist():
+    named = set(re.findall(r"`(\w+/[\w/]+\.py)`", text_of("ARCHITECTURE.md")))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not any((ROOT / top / path).exists() for top in ("", "streamd"))] == []
+
+
 def test_where_a_command_is_documented_follows_from_its_name_alone():
     import streamd.commands  # noqa: F401  (declares the commands)
     from streamd.catalog import COMMANDS
@@ -214,9 +263,93 @@ def test_where_a_command_is_documented_follows_from_its_name_alone():
 def test_the_map_of_the_rooms_is_drawn_and_no_file_imports_itself_by_way_of_others(capsys):
     map_of_rooms.main()
     assert "engine" in capsys.readouterr().out
-    files = {path: map_of_rooms.module_of(path) for path in map_of_rooms.ROOT.rglob("*.py")}
+    files = {
+        ROOT / name: name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for name in modules()
+        if name.startswith("streamd/")
+    }
     below = {module: map_of_rooms.modules_imported(path) - {module} for path, module in files.items()}
     map_of_rooms.floors({module: others & below.keys() for module, others in below.items()})  # raises for a circle
+
+
+PRODUCT = ("streamd/", "spark_source/", "pyspark_streamd/", "demo/", "bench/", "scripts/")
+# What calls a name, too: `make`, packaging, the templates of pages, examples.
+OTHER_CALLERS = (
+    "Makefile",
+    "pyproject.toml",
+    "setup.py",
+    "mkdocs.yml",
+    "scripts/*.sh",
+    "streamd/**/*.html",
+    "examples/*",
+)
+# Names that frameworks call (Spark's data sources and listeners, MkDocs, rich), and public ones, for programs of users.
+CALLED_FROM_OUTSIDE = {
+    "StreamdListener", "getDefaultReadLimit", "initialOffset", "onQueryIdle", "onQueryProgress", "onQueryStarted",
+    "onQueryTerminated", "on_broken_pipe", "on_files", "on_page_markdown", "prepareForTriggerAvailableNow",
+    "pushFilters", "reportLatestOffset", "streamReader", "streamWriter",
+}  # fmt: skip
+WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def names_made(tree: ast.Module) -> list[str]:
+    """Return the functions, methods, classes and constants of a module, but for those that a decorator takes."""
+    made = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and all(ast.unparse(one) in ("property", "staticmethod", "classmethod") for one in node.decorator_list)
+    ]
+    targets = [node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None) for node in tree.body]
+    made += [one.id for one in targets if isinstance(one, ast.Name)]
+    return [name for name in made if not name.startswith("__")]
+
+
+def names_used(tree: ast.Module) -> list[str]:
+    """Return the names that a module's code asks for; words of its texts count, for a name may be asked for by one."""
+    blocks = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, blocks) and ast.get_docstring(node)
+    }  # type: ignore[attr-defined]
+    used = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            used.append(node.id)
+        elif isinstance(node, ast.Attribute):
+            used.append(node.attr)
+        elif isinstance(node, ast.alias):
+            used.append(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            used += WORD.findall(node.value)
+    return used
+
+
+def test_nothing_is_made_that_nobody_but_a_test_asks_for():
+    trees = {name: ast.parse(text_of(name)) for name in modules() if name.startswith(PRODUCT)}
+    used = {name for tree in trees.values() for name in names_used(tree)} | CALLED_FROM_OUTSIDE
+    for pattern in OTHER_CALLERS:
+        used.update(word for file in ROOT.glob(pattern) for word in WORD.findall(file.read_text(encoding="utf-8")))
+    assert {path: left for path, tree in trees.items() if (left := set(names_made(tree)) - used)} == {}
+
+
+def test_a_function_that_nobody_asks_for_is_found():
+    tree = ast.parse("A = 1\ndef b(): 'says c'\n@d\ndef e(): pass\nclass F:\n    def g(self): return self.h, 'i j'\n")
+    assert names_made(tree) == ["b", "F", "g", "A"]
+    assert names_used(tree) == ["d", "h", "i", "j", "self"]
+
+
+@pytest.mark.parametrize("way", ways.WAYS, ids=lambda way: way.name)
+def test_there_is_no_further_way_to_do_what_is_done_in_several_already(way):
+    """A way that is removed leaves the list, too: it is what `scripts/ways.py` prints."""
+    assert set(way.functions) == ways.found_by_pattern(way)
+    assert list(way.functions) == sorted(way.functions)
+
+
+def test_scripts_import_nothing_of_bench():
+    """So the two do not import each other: bench draws and finds a Redis by what scripts have."""
+    assert [
+        name for name in modules() if name.startswith("scripts/") and re.search(r"(from|import) bench", text_of(name))
+    ] == []
 
 
 def compiled_files() -> list[str]:

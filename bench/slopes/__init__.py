@@ -1,1 +1,1 @@
-"""Whether each command costs what it documents, and at most ten times what it costs redis-server."""
+"""Checks that each command costs what it documents, and at most ten times what it costs redis-server."""

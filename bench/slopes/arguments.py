@@ -1,4 +1,4 @@
-"""Rows that are made of others: each argument of each command, grown to a megabyte."""
+"""Rows that are derived from others: each argument of each command, grown to a megabyte."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ _SMALL = 100
 
 
 def long_arguments(rows: Iterable[Row], fillings: Sequence[str] = FILLINGS) -> Iterator[Row]:
-    """Yield rows in which an argument of N bytes stands for one of each command's request of most words."""
+    """Yield rows that replace one argument by N bytes, in each command's longest request."""
     longest: dict[str, Row] = {}
     for row in rows:
         if not grown(row.before) and row.name not in _LEFT_OUT and " x " not in row.request:

@@ -1,4 +1,4 @@
-"""A row's figures on streamd and on redis-server, and which bounds they exceed."""
+"""A row's figures on streamd and on redis-server, and the bounds that they exceed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Finding:
-    """A row with its figures, and what is wrong with them."""
+    """A row with its figures, and the bounds that these exceed."""
 
     row: Row
     ours: Figures = field(default_factory=Figures)
@@ -121,7 +121,7 @@ def _exceeded(found: Finding) -> list[str]:
 
 
 def table(found: Sequence[Finding]) -> list[str]:
-    """Return findings as lines: costs at N and 8 N, after a load, Redis's, the longest wait, and what is exceeded."""
+    """Return findings as lines: costs at N and 8 N, after a load, Redis's, the longest wait, and exceeded bounds."""
     lines = [f"{'us':>10}{'8 x':>10}{'first':>10}{'redis':>10}{'8 x':>10}{'first':>10}{'wait ms':>9}"]
     for one in found:
         line = _columns(one.ours) + (_columns(one.theirs) if one.theirs else f"{'-':>10}" * 3)

@@ -1,4 +1,4 @@
-"""One server, asked for what a request costs it: processor time of the thread that executes commands."""
+"""Measures the cost of a request on one server: CPU of the thread that executes commands."""
 
 import multiprocessing
 import select
@@ -19,7 +19,7 @@ HEAD_BYTES = 200
 
 
 class Unanswered(Exception):
-    """The server gave no answer, or closed the connection."""
+    """The server did not reply, or closed the connection."""
 
 
 class Probe:
@@ -58,14 +58,14 @@ class Probe:
                     raise Unanswered(f"prepared: {refused!r}")
 
     def cost_us(self, text: str, n: int) -> tuple[float, bytes]:
-        """Return what requests cost, in microseconds, and how the first reply begins. Raises: Unanswered."""
+        """Return the cost of requests in microseconds, and the beginning of the first reply. Raises: Unanswered."""
         data = b"".join(data for _, data in requests(text, n))
         before_ns = self._computed_ns()
         head = self._exchange(data)
         return (self._computed_ns() - before_ns) / 1e3, head
 
     def longest_wait_ms(self, text: str, n: int) -> float:
-        """Return the most that the server computed during one PING of another client. Raises: Unanswered."""
+        """Return the server's longest computing during one PING of another client. Raises: Unanswered."""
         data = b"".join(data for _, data in requests(text, n))
         here, there = multiprocessing.Pipe()
         pinger = multiprocessing.get_context("fork").Process(target=ping, args=(self.target, there))
@@ -80,7 +80,7 @@ class Probe:
         return float(computed_ms)
 
     def settle(self) -> None:
-        """Return when the server has nothing to do."""
+        """Return when the server is idle."""
         deadline = time.monotonic() + 3
         before_ns = self._computed_ns()
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A row: what is prepared, what is sent then, and how the time of that may grow with N.
+"""A row: requests to prepare, the measured request, and how its time may grow with N.
 
 Requests are written as in redis-cli, several with ` ; ` between them, and grow by a few signs:
 
@@ -62,19 +62,19 @@ class Row:
 
     @property
     def grows(self) -> set[str]:
-        """What grows with N: "key", or of the request "words", "bytes" or a "number"."""
+        """The part that grows with N: "key", or of the request "words", "bytes" or a "number"."""
         found = {"key"} if grown(self.prepare) else set()
         return found | {"words" if one == "requests" else one for one in grown(self.before) | grown(self.request)}
 
 
 def rows(prepare: str, *some: tuple[str, str] | Row, n: int = SIZE) -> tuple[Row, ...]:
-    """Return rows that prepare the same; a pair is a request and its order."""
+    """Return rows with the same preparation; a pair is a request and its order."""
     made = (one if isinstance(one, Row) else Row(*one) for one in some)
     return tuple(replace(one, prepare=prepare, n=one.n if one.n != SIZE else n) for one in made)
 
 
 def grown(text: str) -> set[str]:
-    """Return which signs that grow are in a text of requests: "requests", "words", "bytes", "number"."""
+    """Return the growing signs in a text of requests: "requests", "words", "bytes", "number"."""
     found = set()
     for line in filter(None, text.split(" ; ")):
         many = _REPEATED.match(line)
@@ -95,7 +95,7 @@ def grown(text: str) -> set[str]:
 
 @lru_cache(maxsize=16)
 def requests(text: str, n: int) -> tuple[tuple[bool, bytes], ...]:
-    """Return what a text of requests says, in RESP: whether on a connection of its own, and the bytes."""
+    """Return a text of requests in RESP: whether on a connection of its own, and the bytes."""
     made: list[tuple[bool, bytes]] = []
     for line in filter(None, text.split(" ; ")):
         many = _REPEATED.match(line)

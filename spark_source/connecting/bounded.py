@@ -1,7 +1,8 @@
-"""Receiving a reply that may be much larger than foreseen: it is given up where it passes a limit.
+"""Receives replies of unknown size: a reply that passes a limit is given up.
 
-XRANGE counts entries and no bytes, and entries that follow may be a thousand times as large as those before. redis-py
-takes a reply whole, however large; here its bytes are counted as they come.
+XRANGE counts entries, not bytes, and an entry may be a thousand times as large as the one before. redis-py reads a
+whole
+reply, however large; here its bytes are counted as they arrive.
 """
 
 from spark_source.connecting.connection import Reply, Session
@@ -10,11 +11,11 @@ CHUNK_BYTES = 256 << 10
 
 
 class TooLarge(Exception):
-    """A reply passed its limit; the connection is closed, since the rest of it is still on its way."""
+    """A reply passed its limit; the connection is closed, since the rest of the reply is still on its way."""
 
 
 def receive(session: Session, limit_bytes: int | None) -> tuple[Reply, int | None]:
-    """Return one reply, and how many bytes it had: None where redis-py is built otherwise than expected.
+    """Return one reply, and its number of bytes: None if redis-py has other internals than expected.
 
     Raises: TooLarge; redis.RedisError.
     """

@@ -29,7 +29,7 @@ def single_client(
 
 
 def cluster_client(options: ConnectionOptions, host: str, port: int) -> "redis.RedisCluster":
-    """Return a client of the cluster of a node; it looks at the map. Raises: StreamdError, redis.RedisError."""
+    """Return a client of a node's cluster; it fetches the slot map. Raises: StreamdError, redis.RedisError."""
     import redis
     from redis.cluster import REDIS_ALLOWED_KEYS
 
@@ -42,7 +42,7 @@ def cluster_client(options: ConnectionOptions, host: str, port: int) -> "redis.R
 
 
 def _arguments(options: ConnectionOptions) -> dict[str, object]:
-    """Return what every client is made with, but for its host and its user."""
+    """Return the common arguments of all clients, without host and user."""
     made: dict[str, object] = {
         "protocol": 2,
         "socket_timeout": max(options.timeout_s, 1.0),

@@ -1,4 +1,4 @@
-"""Connections to the server: a pool per process, never pickled, with patience for a server that is away for a while."""
+"""Connections to the server: a pool per process, never pickled, which waits for a server that is away for a while."""
 
 import logging
 import os
@@ -51,9 +51,9 @@ class _Pool:
         self.learned: tuple[Node, ...] = ()
 
     def leave_old_master(self) -> None:
-        """Drop the connections when Sentinels name another master by now; asked every few seconds.
+        """Drop the connections when Sentinels name another master; asked every few seconds.
 
-        A server that only was the master goes on answering, of what it has, until somebody tells it.
+        A former master goes on answering with its old data until it is told to stop.
         """
         now = time.monotonic()
         if self.master is None or self.single is None or now - self.asked_at < ASK_SENTINELS_S:
@@ -90,7 +90,7 @@ class _Pool:
         return [None] if self.cluster is None else [node.name for node in self.cluster.get_primaries()]
 
     def forget(self) -> None:
-        """Drop every connection, and what is known about a cluster's nodes."""
+        """Drop every connection, and the map of a cluster's nodes."""
         for client in (self.single, self.cluster):
             if client is not None:
                 try:
@@ -152,7 +152,7 @@ def _map_of(single: "redis.Redis", options: ConnectionOptions, host: str, port: 
 
 
 class Session:
-    """One connection, for calls that belong together: WATCH, MULTI, WAIT. Replies are as RESP2 has them.
+    """One connection, for calls that belong together (WATCH, MULTI, WAIT). Replies are those of RESP2.
 
     Raises (every method): redis.RedisError; a lost connection is dropped and the next session gets a new one.
     """
@@ -182,7 +182,7 @@ class Session:
             return self.exchange(self.connection.pack_commands(commands), len(commands))
 
     def exchange(self, packed: Sequence[bytes], count: int) -> "list[Reply | Exception]":
-        """Send ready bytes that hold `count` commands, and return their replies."""
+        """Send `count` encoded commands, and return their replies."""
         import redis
 
         replies: list[Reply | Exception] = []
@@ -198,10 +198,11 @@ class Session:
         return replies
 
     def _take_received(self, replies: "list[Reply | Exception]", count: int) -> None:
-        """Add the replies that are here already, up to `count` in all.
+        """Add the replies that have arrived already, up to `count` in all.
 
-        `read_response` takes 0.7 us a reply, a good part of what a written row costs; the parser below it 0.1. Where
-        redis-py is built otherwise than expected this does nothing, and each reply is read the long way.
+        `read_response` takes 0.7 us a reply, a good part of the cost of a written row; the parser below it 0.1. If
+        redis-py has
+        other internals than expected this does nothing, and each reply is read the long way.
         """
         import redis
 
@@ -237,7 +238,7 @@ class Session:
 
 @dataclass
 class Patience:
-    """How long and how often the server was waited for."""
+    """How long and how often this process has waited for the server."""
 
     waited_s: float = 0.0
     retries: int = 0
@@ -330,10 +331,10 @@ class Server:
         return self._pool().worked
 
     def has_command(self, name: str) -> bool:
-        """Return whether the server knows a command, and lets us use it; asked once per process.
+        """Return whether the server knows a command and this user may call it; asked once per process.
 
-        `name` is a command that needs arguments: where COMMAND itself is not to be had, the error for leaving them out
-        tells. Raises: as `patiently`.
+        `name` must need arguments: where COMMAND is forbidden, the error for missing arguments tells. Raises: as
+        `patiently`.
         """
         known = self._pool().commands
         if name not in known:
@@ -350,8 +351,8 @@ class Server:
 
 
 class Tries:
-    """Decides after each failure whether work is tried again: until `timeout` (or `patience_s`) has passed since the
-    first of the failures in a row.
+    """Decides whether failed work is tried again: until `timeout` (or `patience_s`) has passed since the first of the
+    failures in a row.
     """
 
     def __init__(self, server: Server, patience_s: float | None = None) -> None:
@@ -361,12 +362,14 @@ class Tries:
         self.worked()
 
     def worked(self) -> None:
-        """Note that the work got on."""
+        """Note a success, which ends a row of failures."""
         self.began: float | None = None
         self.pause_s = FIRST_PAUSE_S
 
     def failed(self, error: Exception) -> None:
-        """Wait before the next try. Raises: StreamdError when there is none, or what is no failure of the server's."""
+        """Wait before the next try. Raises: StreamdError after the last try; any error that is no failure of the
+        server's.
+        """
         server, options = self.server, self.server.options
         if not is_passing(error):
             raise explained(error, options) from None

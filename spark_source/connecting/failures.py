@@ -1,4 +1,4 @@
-"""What a failure of the server means: whether trying again may help, and what a user is told."""
+"""Failures of the server: whether a retry may help, and the message for the user."""
 
 import re
 
@@ -8,7 +8,7 @@ from spark_source.settings.connection_options import ConnectionOptions
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether trying again later may help: the server is away, loading, or moves its slots."""
+    """Return whether a later retry may help: the server is away, loading, or moves its slots."""
     import redis
 
     if isinstance(error, NotDurable):
@@ -29,7 +29,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_broken(error: Exception) -> bool:
-    """Return whether a connection came about and broke at once, or was met with silence: TLS may be the reason."""
+    """Return whether a connection broke right after connecting, or got no reply at all: TLS may be the reason."""
     import redis
 
     if isinstance(error, redis.BusyLoadingError) or "refused" in str(error):
@@ -38,7 +38,7 @@ def is_broken(error: Exception) -> bool:
 
 
 def given_up(error: Exception, options: ConnectionOptions, waited_s: float) -> StreamdError:
-    """Return what a user is told when a failure has lasted for `timeout`."""
+    """Return the message for the user when a failure has lasted for `timeout`."""
     if isinstance(error, NotDurable):
         return error
     return Unreachable(
@@ -48,7 +48,7 @@ def given_up(error: Exception, options: ConnectionOptions, waited_s: float) -> S
 
 
 def explained(error: Exception, options: ConnectionOptions) -> Exception:
-    """Return an error of the server or its client as one line with what to do; others unchanged."""
+    """Return an error of the server or its client as one line with advice; other errors unchanged."""
     import redis
 
     text = first_line(error)

@@ -6,10 +6,10 @@ from spark_source.settings.connection_options import ConnectionOptions
 
 
 def master_address(options: ConnectionOptions) -> tuple[str, int]:
-    """Return host and port of the master that the first Sentinel that answers names, once it says itself that it is it.
+    """Return host and port of the master, as the first Sentinel to answer names it and the master itself confirms.
 
     Raises: redis.ConnectionError while no Sentinel answers, or the named server is no master yet: trying again helps;
-        StreamdError when a Sentinel does not know the name, or lets nobody in.
+        StreamdError when a Sentinel does not know the name, or refuses the login.
     """
     import redis
 

@@ -1,4 +1,4 @@
-"""What is wrong when TLS does not come about, in words that say what to do."""
+"""Explains failures of TLS, with advice."""
 
 import socket
 import ssl
@@ -14,15 +14,16 @@ _NO_CERTIFICATE = "a client certificate is required"
 
 
 def is_final(text: str) -> bool:
-    """Return whether an error's text tells of TLS that will not come about by trying again."""
+    """Return whether an error's text tells of a TLS failure that a retry will not mend."""
     return ("SSL" in text and any(word in text for word in FINAL)) or _NO_CERTIFICATE in text
 
 
 def trouble(text: str, options: ConnectionOptions) -> str | None:
-    """Return what to say about a broken connection when TLS is the reason; None when it is not.
+    """Return the explanation if TLS is the reason for a broken connection, else None.
 
-    May knock at the server's door again, for some seconds: a plain port meets TLS with silence, and the alert of a
-    server that closes at once is not always read.
+    May connect to the server again, for some seconds: a plain port meets TLS with silence, and the alert of a server
+    that
+    closes at once is not always read.
     """
     where = options.endpoint
     if options.ssl:
@@ -70,7 +71,7 @@ def _speaks_tls(options: ConnectionOptions) -> bool:
 
 
 def _wants_certificate(options: ConnectionOptions) -> bool:
-    """Return whether the first node refuses who shows no certificate."""
+    """Return whether the first node refuses clients without a certificate."""
     try:
         with _handshake(options) as connection:
             # From TLS 1.3 on it is refused after the handshake only; by streamd in words.
@@ -82,7 +83,7 @@ def _wants_certificate(options: ConnectionOptions) -> bool:
 
 
 def _handshake(options: ConnectionOptions) -> ssl.SSLSocket:
-    """Return a connection to whoever it is: nothing is sent over it."""
+    """Return a connection without any check of the server: nothing is sent over it."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""How a topic log lies in its server: which streams it has, and where a row that is published goes."""
+"""The layout of a topic log on its server: its streams, and the stream for a published row."""
 
 import binascii
 import json
@@ -22,14 +22,14 @@ class Generation:
     filters: tuple[str, ...]
 
     def shard_of(self, topic: bytes, publisher: bytes | None) -> int:
-        """Return where messages of a publisher, or of a topic, are."""
+        """Return the shard for messages of a publisher, or of a topic."""
         name = topic if self.by == "topic" or publisher is None else publisher
         return binascii.crc_hqx(name, 0) % self.shards
 
 
 @dataclass(frozen=True)
 class TopicLog:
-    """A log as it is now; the last generation is the one that is published to."""
+    """The present state of a log; rows are published to its last generation."""
 
     name: str
     generations: tuple[Generation, ...]
@@ -44,7 +44,7 @@ class TopicLog:
 
 
 def read_log(server: Server, name: str) -> TopicLog:
-    """Return a log. Raises: OptionError, if there is none of this name; StreamdError."""
+    """Return a log. Raises: OptionError, if no log has this name; StreamdError."""
     key = f"{{{name}}}:meta"
     reply = server.patiently(lambda session: session.call("HGETALL", key), key)
     assert isinstance(reply, list)

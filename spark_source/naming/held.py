@@ -1,7 +1,7 @@
-"""The rows of a task, held until all of them are known: in memory, and what is more than that in a file.
+"""Holds the rows of a task until all are known: in memory up to a bound, the rest in a file.
 
-A task knows how many rows it has, and which, before it writes the first of them; it takes as much memory for ten
-thousand rows as for ten million.
+A task knows the number and identity of its rows before it writes the first. It takes as much memory for ten thousand
+rows as for ten million.
 """
 
 import os
@@ -34,7 +34,7 @@ class Part:
 
 
 class Held:
-    """Parts in the order in which they came, to be taken out once."""
+    """Parts in the order in which they came; they can be taken once."""
 
     def __init__(self, hold_bytes: int = HOLD_BYTES) -> None:
         self.hold_bytes = hold_bytes
@@ -58,7 +58,7 @@ class Held:
         self.filed += 1
 
     def take(self) -> Iterator[Part]:
-        """Yield the parts; each is let go of as soon as the next is asked for."""
+        """Yield the parts; each is released when the next is asked for."""
         self.parts.reverse()
         while self.parts:
             yield self.parts.pop()
@@ -70,7 +70,7 @@ class Held:
         self.close()
 
     def close(self) -> None:
-        """Let go of what is left."""
+        """Release the remaining parts."""
         self.parts.clear()
         if self.file is not None:
             self.file.close()
@@ -78,7 +78,7 @@ class Held:
 
 
 def spill_file() -> IO[bytes]:
-    """Return a file that nobody else sees, where Spark keeps its own: it is gone with the process."""
+    """Return an unnamed file in Spark's local directory; it disappears with the process."""
     for place in os.environ.get("SPARK_LOCAL_DIRS", "").split(","):
         if place and os.access(place, os.W_OK):
             return tempfile.TemporaryFile(dir=place)

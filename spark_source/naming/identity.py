@@ -1,4 +1,4 @@
-"""What makes a row the same row when it is written again: producer ID and iid.
+"""Names rows by producer ID and iid, so that a row that is written again has the same name.
 
 * content: the row's bytes and how often they occurred before in this task. Order does not matter.
 * key: the values of chosen columns; where the row is written from does not matter either.
@@ -32,12 +32,14 @@ URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 @dataclass(frozen=True)
 class BatchName:
-    """Which write a task belongs to: the sink, its batch, and whether a later run can ask for it again.
+    """The write that a task belongs to: the sink, its batch, and whether a later run can ask for it again.
 
-    `lasting` is the sink's name across checkpoints, None where that is `sink` itself. Batches of a new checkpoint are
-    numbered from 0 again, so nothing but the scope of a whole stream may go by it. `epoch` is the micro-batch in which
-    a named write happens, inside foreachBatch: such names need to be remembered no longer than that. `query` is the
-    query that writes to its streams as this sink and no other; None inside foreachBatch, where there may be several.
+    `lasting`: the sink's name across checkpoints, None if that is `sink` itself. A new checkpoint numbers its batches
+    from 0
+    again, so only the scope of a whole stream may use it. `epoch`: the micro-batch of a named write inside
+    foreachBatch;
+    such names need no longer memory. `query`: the query that writes to its streams as this sink alone; None inside
+    foreachBatch, where there may be several.
     """
 
     sink: str
@@ -65,18 +67,20 @@ def digest_text(data: bytes, size: int = 9) -> str:
 
 
 def bucket_fill(window_size: int) -> float:
-    """Return how many rows a producer gets on average, when they are spread by hash: 60 % of its window, less of a
-    small one, where chance counts for more: seven standard deviations stay free."""
+    """Return the average number of rows per producer, when hashes spread them: 60 % of its window. In a small window
+    chance
+    counts for more, so seven standard deviations stay free.
+    """
     return min(0.6 * window_size, ((math.sqrt(49 + 4 * window_size) - 7) / 2) ** 2)
 
 
 def rows_max(window_size: int) -> int:
-    """Return how many rows of one task the windows of all its producers hold."""
+    """Return the number of rows of one task that the windows of all its producers can hold."""
     return int(MOST_BUCKETS * bucket_fill(window_size)) if window_size >= SPREAD_MIN else window_size
 
 
 def bucket_count(rows: int, window_size: int) -> int:
-    """Return over how many producers the rows of a task are spread, a power of two."""
+    """Return the number of producers to spread a task's rows over, a power of two."""
     if window_size < SPREAD_MIN:
         return 1
     if rows <= 0.8 * window_size:
@@ -90,7 +94,7 @@ def digests_of(texts: list[bytes]) -> bytes:
 
 
 def hash_column(digests: bytes) -> pa.UInt64Array:
-    """Return of each digest the 64 bits that choose its bucket and are counted; a column costs a tenth of a list."""
+    """Return the 64 bits of each digest that choose its bucket and are counted; a column costs a tenth of a list."""
     whole = pa.Array.from_buffers(pa.binary(DIGEST_BYTES), len(digests) // DIGEST_BYTES, [None, pa.py_buffer(digests)])
     parts = pc.binary_slice(whole, 0, 8)
     return pa.Array.from_buffers(pa.uint64(), len(parts), [None, parts.buffers()[1]])
@@ -99,8 +103,7 @@ def hash_column(digests: bytes) -> pa.UInt64Array:
 class Identity:
     """Names the rows that one task writes to one stream.
 
-    `buckets` is over how many producers they are spread; `repeated` holds the hashes of the rows that come more than
-    once, None where they are not known.
+    `buckets`: the number of producers. `repeated`: the hashes of rows that come more than once, None if unknown.
     """
 
     def __init__(
@@ -150,7 +153,7 @@ class Identity:
         return pc.bit_wise_and(hashes, pa.scalar(self.buckets - 1, pa.uint64())).to_pylist(), iids
 
     def _earlier(self, column: pa.UInt64Array) -> list[int] | None:
-        """Return how often each row came before, None when none did."""
+        """Return the number of earlier occurrences of each row, None if none has any."""
         repeated = self.repeated
         if repeated is not None and not repeated:
             return None

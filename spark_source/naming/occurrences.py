@@ -1,4 +1,4 @@
-"""How often each row of a task came before, in little memory.
+"""Counts earlier occurrences of each row of a task, in little memory.
 
 Rows are told apart by 64 bits of their digest. Up to `EXACT_ROWS` they are kept in a set; beyond, in a table of bytes
 that doubles when it is two thirds full: 13 to 27 bytes a row (a set takes 90), at the cost of 0.3 us a row. Should two
@@ -22,7 +22,7 @@ class Occurrences:
         self.table: _Table | None = None
 
     def count(self, hashes: Sequence[int]) -> list[int] | None:
-        """Return how often each hash came before, None when none did: the usual case, and a quick one."""
+        """Return the number of earlier occurrences of each hash; None if none has any, which is usual and quick."""
         if self.table is not None:
             counted = self.table.count(hashes)
             return counted if any(counted) else None
@@ -50,7 +50,7 @@ class Occurrences:
 
 
 class _Table:
-    """An open-addressed table: 8 bytes for a hash, one for how often it came. 0 is a free slot."""
+    """An open-addressed table: 8 bytes for a hash, one for its count. 0 is a free slot."""
 
     def __init__(self, hashes: Collection[int], counts: dict[int, int]) -> None:
         self.used = len(hashes)
@@ -68,7 +68,7 @@ class _Table:
         self.counted = bytearray(1 << bits)
 
     def count(self, numbers: Sequence[int]) -> list[int]:
-        """Return how often each hash came before."""
+        """Return the number of earlier occurrences of each hash."""
         earlier = []
         for number in numbers:
             number = number or 1

@@ -1,6 +1,6 @@
-"""Which rows of a task come more than once, found in memory that does not grow with the rows.
+"""Finds the rows of a task that come more than once, in memory that does not grow with the rows.
 
-All hashes are written down, 8 bytes each, and then counted one share of them after the other.
+All hashes are written to a file, 8 bytes each, and then counted one share after the other.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 
 
 class Repeats:
-    """Collects 64-bit hashes, and tells which came more than once."""
+    """Collects 64-bit hashes, and finds the repeated ones."""
 
     def __init__(self, share: int = SHARE_HASHES, most: int = REPEATED_MAX) -> None:
         self.share, self.most = share, most
@@ -35,7 +35,7 @@ class Repeats:
         self.count += len(hashes)
 
     def repeated(self) -> set[int] | None:
-        """Return the hashes that came more than once; None when they are too many to be kept. To be asked once."""
+        """Return the hashes that came more than once; None if they are too many to be kept. Can be asked once."""
         shares = 1 << max(0, -(-self.count // self.share) - 1).bit_length()
         found: set[int] = set()
         for number in range(shares):

@@ -1,4 +1,4 @@
-"""What the rows of one attempt are in short, so that two attempts can be compared.
+"""A summary of the rows of one attempt, so that two attempts can be compared.
 
 * content, key: the sum of the hashes of all rows, or of their keys, which does not depend on the order.
 * position: a digest over all rows in their order, since there the order counts.
@@ -24,7 +24,7 @@ SAMPLE_MAX = 512  # hashes, 4 KB
 
 @dataclass(frozen=True)
 class Short:
-    """The rows that an attempt brings for one stream, in short: their number, their digest, a sample of their keys."""
+    """A summary of an attempt's rows for one stream: their number, their digest, a sample of their keys."""
 
     rows: int
     digest: str
@@ -73,7 +73,7 @@ def _bytes_of(payloads: pa.Array) -> memoryview:
 
 
 class Sample:
-    """The hashes below a limit, which is halved whenever they are too many: the same ones in whatever order."""
+    """The hashes below a limit, which is halved whenever they are too many: the same hashes in any order of rows."""
 
     def __init__(self, hashes: Iterable[int] = (), limit: int = ALL) -> None:
         self.hashes = set(hashes)
@@ -98,7 +98,7 @@ class Sample:
 
 
 def missing(earlier: Iterable[bytes], now: Iterable[bytes]) -> int:
-    """Return about how many keys of earlier samples are in none of those that are now; 0 only when none is known."""
+    """Return about how many keys of earlier samples are missing in the present ones; 0 only if none is known to be."""
     before = [Sample.unpacked(data) for data in earlier]
     present = [Sample.unpacked(data) for data in now]
     limit = min((sample.limit for sample in present), default=ALL)

@@ -1,13 +1,13 @@
-"""Whether an attempt brings the same rows as those before it: what each notes of them before it writes the first.
+"""Checks that all attempts of a partition bring the same rows: each notes them before it writes the first.
 
 {orders}:spark:rows:<batch>   hash: <partition> -> "rows|digest|buckets" of the first attempt that came so far
                                     with keys, <partition>|<digest> -> the same, of each attempt that brings other keys
                                     with keys, buckets -> over how many producers the batch is spread; rows -> how many
 {orders}:spark:keys:<batch>   hash: <partition>|<digest> -> a sample of the keys' hashes
 
-An attempt that brings other rows than were noted would leave those of the attempt before it in the stream, and nobody
-would see it. So it fails before it writes. Rows with keys may come in another partition: for them it is looked at the
-end of the batch whether each key of an earlier attempt is still there.
+An attempt with other rows than noted would silently leave the rows of an earlier attempt in the stream. So it fails
+before it writes. Rows with keys may come in another partition: at the end of the batch each key of an earlier attempt
+must still be there.
 """
 
 import logging
@@ -33,7 +33,7 @@ REMEDY = (
 
 @dataclass(frozen=True)
 class Noted:
-    """What stands in the notes about one partition."""
+    """The notes about one partition."""
 
     rows: int
     digest: str
@@ -42,7 +42,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Over how many producers to spread the rows, and whether an attempt before brought others."""
+    """The number of producers to spread the rows over, and whether an earlier attempt brought other rows."""
 
     buckets: int
     changed: bool = False
@@ -57,9 +57,9 @@ def note_rows(
     seen_before: bool,
     options: WriteOptions,
 ) -> Verdict:
-    """Note what an attempt brings, before it writes any of it. May run twice.
+    """Note the rows of an attempt before it writes any of them. May run twice.
 
-    Raises: RowsChanged when an attempt before it noted other rows, unless onRowsChanged=continue.
+    Raises: RowsChanged when an earlier attempt noted other rows, unless onRowsChanged=continue.
     """
     if options.identity == "key":
         return _note_keys(session, stream, name, partition, short, seen_before, options)
@@ -77,7 +77,7 @@ def note_rows(
 
 
 def note_presence(session: Session, stream: str, name: BatchName, partition: int) -> None:
-    """Note that a partition may write something; what that is stands elsewhere (exactlyOnce=marker)."""
+    """Note that a partition may write rows; the rows themselves are noted elsewhere (exactlyOnce=marker)."""
     session.call("HSETNX", rows_key(stream, name), str(partition), "1||1")
 
 
@@ -111,10 +111,10 @@ def _note_keys(
 
 
 def _key_buckets(session: Session, key: str, rows: int, seen_before: bool, options: WriteOptions) -> int | None:
-    """Return over how many producers the keys of a batch are spread: all its tasks have to take the same.
+    """Return the number of producers for a batch's keys: all its tasks have to use the same.
 
-    The first task decides, long before anybody knows how large the batch is. Should it outgrow that, tasks from there
-    on take as many as there may be; then only a partition with the same rows is known again: None for others.
+    The first task decides, long before the size of the batch is known. If the batch outgrows that, later tasks use the
+    maximum; then only a partition with the same rows is recognised: None for others.
     """
     if options.scope == "stream":
         return MOST_BUCKETS
@@ -136,9 +136,9 @@ def _key_buckets(session: Session, key: str, rows: int, seen_before: bool, optio
 def changed_rows(
     session: Session, stream: str, name: BatchName, reports: dict[int, Short | None], by_key: bool
 ) -> str | None:
-    """Return what of a batch an earlier attempt may have written that the attempts which count do not bring.
+    """Return the rows that earlier attempts may have written and that the final attempts do not bring.
 
-    `reports` are those attempts by partition; None where they brought something that is noted elsewhere.
+    `reports` are the final attempts by partition; None for one whose rows are noted elsewhere.
     """
     key = rows_key(stream, name)
     noted = _noted(session, key)
@@ -184,7 +184,7 @@ def _judge(what: str, options: WriteOptions) -> None:
 
 
 def _put(session: Session, key: str, field: str, text: str, options: WriteOptions, *first: list[Word]) -> Noted:
-    """Note something unless it is noted already, behind other commands; return what stands there then."""
+    """Note a value, behind other commands, unless one is noted; return the noted one."""
     *_, noted, _ = _pipeline(
         session,
         *first,

@@ -1,4 +1,4 @@
-"""Whether a streaming query would write into a stream that it reads: it would read its own rows, endlessly.
+"""Refuses a streaming query that writes into a stream that it reads: it would read its own rows, endlessly.
 
 The driver looks into the checkpoint, where the query's offsets name the streams and their server, before the first
 row is written. Where it cannot see them (a checkpoint on another file system, one that the session's configuration
@@ -64,9 +64,9 @@ def refuse_source(stream: str, sources: frozenset[str]) -> None:
 
 
 def refuse_own_rows(server: Server, stream: str, query: str) -> None:
-    """Raise OptionError when a stream that is read bears the marks of the query's own sink.
+    """Raise OptionError if a stream that is read bears the marks of the query's own sink.
 
-    Where the marks cannot be read, nothing is known.
+    Unreadable marks count as none.
     """
     import redis
 

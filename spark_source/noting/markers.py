@@ -1,4 +1,4 @@
-"""The keys beside a stream in which a sink notes how far it is; all in the stream's slot of a cluster.
+"""The keys beside a stream in which a sink notes its progress; all in the stream's slot of a cluster.
 
 {orders}:spark                      hash: <sink> -> last committed batch
                                           <sink>:open:<batch> -> "ms|run|mode" since its first task
@@ -30,7 +30,7 @@ COMMIT_TRIES = 100  # other sinks of the stream may note something in between
 
 
 def tagged(stream: str) -> str:
-    """Return the stream's name such that names made from it fall into the same slot.
+    """Return the stream's name in a form whose derived names fall into the same slot.
 
     Raises: OptionError for a name whose braces make that impossible.
     """
@@ -76,14 +76,14 @@ def done_field(name: BatchName) -> str:
 
 
 def done_value(name: BatchName) -> str:
-    """Return what is to stand in the done field of a batch that is committed."""
+    """Return the value of a committed batch's done field."""
     if name.number is not None:
         return name.batch
     return str(time.time_ns() // 1_000_000 if name.epoch is None else name.epoch)
 
 
 def is_done(name: BatchName, value: object) -> bool:
-    """Return whether what stands in the done field says that the batch is committed."""
+    """Return whether the value of a done field says that the batch is committed."""
     if value is None:
         return False
     assert isinstance(value, bytes)
@@ -111,7 +111,7 @@ def counted_of(value: bytes, batch: int) -> dict[str, int] | None:
 
 @dataclass(frozen=True)
 class Opening:
-    """How a task finds its batch: already committed; or possibly half written by somebody before."""
+    """The state in which a task finds its batch: already committed, or possibly half written by an earlier attempt."""
 
     done: bool
     seen_before: bool
@@ -120,7 +120,7 @@ class Opening:
 def open_batch(
     session: Session, stream: str, name: BatchName, run: str, attempt: int, mode: str, options: WriteOptions
 ) -> Opening:
-    """Note that a batch is being written, unless it is, and return how it was found.
+    """Note that a batch is being written, unless that is noted, and return its state before.
 
     Raises: WindowExpired when it was half written longer ago than the window remembers; StreamdError when it was half
         written in another mode, which would not recognise its rows.
@@ -218,7 +218,7 @@ def commit_batch(session: Session, stream: str, name: BatchName, counted: dict[s
 
 
 def past_marks(session: Session, key: str, name: BatchName) -> list[str]:
-    """Return the marks of this sink that stand for an earlier micro-batch, which nobody can ask for again."""
+    """Return the marks of this sink for earlier micro-batches, which Spark cannot run again."""
     if name.epoch is None:
         return []
     pairs = _list(session.call("HGETALL", key))
@@ -229,7 +229,7 @@ def past_marks(session: Session, key: str, name: BatchName) -> list[str]:
 
 
 def transact(session: Session, commands: list[list[str | bytes | int]]) -> bool:
-    """Send a transaction that begins with MULTI; EXEC is added. Return False when a watched key was in the way.
+    """Send a transaction that begins with MULTI; EXEC is added. Return False when a watched key was changed.
 
     Raises: redis.RedisError, the first error of its commands.
     """

@@ -1,4 +1,4 @@
-"""What a sink makes sure of before its first write: that the server can recognise rows, and for long enough."""
+"""Checks before a sink's first write that the server can recognise rows, for long enough."""
 
 from spark_source.connecting.connection import Server, Session
 from spark_source.connecting.stream_info import as_dict, stream_info
@@ -10,9 +10,10 @@ SETUP_GROUP = "spark-setup"  # lives for one transaction: making a group is the 
 
 
 def choose_mode(server: Server, options: WriteOptions) -> str:
-    """Return idmp, marker or none: what exactlyOnce says, or for `auto` the best the server has; never none by itself.
+    """Return idmp, marker or none: the value of exactlyOnce, or for `auto` the best that the server supports, but never
+    none.
 
-    Raises: OptionError when the server does not have what is asked for.
+    Raises: OptionError when the server does not support the mode.
     """
     wanted = options.exactly_once
     if wanted in ("marker", "none"):
@@ -33,10 +34,10 @@ def choose_mode(server: Server, options: WriteOptions) -> str:
 
 
 def ensure_window(server: Server, stream: str, options: WriteOptions, shown: str | None = None) -> None:
-    """Make the stream if it is missing, with the window that is wanted, or check that an existing one suffices.
+    """Make a missing stream with the wanted window, or check that an existing stream's window suffices.
 
-    A stream's window is changed only while it remembers nothing: changing it clears what it remembers, also of other
-    producers. WATCH guards against a write in between. `shown` is the stream's name for messages.
+    A stream's window is changed only while it is empty: a change clears it, for other producers as well. WATCH guards
+    against a write in between. `shown` is the stream's name for messages.
 
     Raises: WindowTooSmall, StreamMissing, StreamdError.
     """

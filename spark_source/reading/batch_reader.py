@@ -31,7 +31,7 @@ FIRST_CONTACT_S = 5.0  # a batch query says soon that it cannot reach its server
 
 
 class RangeReader:
-    """What batch and streaming share: reading a planned range on an executor. Pickled; holds options only."""
+    """The common part of batch and streaming: reading a planned range on an executor. Pickled; holds options only."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
@@ -47,7 +47,7 @@ class RangeReader:
             raise OptionError("stream is missing: name what to read, or give streamPattern, streamRegex or log")
 
     def read_part(self, part: Range | None) -> "Iterator[pa.RecordBatch]":
-        """Yield the record batches of a planned range; of None nothing."""
+        """Yield the record batches of a planned range; for None nothing."""
         from spark_source.reading.entry_pages import read_range
         from spark_source.values.arrow import MappedConverter, RawConverter
         from spark_source.values.collector import undisturbed
@@ -72,7 +72,7 @@ class RangeReader:
 
 
 def is_raw(options: ReadOptions, schema: StructType) -> bool:
-    """Return whether a schema is the one without a user's; nullability does not count."""
+    """Return whether a schema is the raw one; nullability is ignored."""
     mine = raw_schema(options.text, options.fields, options.value_format)
     return [(column.name, column.dataType.typeName()) for column in schema.fields] == [
         (column.name, column.dataType.typeName()) for column in mine.fields
@@ -80,9 +80,9 @@ def is_raw(options: ReadOptions, schema: StructType) -> bool:
 
 
 def find_streams(server: Server, pattern: str, is_regex: bool) -> list[str]:
-    """Return the names of the streams that match a glob pattern, or are as a whole what a regular expression says.
+    """Return the names of the streams that match a glob pattern, or a regular expression as a whole.
 
-    Sorted; names that are no UTF-8 are left out.
+    Sorted; names without valid UTF-8 are left out.
     """
     found = server.on_every_node(lambda session: _scan(session, [] if is_regex else ["MATCH", pattern]))
     names = sorted(set().union(*found))
@@ -105,7 +105,7 @@ def _scan(session: Session, matching: list[str]) -> set[str]:
 
 
 class StreamdReader(RangeReader, DataSourceReader):
-    """Reads what the streams hold now, between startingOffsets and endingOffsets."""
+    """Reads the streams' present entries, between startingOffsets and endingOffsets."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -170,7 +170,7 @@ class StreamdReader(RangeReader, DataSourceReader):
         return [Range(stream, begin, last, count, head) for begin, (last, count) in zip(begins, cuts, strict=False)]
 
     def _bounds(self, stream: str, info: StreamInfo) -> tuple[str, str]:
-        """Return (start, end) of what is asked for: behind the one, up to and including the other."""
+        """Return (start, end) of the wanted range, exclusive and inclusive."""
         options = self.read_options
         start = first_position(options.starting, options.starting_ms, stream, "earliest", info)
         end = last_position(options, stream, info)
@@ -232,8 +232,10 @@ def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
 
 
 class FilteringReader(StreamdReader):
-    """Takes filters too (filterPushdown=true). A class of its own: where Spark's setting
-    spark.sql.python.filterPushdown.enabled is off, a reader that merely has `pushFilters` is refused."""
+    """Takes filters too (filterPushdown=true). A separate class, because Spark refuses a reader with `pushFilters`
+    where its
+    setting spark.sql.python.filterPushdown.enabled is off.
+    """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         if Filter is None:
@@ -241,8 +243,10 @@ class FilteringReader(StreamdReader):
         super().__init__(options, schema)
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        """Narrow the ranges by what filters say of stream, id and ts, and give every filter back: Spark applies them
-        again. Of a range on id the milliseconds count, since Spark compares IDs as text."""
+        """Narrow the ranges by filters on stream, id and ts, and give every filter back: Spark applies them again. Of a
+        range on
+        id only the milliseconds count, since Spark compares IDs as text.
+        """
         raw = self.is_raw
         stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")
         for one in filters:

@@ -1,4 +1,4 @@
-"""Reading one planned range on an executor: pages of entries become record batches, and nothing vanishes in silence."""
+"""Reading one planned range on an executor: pages of entries become record batches; a missing entry is an error."""
 
 import logging
 from collections.abc import Generator
@@ -24,7 +24,7 @@ log = logging.getLogger("spark_source")
 
 
 class Converter(Protocol):
-    """What makes record batches of pages."""
+    """Makes record batches of pages."""
 
     def convert(self, stream: str, page: Page) -> pa.RecordBatch:
         """Return the page as one record batch."""
@@ -88,8 +88,10 @@ def read_range(
 
 
 def _ask(session: Session, part: Range, position: str, size: int, head: str | None) -> None:
-    """Ask for a page, and where nobody has counted the entries for one that is not behind `head`: as long as there is
-    one, nothing behind it was trimmed, and the page is whole."""
+    """Ask for a page, and for the first entry if entries were not counted: while `head` has not moved, nothing behind
+    it was
+    trimmed, and the page is whole.
+    """
     session.send("XRANGE", part.stream, "(" + position, part.end, "COUNT", size)
     if head is not None:
         session.send("XRANGE", part.stream, "-", head, "COUNT", 1)
@@ -102,7 +104,7 @@ def _next_size(page: Page, size_bytes: int | None, page_size: int) -> int:
 
 
 def _judge(session: Session, part: Range, got: int, fail: bool) -> None:
-    """Decide what it means that a range came back short, or from a stream that ends before it."""
+    """Decide the meaning of a range that came back short, or of a stream that ends before it."""
     info = stream_info(session, part.stream)
     is_cut = info is not None and ids.parse(info.last) < ids.parse(part.end)
     is_short = got < part.count and part.head is None
@@ -125,7 +127,7 @@ def _judge(session: Session, part: Range, got: int, fail: bool) -> None:
 
 
 def _judge_head(session: Session, part: Range, head: str, fail: bool) -> str:
-    """Decide what it means that a stream's head has gone past what was to be read next; return what is its head now."""
+    """Decide the meaning of a head beyond the next entry to read; return the new head."""
     info = stream_info(session, part.stream)
     if info is None:
         return head  # `_judge` will say so

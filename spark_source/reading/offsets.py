@@ -1,4 +1,4 @@
-"""The offset of a query: for each stream how far it is read, and the split points of the range that ends there.
+"""The offset of a query: for each stream its position, and the split points of the range that ends there.
 
 As JSON, in Spark's checkpoint:
 
@@ -35,7 +35,7 @@ from spark_source.errors import StreamdError
 
 @dataclass(frozen=True)
 class Mark:
-    """How far one stream is read."""
+    """A query's position in one stream."""
 
     id: str
     n: int | None
@@ -117,7 +117,7 @@ def _parse_mark(stream: str, raw: object) -> Mark:
 
 
 def offset_json(offset: Offset, place: str | None = None) -> dict[str, dict[str, object]]:
-    """Return an offset as Spark wants it: what `json.dumps` can write; with the server that its streams belong to."""
+    """Return an offset as Spark wants it: values that `json.dumps` can write, with the server of its streams."""
     at: dict[str, object] = {} if place is None else {"at": place}
     return {stream: {**mark.as_json(), **at} for stream, mark in offset.items()}
 

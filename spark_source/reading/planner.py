@@ -1,4 +1,4 @@
-"""Planning on the driver: what a stream holds, what is lost, and where a range is cut into even parts."""
+"""Plans on the driver: the entries of a stream, its losses, and the even parts of a range."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -25,9 +25,12 @@ Cuts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Loss:
-    """What is gone that had not been read: at most `entries` of it (None: nobody knows); `restart` when the stream
-    is another one than before; `cut_at` when entries are gone that had been read: the last ID that counts as read;
-    `unclear` when nobody can say from where to go on."""
+    """Unread entries that are gone: at most `entries` (None: unknown). `restart`: the stream is another one than
+    before.
+    `cut_at`: entries that had been read are gone, too; the last ID that counts as read. `unclear`: the position to go
+    on
+    from is unknown.
+    """
 
     text: str
     entries: int | None
@@ -39,10 +42,11 @@ class Loss:
 def find_loss(
     stream: str, mark: Mark, info: StreamInfo | None, holds: Callable[[str], bool] = lambda _: False
 ) -> Loss | None:
-    """Return what is lost behind `mark`, None when all is there. `holds` says whether the stream has an entry.
+    """Return the loss behind `mark`, None when all is there. `holds` says whether the stream has an entry.
 
-    An entry that was deleted one by one (XDEL) is somebody's wish and no loss; what was trimmed before it was read
-    is, and so is a stream that was deleted or made anew.
+    Entries that were deleted one by one (XDEL) are no loss: a user wanted that. Entries that were trimmed before they
+    were
+    read are, and so is a stream that was deleted or made anew.
     """
     if mark.behind is not None and info is not None and info.added is not None:
         return _loss_in_backlog(stream, mark, info, mark.behind, info.added, holds)
@@ -103,8 +107,9 @@ def find_loss(
 def _loss_in_backlog(
     stream: str, mark: Mark, info: StreamInfo, behind: tuple[str, int], added: int, holds: Callable[[str], bool]
 ) -> Loss | None:
-    """As `find_loss`, where nobody has counted what was added up to the mark: by the first entry that is unread, and by
-    how many had been added in all. What a failover took counts only if it reached up to the mark, whose entry tells.
+    """As `find_loss`, for a mark with an estimated count: by the first unread entry, and the number of entries added by
+    then.
+    Entries lost in a failover count only if the loss reached the mark, whose entry tells.
     """
     unread, added_then = behind
     head_is_past = info.first is None or ids.parse(info.first) > ids.parse(mark.id)
@@ -128,8 +133,9 @@ def _loss_in_backlog(
 def _lost_its_newest(mark: Mark, info: StreamInfo) -> bool:
     """Return whether entries that were read are gone from the end of a stream whose older entries are still there.
 
-    A stream that was made anew, and holds IDs of that time, is told from it by where it begins, or by how many entries
-    it had been given up to the range that was read last.
+    Another stream with IDs of the same time is told apart by its beginning, or by the number of entries it had been
+    given up
+    to the range that was read last.
     """
     is_shorter = ids.parse(info.last) < ids.parse(mark.id)
     is_fewer = info.added is not None and mark.n is not None and info.added < mark.n
@@ -157,23 +163,24 @@ class Splitter(Protocol):
     def estimate(
         self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes"
     ) -> Cuts | None:
-        """Return parts as `cut` does, with about as many entries as they say; each ends with an entry, and the first
-        `take` entries are not passed by more than as many again. None where it is better to count.
+        """Return parts as `cut` does, with estimated counts; each ends with an entry, and the first `take` entries are
+        exceeded by
+        at most as many again. None where counting is better.
         """
 
     def about(self, stream: str, start: str, end: str, expected: int) -> int:
-        """Return about how many entries a range holds; `expected` is a guess."""
+        """Return the approximate number of entries in a range; `expected` is a guess."""
 
 
 @dataclass(frozen=True)
 class PartSizes:
-    """How many entries a part should hold."""
+    """The number of entries that a part should hold."""
 
     entries: int
     parts_min: int
 
     def parts(self, total: int) -> int:
-        """Return into how many parts `total` entries go."""
+        """Return the number of parts for `total` entries."""
         return max(1, min(total, max(self.parts_min, math.ceil(total / self.entries))))
 
 
@@ -185,10 +192,11 @@ def choose_splitter(server: Server) -> Splitter:
 
 
 def added_up_to(server: Server, splitter: Splitter, stream: str, position: str, info: StreamInfo) -> int | None:
-    """Return how many entries a stream had been given up to a position, None where that cannot be known: before
-    Redis 7.0, and for a position that no entry has reached yet.
+    """Return how many entries a stream had been given up to a position, None if unknown: before Redis 7.0, and for a
+    position
+    that no entry has reached yet.
 
-    What stands behind the position is counted; should something be trimmed meanwhile, it is counted again.
+    The entries behind the position are counted; if some are trimmed meanwhile, they are counted again.
     """
     for _ in range(COUNT_TRIES):
         if info.added is None or ids.parse(position) > ids.parse(info.last):
@@ -236,7 +244,7 @@ class NativeSplitter:
     def estimate(
         self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: PartSizes
     ) -> Cuts | None:
-        """Return None: to count costs less than to guess."""
+        """Return None: counting costs less than estimating."""
         return None
 
     def about(self, stream: str, start: str, end: str, expected: int) -> int:
@@ -303,7 +311,7 @@ return found
 
 
 class WalkSplitter:
-    """Cuts by a sketch of the range, or by walking it: in a script on the server, page by page without scripting."""
+    """Cuts by a sketch of the range, or by walking it: in a script on the server, or page by page without scripting."""
 
     def __init__(self, server: Server, scripted: bool) -> None:
         self.server = server
@@ -410,7 +418,7 @@ def _joined(pieces: list[tuple[str, int]], total: int, parts: int) -> Iterator[t
 
 
 def evened(cuts: Cuts, total: int) -> Cuts:
-    """Return estimated parts whose counts add up to the total that is known."""
+    """Return estimated parts whose counts add up to the known total."""
     made = sum(count for _, count in cuts)
     ends, before = [], 0
     for i, (last, count) in enumerate(cuts):

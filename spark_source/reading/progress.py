@@ -1,4 +1,4 @@
-"""Showing how far a query has read: in Spark's progress, on the server by a consumer group; it decides nothing."""
+"""Shows a query's position, in Spark's progress and on the server as a consumer group; it decides nothing."""
 
 import logging
 
@@ -12,9 +12,9 @@ log = logging.getLogger("spark_source")
 
 
 class ProgressGroup:
-    """The group of a query, one in each stream that it reads. Lives beside the driver.
+    """The consumer group of a query, one in each stream that it reads. Lives beside the driver.
 
-    A group of that name that somebody consumes from is never touched: to move it would lose or repeat its deliveries.
+    A group of that name with consumers is never touched: moving it would lose or repeat their deliveries.
     """
 
     def __init__(self, server: Server, name: str) -> None:
@@ -24,9 +24,9 @@ class ProgressGroup:
         self.refused: set[str] = set()
 
     def show(self, stream: str, mark: Mark) -> None:
-        """Set the group to where the query has read up to; made where it is missing, nothing where the stream is.
+        """Set the group to the query's position. A missing group is made; a missing stream is left out.
 
-        What the server refuses is logged once: the query goes on without.
+        Errors of the server are logged once, and the query goes on without the group.
 
         Raises: OptionError for a group with consumers; Unreachable.
         """
@@ -72,8 +72,10 @@ class ProgressGroup:
 
 
 def standing(server: Server, stream: str, read: Mark | None, info: StreamInfo) -> dict[str, object]:
-    """Return where a stream is (`id`, `n` entries ever added), and how many entries are unread behind `read`: `lag`,
-    and `oldest_ms`, the time in the oldest one's ID; each only where it is known."""
+    """Return a stream's position (`id`, `n` entries ever added), and what is unread behind `read`: the number of
+    entries
+    (`lag`), and the time of the oldest one's ID (`oldest_ms`); each only if known.
+    """
     found: dict[str, object] = {"id": info.last, "n": info.added}
     if read is None:
         return found

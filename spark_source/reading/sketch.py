@@ -1,4 +1,4 @@
-"""A sketch of a range of a stream, made of a few probes: where its entries lie, and about how many, without counting.
+"""A sketch of a range, made of a few probes: where its entries lie, and about how many, without counting.
 
 Redis has no command that counts the entries of a range, and to walk over them costs more than to read them. So a range
 is halved, by time, until no piece holds much. Each probe takes a few entries before the middle and the one behind it:
@@ -21,7 +21,7 @@ ID = tuple[int, int]
 
 
 class Ask(Protocol):
-    """A way to put many questions to a server at once."""
+    """A way to send many questions to a server at once."""
 
     def __call__(self, questions: Sequence[tuple[str, str, str, int]]) -> list[list[str]]:
         """Return the IDs that each XRANGE or XREVRANGE (name, from, to, count) finds."""
@@ -29,8 +29,10 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """Entries from `first` to `last`; `sample` are the last ones of them, newest first; `rate` is that before them,
-    in entries per millisecond, where it is known."""
+    """Entries from `first` to `last`. `sample`: the last of them, newest first. `rate`: the rate before those, in
+    entries per
+    millisecond, if known.
+    """
 
     first: ID
     last: ID
@@ -42,7 +44,7 @@ class Piece:
         return self.sample[-1] == self.first
 
     def entries(self) -> float:
-        """Return about how many entries it holds."""
+        """Return the approximate number of its entries."""
         if self.is_counted:
             return len(self.sample)
         if self.first[0] == self.last[0]:
@@ -52,14 +54,14 @@ class Piece:
         return max(len(self.sample) + 1.0, rate * (self.last[0] - self.first[0] + 1))
 
     def middle(self) -> ID:
-        """Return where it is cut in two: behind `first`, at `last` at most."""
+        """Return the ID at which it is halved: behind `first`, at `last` at most."""
         if self.first[0] == self.last[0]:
             return self.first[0], (self.first[1] + self.last[1] + 1) // 2
         return (self.first[0] + self.last[0] + 1) // 2, 0
 
 
 def _density(sample: tuple[ID, ...]) -> float:
-    """Return how many of the sequence numbers of a millisecond are taken: all, where the server gave them."""
+    """Return the share of a millisecond's sequence numbers that are taken: all, if the server gave them."""
     span = sample[0][1] - sample[-1][1]
     return (len(sample) - 1) / span if span > 0 else 1.0
 
@@ -99,7 +101,7 @@ def sketch(ask: Ask, start: str, end: str, take: float | None, fine: int, coarse
 
 
 def _too_large(pieces: list[Piece], take: float | None, fine: int, coarse: int) -> list[int]:
-    """Return the places of the pieces to halve, those first that are too large by most."""
+    """Return the places of the pieces to halve, the largest excess first."""
     sizes = [piece.entries() for piece in pieces]
     total = sum(sizes)
     wanted = total if take is None else min(take, total)

@@ -1,4 +1,4 @@
-"""What a query is told at its start: that it is on another server, or that its trigger may leave entries unread."""
+"""Checks at a query's start: another server, or a trigger that may leave entries unread."""
 
 import logging
 from collections.abc import Mapping
@@ -15,8 +15,9 @@ ONE_BATCH = "with Trigger.AvailableNow the query ends behind it, since Spark bef
 def refuse_empty_server(begin: Offset, infos: Mapping[str, StreamInfo | None], place: str) -> None:
     """Raise DataLoss when a query that starts again finds none of the streams that it has read.
 
-    One stream that was read whole and is gone is no loss. All of them are hardly that: it is another server, whose
-    streams nobody would ever see come.
+    One stream that was read to its end and is gone is no loss. If all are gone, it is probably another server, whose
+    streams
+    would never be filled.
     """
     read = [name for name, mark in begin.items() if mark.n and mark.state != GONE and (mark.state or mark.from_id)]
     if read and not any(infos.values()):
@@ -30,7 +31,7 @@ def refuse_empty_server(begin: Offset, infos: Mapping[str, StreamInfo | None], p
 
 
 def warn_of_limit(taken: int, waiting: int) -> None:
-    """Say what a limit does to AvailableNow where nobody tells the source of that trigger."""
+    """Warn that a limit makes AvailableNow end early, because Spark does not tell the source of that trigger."""
     log.warning(
         "this batch takes %d of about %d entries that wait: %s; start it again until it reads nothing, or leave out "
         "maxEntriesPerTrigger and maxBytesPerTrigger",
@@ -41,5 +42,5 @@ def warn_of_limit(taken: int, waiting: int) -> None:
 
 
 def warn_of_open_batch() -> None:
-    """Say the same of a batch that had begun before the start."""
+    """Warn that a batch planned before this start makes AvailableNow end early."""
     log.warning("a batch that had begun is run again as it was planned: %s; start it again to read the rest", ONE_BATCH)

@@ -109,7 +109,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return offset_json(self.first)
 
     def getDefaultReadLimit(self) -> "ReadLimit":
-        """Return the one limit that Spark can be told of; maxBytesPerTrigger beside it is kept in `_cap`."""
+        """Return the only limit that Spark can be told; maxBytesPerTrigger beside it is kept in `_cap`."""
         options = self.read_options
         if options.max_bytes is not None and options.max_entries is None:
             return ReadMaxBytes(options.max_bytes)
@@ -143,7 +143,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return how far the streams are, and what the batch just planned leaves unread: for Spark's progress."""
+        """Return the streams' ends, and what the batch just planned leaves unread: for Spark's progress."""
         planned = parse_offset(self.previous) if self.previous is not None else {}
         return {
             name: standing(self.server, name, planned.get(name), info)
@@ -174,7 +174,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Trim what is read and written (trimOnCommit). One batch behind, may come twice."""
+        """Trim entries that are read and written (trimOnCommit). One batch late; may come twice."""
         if self.read_options.trim_on_commit:
             for name, mark in parse_offset(end).items():
                 self._trim(name, mark.id)
@@ -183,7 +183,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         """Nothing: Spark kills this process."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors read only; what was learnt while planning stays here."""
+        """Leave out the state of planning: executors only read."""
         state = dict(self.__dict__)
         state.update(first=None, infos={}, splitter=None, target=None, group=None)
         return state
@@ -232,7 +232,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self._counted(name, Mark(position, info.added if position == info.last else None), info)
 
     def _counted(self, name: str, mark: Mark, info: StreamInfo) -> Mark:
-        """Return a mark with the number of entries up to it: without it nobody could tell what is lost behind it."""
+        """Return a mark with the number of entries up to it, which losses behind it are computed from."""
         if mark.n is not None:
             return mark
         count = added_up_to(self.server, self._splitter(), name, mark.id, info)
@@ -256,7 +256,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     # --- planning ----------------------------------------------------------------------------------------------------
 
     def _backlog(self, begin: Offset) -> tuple[Offset, dict[str, int]]:
-        """Return where each stream is read up to, and how many entries wait behind (about)."""
+        """Return each stream's position, and its approximate number of unread entries."""
         names = self._names()
         if self.read_options.pattern is not None:
             names = sorted({*names, *begin})
@@ -287,7 +287,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         self.has_looked = True
 
     def _end(self, name: str, info: StreamInfo) -> str:
-        """Return the last ID that may be read: the stream's, or the one that AvailableNow found at its start."""
+        """Return the last ID that may be read: the stream's, or the one at AvailableNow's start."""
         return info.last if self.target is None else min(self.target.get(name, ids.SMALLEST), info.last, key=ids.parse)
 
     def _after_loss(self, name: str, mark: Mark, info: StreamInfo | None, known: bool) -> Mark:
@@ -349,7 +349,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self._counted(name, Mark(position, count, state=CUT, head=info.first), info)
 
     def _was_whole(self, name: str, mark: Mark) -> bool:
-        """Return whether all that a stream held was read when it was last looked at."""
+        """Return whether a stream was read to its end at the last look."""
         seen = self.seen.get(name)
         return mark.state in (WHOLE, LATE, GONE) if seen is None else seen == mark.id
 
@@ -379,7 +379,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return planned
 
     def _cap(self, waiting: dict[str, int], marks: Offset, limit: "ReadLimit | None") -> int | None:
-        """Return how many entries the batch may hold, None for all."""
+        """Return the maximum number of entries in the batch, None for all."""
         limit_bytes = self.read_options.max_bytes
         most = self.read_options.max_entries
         if ReadLimit is None:
@@ -432,7 +432,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _parts(
         self, name: str, start: str, end: str, take: int | None, known: int | None, backlog: int, sizes: PartSizes
     ) -> tuple[Cuts, str]:
-        """Return the parts of a batch, and what of their counts is an estimate; the sum is `known` where that is."""
+        """Return the parts of a batch, and which of their counts are estimates; the sum is `known` if that is given."""
         splitter = self._splitter()
         cuts = splitter.estimate(name, start, end, take, known or backlog, sizes)
         if cuts is None:
@@ -479,7 +479,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
 
 def _all_behind(info: StreamInfo, mark: Mark) -> int | None:
-    """Return how many entries a stream holds behind a mark, where what it says of itself tells exactly."""
+    """Return the number of entries behind a mark, if the stream's own counters give it exactly."""
     if _is_past(info, mark):
         return info.length
     is_counted = info.added is not None and mark.n is not None and mark.behind is None
@@ -489,5 +489,5 @@ def _all_behind(info: StreamInfo, mark: Mark) -> int | None:
 
 
 def _is_past(info: StreamInfo, mark: Mark) -> bool:
-    """Return whether the first entry is behind a mark, or there is none."""
+    """Return whether the stream is empty, or begins behind a mark."""
     return info.first is None or ids.parse(info.first) > ids.parse(mark.id)

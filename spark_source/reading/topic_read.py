@@ -65,7 +65,7 @@ def read_topics(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the messages of a range that a filter lets through, in order.
 
-    A server that has XFILTER sends those alone; of others all entries come, and are filtered here.
+    A server with XFILTER sends only those; others send all entries, which are filtered here.
 
     Raises: as `read_range`.
     """
@@ -97,7 +97,7 @@ class _Reading:
         self.tries = Tries(server)
 
     def next(self) -> Page:
-        """Return the next messages, none if the server came to none in its time. Raises: as `read_range`."""
+        """Return the next messages, none if the server found none in its time. Raises: as `read_range`."""
         while True:
             try:
                 with self.server.session(self.part.stream) as session:
@@ -115,7 +115,7 @@ class _Reading:
                     return page
 
     def _read(self, session: Session) -> Page | None:
-        """Return a page; None if something was trimmed while it was read, so that it has to be read again."""
+        """Return a page; None if entries were trimmed while it was read, so that it has to be read again."""
         part, self.asked = self.part, self.size
         session.send("HGET", *self.trimmed)
         words = ("COUNT", self.size, "FIELD", "t", "MQTT", self.pattern.text)
@@ -142,7 +142,7 @@ class _Reading:
         return page  # type: ignore[return-value]
 
     def _judge(self, session: Session, trimmed: str) -> None:
-        """Decide what it means that entries behind the position were removed, and go to behind them."""
+        """Decide the meaning of removed entries behind the position, and pass over them."""
         if self.position == ids.SMALLEST:
             # From the beginning: what was trimmed before this was planned is no loss.
             cut = choose_splitter(self.server).cut

@@ -1,4 +1,4 @@
-"""The options that say where the server is, and how to come in."""
+"""The options for the server's address and the user's login."""
 
 import difflib
 import logging
@@ -47,7 +47,7 @@ OURS = {
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """Where the server is; hashable, so that it can be the key of a pool. A secret is never shown."""
+    """Address and login; hashable, so that it can be the key of a pool. A secret is never shown."""
 
     nodes: tuple[Node, ...]
     """Nodes of one cluster, or ways to one server, tried in turn; with `master` these are Sentinels."""
@@ -87,7 +87,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True)
 class _Address:
-    """What an URL says; None for what it leaves out."""
+    """The parts of a URL; None for a missing one."""
 
     sentinel: bool = False
     tls: bool = False
@@ -189,7 +189,7 @@ def _client_name(text: str) -> str:
 
 
 def _split_url(text: str) -> _Address:
-    """Return what an URL says. Raises: ValueError."""
+    """Return the parts of a URL. Raises: ValueError."""
     # (`urlsplit` of Python 3.14 takes no IPv6 address in a list of hosts.)
     match = re.fullmatch(r"([^:/?#]+)://([^/?#]*)([^?#]*)", text)
     if match is None or match[1].lower() not in SCHEMES:

@@ -1,4 +1,4 @@
-"""The names of Kafka's options, with what they are called here: a query that is moved here brings them along."""
+"""Kafka's option names and their counterparts here, for queries that move from Kafka."""
 
 READ_OR_WRITTEN = {
     "topic": "use option stream, or streamColumn where the rows name their streams",
@@ -38,7 +38,7 @@ PREFIX = "kafka."
 
 
 def instead_of(lower: str) -> str | None:
-    """Return what to do instead of giving an option of Kafka's, named in lower case; None for another's."""
+    """Return the advice for an option of Kafka's, named in lower case; None for any other option."""
     if not lower.startswith(PREFIX):
         return READ_OR_WRITTEN.get(lower)
     name = lower[len(PREFIX) :]

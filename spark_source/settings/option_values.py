@@ -1,4 +1,4 @@
-"""The values of options as text, with a reader for each kind, which says in one line what is wrong."""
+"""The values of options as text, with a reader and a one-line error for each kind."""
 
 import re
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def refuse() -> NoReturn:
 
 
 def shown(text: str) -> str:
-    """Return a value as a message may show it: a password inside an address is left out."""
+    """Return a value for a message: a password inside an address is left out."""
     if "@" in text:
         text = "***@" + text.rpartition("@")[2]
     return text if len(text) <= 80 else text[:77] + "..."

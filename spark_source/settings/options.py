@@ -1,4 +1,4 @@
-"""The options of the data source: names, values, defaults, and what is said about a wrong one."""
+"""The options of the data source: names, values, defaults, and the errors for wrong ones."""
 
 import difflib
 import json
@@ -91,7 +91,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write, and what makes a row the same row when it comes again."""
+    """How to write, and how to recognise a row that comes again."""
 
     stream: str | None
     log: str | None

@@ -198,7 +198,7 @@ def without_repeats(lists: Sequence[list[bytes]]) -> list[list[bytes]]:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """Return bytes as text; what is no UTF-8 is shown with replacement characters."""
+    """Return bytes as text; invalid UTF-8 becomes replacement characters."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
 """Casts of field values, which are text in bytes, to columns of a user's schema.
 
-Whole columns are cast by Arrow; only a column that holds something Arrow refuses, or takes otherwise than Spark, goes
-value by value, by the rules of Spark's own cast: blanks around a value do not count, what cannot be cast is null.
+Arrow casts whole columns. A column with a value that Arrow refuses, or reads otherwise than Spark, is cast value by
+value, by the rules of Spark's own cast: blanks around a value are ignored, and what cannot be cast becomes null.
 """
 
 import re
@@ -33,7 +33,7 @@ def cast_column(
 ) -> tuple[pa.Array, list[int]]:
     """Return binary values as a column of `target`, and the rows whose value could not be cast (null there).
 
-    `zone` is the session's: that of times which name none. `digits` of a second are what a time of day keeps.
+    `zone`: the session's, for times that name none. `digits`: of a second, in a time of day.
     """
     if pa.types.is_binary(target):
         return values, []
@@ -54,7 +54,7 @@ def _cast(values: pa.Array, target: pa.DataType, zone: str) -> tuple[pa.Array, l
 
 
 def _cut(times: pa.Array, digits: int) -> pa.Array:
-    """Return times of day, in nanoseconds, without what is below so many digits of a second."""
+    """Return times of day in nanoseconds, truncated to this many digits of a second."""
     step, since_midnight = 10 ** (9 - digits), times.cast(pa.int64())
     return pc.multiply(pc.divide(since_midnight, step), step).cast(times.type)
 

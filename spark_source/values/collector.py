@@ -1,7 +1,7 @@
-"""Keeping Python's collector of cycles away while a page of entries is made into a batch.
+"""Disables Python's cyclic garbage collector while a page of entries becomes a batch.
 
-A page is tens of thousands of lists that live for some milliseconds and hold no cycle. Looking through them again and
-again, while the parser makes more, took more than half of a reading worker's time.
+A page is tens of thousands of lists that live for some milliseconds and hold no cycle. Collections during parsing took
+more than half of a reading worker's time.
 """
 
 import gc
@@ -13,7 +13,9 @@ T = TypeVar("T")
 
 
 def undisturbed(made: Generator[T, None, None]) -> Generator[T, None, None]:
-    """Yield what a generator yields; while it works the collector is off, while results are used as it was."""
+    """Yield a generator's results; the collector is off while the generator works, and as before while results are
+    used.
+    """
     with closing(made):
         while True:
             with _off():

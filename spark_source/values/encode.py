@@ -1,7 +1,8 @@
-"""From a record batch of rows to the bytes that XADD wants: each row's fields and values, ready for the wire.
+"""Encodes a record batch of rows for XADD: each row's fields and values as RESP.
 
-All of it happens in Arrow, column by column. The bytes of a row, `$5\\r\\nprice\\r\\n$4\\r\\n9.50\\r\\n...`, are also
-what its identity is made of, since every name and value carries its length. A null is a field that is not written.
+Arrow does all of it, column by column. The bytes of a row, `$5\\r\\nprice\\r\\n$4\\r\\n9.50\\r\\n...`, are also its
+identity,
+since every name and value carries its length. A null is a field that is not written.
 """
 
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ _NONE = b""
 
 @dataclass(frozen=True)
 class Rows:
-    """Encoded rows: their bytes, how many words each has, the stream each goes to, and the bytes of its key."""
+    """Encoded rows: their bytes, their numbers of words, their streams, and the bytes of their keys."""
 
     payloads: pa.Array
     words: list[int] | int
@@ -107,7 +108,7 @@ class RowEncoder:
             yield rows
 
     def _named(self, batch: pa.RecordBatch, error: Exception) -> BadRow:
-        """Return the error with the first row that cannot be encoded: each half that can be is passed over."""
+        """Return the error with the first row that cannot be encoded, found by halving."""
         while len(batch) > 1:
             half = batch.slice(0, len(batch) // 2)
             try:
@@ -170,7 +171,7 @@ def _shown(batch: pa.RecordBatch) -> str:
 
 
 def _is_pairs(name: str, kind: DataType) -> bool:
-    """Return whether a column is the raw schema's `fields`, whose pairs become fields of their own."""
+    """Return whether a column is the raw schema's `fields`, whose pairs become fields."""
     if name != "fields":
         return False
     if isinstance(kind, MapType):
@@ -183,7 +184,7 @@ def _is_pairs(name: str, kind: DataType) -> bool:
 
 
 def _column(name: str, column: pa.Array) -> pa.Array:
-    """Return a column's pieces of the rows: name and value with their lengths; null where the value is."""
+    """Return a column's part of each row: name and value with their lengths; null where the value is."""
     word = name.encode()
     head = pa.scalar(b"$%d\r\n%b\r\n$" % (len(word), word))
     values = as_bytes(column)
@@ -191,7 +192,7 @@ def _column(name: str, column: pa.Array) -> pa.Array:
 
 
 def _spread(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the pieces of a map's or a list of pairs' fields, joined per row, and how many fields each row has."""
+    """Return the encoded fields of a map or a list of pairs, joined per row, and each row's number of fields."""
     if pa.types.is_map(column.type):
         names, values = column.keys, column.items
     else:

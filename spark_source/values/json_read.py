@@ -1,7 +1,7 @@
-"""From field values that hold JSON to nested Arrow columns: structs, arrays, maps and variants.
+"""Reads field values that hold JSON as nested Arrow columns: structs, arrays, maps and variants.
 
-The values are taken apart level by level, so that the innermost ones are cast as whole columns, by the same rules as
-fields that are no JSON.
+The values are split level by level, so that the innermost ones are cast as whole columns, by the same rules as fields
+without JSON.
 """
 
 import base64
@@ -25,7 +25,7 @@ MISSING = object()  # what is not there, which for a variant is not the same as 
 
 
 class Number(str):
-    """A number as it stands in the text, with all its digits."""
+    """A number with all digits of its text."""
 
     __slots__ = ()
 
@@ -43,8 +43,10 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def read_json(values: Sequence[bytes | None], kind: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int], list[int]]:
-    """Return values of JSON as a column of a nested type, the rows that hold something else in full or in part (null
-    there), and the rows that lack what the type says is never null."""
+    """Return JSON values as a column of a nested type, the rows that do not fit the type in full or in part (null
+    there), and
+    the rows that lack a value that the type requires.
+    """
     made = _all_at_once(values, kind)
     if made is not None:
         return made, [], []
@@ -94,8 +96,9 @@ def _all_at_once(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array 
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Return whether a type is one that Arrow reads from JSON by the same rules, all of it may be null, and none of
-    its structs is empty."""
+    """Return whether Arrow reads a type from JSON by the same rules, all of it may be null, and none of its structs is
+    empty.
+    """
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(field.nullable and _is_plain(field.type) for field in kind)
     if pa.types.is_list(kind):
@@ -105,7 +108,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 class _Reading:
-    """The reading of one column; owners say to which row each item of a level belongs."""
+    """The conversion of one column; owners are the row numbers of a level's items."""
 
     def __init__(self, cast: Cast) -> None:
         self.cast = cast
@@ -131,7 +134,7 @@ class _Reading:
         return self._leaves(items, owners, kind)
 
     def _of(self, items: list[Any], owners: Sequence[int], wanted: type) -> list[Any]:
-        """Return the items that are of a JSON type, None for others."""
+        """Return the items of a JSON type, None for others."""
         kept = []
         for item, owner in zip(items, owners, strict=True):
             if isinstance(item, wanted):
@@ -227,7 +230,7 @@ class _Reading:
 
 
 def _offsets(parts: Sequence[Any]) -> pa.Array:
-    """Return where each part begins and the last ends; null where there is none."""
+    """Return the beginning of each part and the end of the last; null for no part."""
     ends = list(accumulate((len(part or ()) for part in parts), initial=0))
     begins = [None if part is None else at for part, at in zip(parts, ends, strict=False)]
     return pa.array([*begins, ends[-1]], pa.int32())
@@ -251,8 +254,10 @@ def _text(item: object) -> str:
 
 
 def entry_json(fields: Sequence[bytes]) -> str:
-    """Return an entry as a JSON object of its fields; a value that is a JSON object, array, number, true or false
-    stands there as it is, others as text. Of a field that is given twice the last value counts."""
+    """Return an entry as a JSON object of its fields. Values that are JSON objects, arrays, numbers, true or false stay
+    JSON;
+    others become text. Of a repeated field the last value counts.
+    """
     text = [part.decode(errors="replace") for part in fields]
     named = dict(zip(text[0::2], text[1::2], strict=True))
     return "{" + ",".join(f"{encode_basestring(name)}:{_embedded(value)}" for name, value in named.items()) + "}"

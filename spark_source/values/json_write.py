@@ -39,7 +39,7 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 
 def _pieces(column: pa.Array) -> "list[str | pa.Array] | None":
-    """Return what a struct's texts are joined of, at once and with those of the structs in it; None with nulls."""
+    """Return the pieces that a struct's texts are joined from, with those of nested structs; None with nulls."""
     if column.null_count or not column.type.num_fields:
         return None
     pieces: list[str | pa.Array] = []
@@ -85,7 +85,7 @@ def _maps(column: pa.MapArray) -> pa.Array:
 
 
 def _keys(keys: pa.Array) -> pa.Array:
-    """Return keys as JSON strings: what is none becomes one."""
+    """Return keys as JSON strings; other types are converted."""
     texts = json_texts(keys)
     if pa.types.is_string(keys.type):
         return texts
@@ -93,7 +93,7 @@ def _keys(keys: pa.Array) -> pa.Array:
 
 
 def _inner(column: pa.Array, values: pa.Array) -> pa.Array:
-    """Return those of the values below a list or a map that belong to it: it may be a slice of a longer one."""
+    """Return the values of a list or a map, which may be a slice of a longer one."""
     offsets = column.offsets
     first = offsets[0].as_py()
     return values.slice(first, offsets[len(offsets) - 1].as_py() - first)

@@ -92,7 +92,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def session_zone() -> str:
-    """Return the zone of the session that a task belongs to: what its configuration says, else this machine's."""
+    """Return the time zone of a task's session: the configured one, else this machine's."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -123,7 +123,7 @@ def _days(match: re.Match[str]) -> int:
 
 
 def _offset_s(place: tzinfo, local_s: int) -> int:
-    """Return how far a zone is ahead of UTC at a local time; years beyond Python's go by the nearest like them."""
+    """Return a zone's offset from UTC at a local time; years beyond Python's use the most similar year."""
     days, rest = divmod(local_s, DAY_S)
     if days < -719_160:  # in the year 1
         days = -719_160

@@ -1,4 +1,4 @@
-"""A row as a message names it, and the error of one that the server refused."""
+"""Names rows in messages, and explains why the server refused one."""
 
 from spark_source.connecting.failures import explained, is_passing
 from spark_source.settings.connection_options import ConnectionOptions
@@ -14,7 +14,7 @@ def shown_row(values: dict[str, object]) -> str:
 
 
 def shown_payload(payload: bytes) -> str:
-    """Return a row whose fields and values are ready for the wire as `shown_row` does."""
+    """Return encoded fields and values in the form of `shown_row`."""
     words, at = [], 0
     while at < len(payload):
         end = payload.index(b"\r\n", at)
@@ -25,7 +25,7 @@ def shown_payload(payload: bytes) -> str:
 
 
 def refusal(error: Exception, payload: bytes, stream: str, options: ConnectionOptions) -> Exception:
-    """Return what a user is told of a row that the server answered by an error; one that may pass stays as it is."""
+    """Return the message for a row that the server answered with an error; a passing failure is returned as it is."""
     if is_passing(error):
         return error
     told = explained(error, options)

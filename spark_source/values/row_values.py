@@ -1,4 +1,4 @@
-"""Nested values of Spark's rows in the form that Arrow takes: Spark 4.0 hands a streaming writer rows."""
+"""Turns nested values of Spark's rows into a form for Arrow: Spark 4.0 hands rows to a streaming writer."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from spark_source.values.json_read import is_nested, is_variant
 
 
 def arrow_values(values: list[Any], kind: pa.DataType) -> list[Any]:
-    """Return the values of a column as `pa.array` takes them for a type; those that are not nested as they are."""
+    """Return a column's values in the form that `pa.array` takes for a type; values that are not nested unchanged."""
     return [_nested(value, kind) for value in values] if is_nested(kind) else values
 
 

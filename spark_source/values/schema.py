@@ -1,4 +1,4 @@
-"""Which columns a query gets: the raw form of entries, or the user's own columns."""
+"""The columns of a query: the raw form of entries, or the user's own."""
 
 from typing import TYPE_CHECKING
 
@@ -55,8 +55,10 @@ CASTABLE = (
 
 
 def raw_schema(text: bool, fields: str, value_format: str = "text") -> StructType:
-    """Return the schema without a user's: stream, id, ts, seq, and the fields as a map, an array of pairs, or (json) a
-    `value` that holds them as a JSON object."""
+    """Return the schema for queries without one: stream, id, ts, seq, and the fields as a map, an array of pairs, or
+    (json) a
+    `value` that holds them as a JSON object.
+    """
     value: DataType = StringType() if text else BinaryType()
     pairs: DataType
     if value_format == "json":
@@ -91,7 +93,7 @@ def check_user_schema(schema: StructType, value_format: str = "text") -> None:
 
 
 def unusable(kind: DataType, value_format: str) -> str | None:
-    """Return why a column of a type cannot be a field, None when it can."""
+    """Return the reason why a column of a type cannot be a field, or None."""
     shown = kind.simpleString()
     if isinstance(kind, NESTED):
         if value_format != "json":

@@ -1,4 +1,4 @@
-"""Which columns a topic log has for a query that reads it, or publishes to it."""
+"""The columns of a topic log, for queries that read it or publish to it."""
 
 from pyspark.sql.types import (
     BinaryType,
@@ -27,7 +27,7 @@ PUBLISHED = ("topic", "publisher", "payload", "properties")
 
 
 def topic_schema(text: bool) -> StructType:
-    """Return the schema of a log without a user's."""
+    """Return the schema of a log for queries without one."""
     kinds = {name: kinds[0]() for name, kinds in COLUMNS.items() if name != "properties"}
     if text:
         kinds["payload"] = StringType()

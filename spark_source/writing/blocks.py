@@ -17,7 +17,7 @@ BLOCK_BYTES_MAX = 64 << 20  # of rows that are held until a wait has covered the
 
 @dataclass(frozen=True)
 class Task:
-    """Which attempt of which part of a write this is, and how it is to be done."""
+    """One attempt at one part of a write, and its options."""
 
     name: BatchName
     partition: int
@@ -33,7 +33,7 @@ class Task:
 
 @dataclass
 class Outcome:
-    """What a task did: rows given to each stream, what they were in short, and what it took."""
+    """The result of a task: rows given to each stream, their summary, and the time it took."""
 
     rows: dict[str, int] = field(default_factory=dict)
     shorts: dict[str, Short | None] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Chunk:
 
 
 class Owner(Protocol):
-    """Whose rows are written: the writer of a task."""
+    """The writer of a task, whose rows are written."""
 
     server: Server
     options: WriteOptions
@@ -108,15 +108,16 @@ class StreamWriter:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write what is left. Raises: StreamdError when it is not as durable as asked for within `timeout`."""
+        """Write the remaining rows. Raises: StreamdError when they are not as durable as asked for within `timeout`."""
         if self.block:
             self._write_block()
 
     def _hold(self, chunk: Chunk) -> None:
-        """Take a chunk of rows, and write the block that is full with it.
+        """Take a chunk of rows, and write the block when it is full.
 
-        A block is what is sent again as a whole unless a wait on the connection that wrote it has covered it. Where
-        nobody asks for durability, it is one chunk.
+        A block is sent again as a whole unless a wait on the connection that wrote it has covered it. Without
+        durability it is
+        one chunk.
         """
         self.block.append(chunk)
         self.held_rows += chunk.count

@@ -1,4 +1,4 @@
-"""Whether what a connection wrote is as durable as the user asks for: on the disk, or on replicas."""
+"""Waits until a connection's writes are as durable as the user asks for: on disk, or on replicas."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,22 @@ WAIT_MS = 5_000  # of one WAIT; behind a failover another node has to be asked, 
 
 @dataclass(frozen=True)
 class Durability:
-    """How a connection is asked whether its writes are durable. command: WAIT, WAITAOF, or empty for not at all."""
+    """How to ask whether a connection's writes are durable. command: WAIT, WAITAOF, or empty for not at all."""
 
     text: str = "none"
     command: str = ""
     replicas: int = 0
 
     def wait(self, session: Session, stream: str, options: ConnectionOptions) -> None:
-        """Return once everything that this connection has written, and what its answers told, is durable.
+        """Return once everything that this connection has written or read is durable.
 
-        WAIT and WAITAOF speak of the connection's last write, so it makes one: an answer about what another connection
-        wrote (a committed batch, a name that is known) is covered, too. A new connection knows nothing of the writes of
-        the one before it: what that wrote has to be sent again first.
+        WAIT and WAITAOF cover the connection's last write, so this makes one. Then replies about other connections'
+        writes (a
+        committed batch, a known name) are covered, too. A new connection does not cover the writes of the one before
+        it: send
+        those again first.
 
-        Raises: NotDurable when it is not in time, redis.RedisError.
+        Raises: NotDurable after the timeout, redis.RedisError.
         """
         if not self.command:
             return
@@ -48,7 +50,7 @@ class Durability:
 
 
 def choose_durability(server: Server, options: WriteOptions) -> Durability:
-    """Return how durability is asked for. Raises: OptionError when the server cannot promise it."""
+    """Return how to ask for durability. Raises: OptionError when the server cannot promise it."""
     text = options.durability
     if text == "none":
         return Durability()
@@ -89,9 +91,10 @@ def _check_journal(session: Session, options: ConnectionOptions) -> None:
 
 
 def _check_replicas(server: Server, wanted: int) -> None:
-    """Make sure that each node has as many replicas as are waited for; where INFO is refused, WAIT will tell.
+    """Check that each node has enough replicas; where INFO is refused, WAIT will tell.
 
-    After a failover replicas come back: they are waited for until `timeout`. A node that runs for longer and never had
+    After a failover replicas come back: they are waited for until `timeout`. A node that has run for longer and never
+    had
     one is refused at once. Raises: OptionError, NotDurable.
     """
     import redis

@@ -12,10 +12,11 @@ from spark_source.writing.blocks import Chunk, Owner, StreamWriter
 
 
 class PartWriter(StreamWriter):
-    """Writes rows by position, each chunk together with a note of how many rows the part has and their digest.
+    """Writes rows by position, each chunk together with a note: the part's number of rows so far, and their digest.
 
-    Works on any server with transactions, and remembers without a limit of time. A retry passes over the rows that are
-    noted; if they are not the same rows in the same order, their digest tells, and the task fails loudly.
+    Works on any server with transactions, and remembers without a time limit. A retry skips the noted rows. If they are
+    not
+    the same rows in the same order, their digest differs, and the task fails.
     """
 
     def __init__(self, owner: Owner, stream: str) -> None:
@@ -80,8 +81,10 @@ class PartWriter(StreamWriter):
         )
 
     def _append(self, session: Session, payloads: list[bytes], sizes: list[int]) -> bool:
-        """Add rows and the note in one transaction. Return False when another attempt was faster; what it noted is
-        then known. Raises: StreamdError."""
+        """Add rows and the note in one transaction. Return False when another attempt was faster; its note is then
+        known. Raises:
+        StreamdError.
+        """
         digest = self.digest.copy()
         for payload in payloads:
             digest.update(payload)
@@ -135,7 +138,7 @@ class PartWriter(StreamWriter):
         return True
 
     def _look(self, session: Session) -> None:
-        """Read what the part's note says of this batch."""
+        """Read the part's note on this batch."""
         note = session.call("GET", self.key)
         self.noted, self.noted_digest = 0, ""
         if isinstance(note, bytes):

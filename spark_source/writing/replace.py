@@ -1,4 +1,4 @@
-"""Putting one stream in the place of another: whoever reads it by a group notices nothing but new entries."""
+"""Replacing one stream by another: readers in a group see only new entries."""
 
 from spark_source import ids
 from spark_source.connecting.connection import Session, Word
@@ -6,10 +6,11 @@ from spark_source.connecting.stream_info import as_dict, stream_info
 
 
 def replacing(session: Session, new: str, old: str) -> "list[list[Word]]":
-    """Return the commands that put `new` in the place of `old`; without `new` that leave `old` without entries.
+    """Return the commands that put `new` in the place of `old`, or, without `new`, leave `old` empty.
 
-    A group stands where it stood, before all new entries: their IDs are greater, unless somebody chose IDs in the
-    future; then it starts at the first. To be sent in one transaction that watches `old`.
+    Groups keep their positions, before all new entries, whose IDs are greater. Only if a producer chose IDs in the
+    future a
+    group starts at the first new entry. To be sent in one transaction that watches `old`.
     """
     there = stream_info(session, new)
     if there is None:

@@ -55,11 +55,11 @@ class TaskWriter:
         return self.outcome
 
     def _write_held(self, parts: Iterator[Part]) -> None:
-        """Hold the rows until all are known, and write them when it is clear that no attempt before had others.
+        """Hold the rows until all are known, and write them once it is clear that no earlier attempt had others.
 
-        Their number also decides over how many producers they are spread. It goes by the rows themselves, not by how
-        Spark packs them, so that every attempt decides alike. A failure further up in the query comes to light before
-        the first row is written.
+        Their number also decides the number of producers. It counts the rows themselves, not Spark's batches, so that
+        every
+        attempt decides alike. A failure further up in the query shows before the first row is written.
         """
         held, tallies = Held(), dict[str, Tally]()
         try:
@@ -78,7 +78,7 @@ class TaskWriter:
             held.close()
 
     def _parts(self, rows: Rows) -> Iterator[Part]:
-        """Yield the rows for each stream, with the digests of what names them."""
+        """Yield the rows for each stream, with the digests that name them."""
         digests = b""
         if self.task.mode == "idmp" and self.options.identity != "position":
             named = rows.payloads if rows.keys is None else rows.keys
@@ -115,7 +115,7 @@ class TaskWriter:
 
 
 class _NamingWriter(StreamWriter):
-    """Writes with IDMP, each row under its own name; or, in mode none, without any."""
+    """Writes with IDMP, each row under its name; or, in mode none, without names."""
 
     def __init__(self, owner: "TaskWriter", stream: str, tally: Tally | None = None) -> None:
         super().__init__(owner, stream)
@@ -134,7 +134,7 @@ class _NamingWriter(StreamWriter):
         self.newest: tuple[int, int] | None = None
 
     def _noted(self, short: Short) -> Verdict:
-        """Note what this attempt brings. Raises: RowsChanged, WindowTooSmall."""
+        """Note this attempt's rows. Raises: RowsChanged, WindowTooSmall."""
         task = self.task
         self.outcome.shorts[self.stream] = short
         if self.opening.done:
@@ -168,7 +168,7 @@ class _NamingWriter(StreamWriter):
         self._hold(Chunk(parts, count))
 
     def _check_room(self, rows: int) -> None:
-        """Raise WindowTooSmall when a task has more rows than the server could recognise again."""
+        """Raise WindowTooSmall when a task has more rows than the server can recognise."""
         options = self.options
         if options.identity == "position" or options.on_window_expired == "continue":
             return
@@ -190,7 +190,7 @@ class _NamingWriter(StreamWriter):
         return [self._heads(size, length)[bucket] for bucket, size, length in zip(buckets, sizes, each, strict=False)]
 
     def _heads(self, size: int, length: int) -> "_Heads":
-        """Return the heads of commands whose rows have so many words, and whose iids so many bytes."""
+        """Return the heads of commands with this many words in a row, and this many bytes in an iid."""
         heads = self.heads.get((size, length))
         if heads is None:
             if len(self.heads) > HEADS_MAX:
@@ -199,9 +199,9 @@ class _NamingWriter(StreamWriter):
         return heads
 
     def _deliver(self, block: list[Chunk]) -> None:
-        """Send a block until it is answered, and covered.
+        """Send a block until it is answered and covered.
 
-        With names, sending it all again is safe; without, only what the server has refused is sent again.
+        With names, sending it all again is safe; without, only refused commands are sent again.
         """
         tries, unanswered = Tries(self.server), block
         while True:
@@ -232,7 +232,7 @@ class _NamingWriter(StreamWriter):
             self._count_duplicates(replies)
 
     def _last_id(self, session: Session) -> tuple[int, int]:
-        """Return the greatest ID given so far: a reply that is not greater is that of a row written before."""
+        """Return the greatest ID so far: a reply that is not greater belongs to a row written before."""
         return ids.parse(as_dict(session.call("XINFO", "STREAM", self.stream))["last-generated-id"])  # type: ignore[arg-type]
 
     def _count_duplicates(self, replies: list) -> None:
@@ -247,7 +247,7 @@ class _NamingWriter(StreamWriter):
 
 
 def _refused(chunk: Chunk, answers: list) -> list[Chunk]:
-    """Return the commands of a chunk that were answered by an error, as a chunk; nothing if there is none."""
+    """Return the commands of a chunk that were answered by an error, as a chunk, which may be empty."""
     refused = [i for i, answer in enumerate(answers) if isinstance(answer, Exception)]
     step = len(chunk.parts) // chunk.count
     parts = [part for i in refused for part in chunk.parts[i * step : (i + 1) * step]]

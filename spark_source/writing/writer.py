@@ -54,7 +54,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class TaskReport(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     name: BatchName
     partition: int
@@ -67,7 +67,7 @@ class TaskReport(WriterCommitMessage):
 
 
 class _Writer:
-    """What batch and streaming share. Made on the driver, pickled into the tasks; holds options only."""
+    """The common part of batch and streaming. Made on the driver, pickled into the tasks; holds options only."""
 
     def __init__(self, options: Options, schema: StructType, stream: str | None) -> None:
         self.options = options.write
@@ -92,7 +92,7 @@ class _Writer:
         return RowEncoder(self.schema, options.key_columns, self.stream, options.stream_column, options.value_format)
 
     def prepare(self, shown: str | None = None) -> None:
-        """Set or check the window of the one stream that is written to. Raises: StreamdError."""
+        """Set or check the window of the target stream, if there is one. Raises: StreamdError."""
         if self.mode == "idmp" and self.stream is not None:
             ensure_window(self.server, self.stream, self.options, shown)
             self.prepared = frozenset([self.stream])
@@ -169,13 +169,13 @@ class _Writer:
         judge_batch(text, self.options)
 
     def forget_rows(self, stream: str, name: BatchName) -> None:
-        """Remove the notes about the rows of a write that nobody can ask for again."""
+        """Remove the notes about rows of a write that will not be repeated."""
         notes = rows_key(stream, name), keys_key(stream, name)
         self.server.patiently(lambda session: session.call("DEL", *notes), stream)
 
 
 def _stage_attempt(context: "TaskContext") -> int:
-    """Return how often the stage was started before: its tasks then start at attempt 0 again."""
+    """Return the number of earlier starts of the stage, after which its tasks start at attempt 0 again."""
     asked = getattr(context, "stageAttemptNumber", None)
     return int(asked()) if asked is not None else 0
 
@@ -223,7 +223,9 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Nothing: the next attempt finds the rows by their names. Deleting them would lose them, since the server
-        answers a name it knows without writing anything."""
+        answers a name
+        that it knows without writing.
+        """
 
 
 def _batches(iterator: "Iterator[pa.RecordBatch]", schema: StructType) -> "Iterator[pa.RecordBatch]":
@@ -304,9 +306,9 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             self.server.patiently(lambda session: session.call("DEL", stream), stream)
 
     def _name_in(self, context: "TaskContext") -> BatchName:
-        """Return which write this is. Only tasks know whether it is one of a streaming query, inside foreachBatch.
+        """Return the name of this write. Only tasks know whether it belongs to a streaming query, inside foreachBatch.
 
-        There it is known by the query too: a new checkpoint numbers its batches from 0 again, and they are others.
+        There it carries the query's name as well: a new checkpoint numbers its batches from 0 again.
         """
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if not self.named or query is None or batch is None:
@@ -331,10 +333,11 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         return self.server.patiently(finished, final)
 
     def _take_place(self, name: BatchName) -> None:
-        """Put the new stream in the place of the old, in one step, which notes that it was done.
+        """Replace the old stream by the new one in one step, which also notes that.
 
-        The old one's groups stay: they go on with the new entries, and what was pending in them is gone with the old.
-        When the reply is lost the step is tried again, and must then do nothing: the new stream has moved.
+        The old one's groups stay and go on with the new entries; their pending entries are gone. After a lost reply the
+        step is
+        tried again, and must then do nothing: the new stream has moved.
         """
         assert self.stream is not None
         assert self.final is not None
@@ -371,7 +374,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             self.server.patiently(lambda session: session.call("DEL", *keys), new)
 
     def _forget_parts(self, reports: list[TaskReport]) -> None:
-        """Remove the notes of a write that nobody can ask for again."""
+        """Remove the notes of a write that will not be repeated."""
         if self.mode != "marker":
             return
         for report in reports:

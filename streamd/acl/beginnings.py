@@ -1,4 +1,4 @@
-"""Whether all of many names begin as some patterns say."""
+"""Compares many names with prefixes at once."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,9 +8,6 @@ from streamd.base.form import is_compiled
 # Stands before each name when they are looked at together. (A name may hold it, too: then nothing is known.)
 _BREAK: Final = b"\n"
 _join = _BREAK.join
-# Stands before a request whose words are looked at together with those of others.
-_END: Final = b"\r"
-_join_requests = _END.join
 # Names are asked for so many beginnings at most.
 PREFIXES_MAX: Final = 64
 # Compiled, to ask one name after the other takes some nanoseconds each, a fifth of what putting them together takes;
@@ -32,82 +29,45 @@ def each_begins(names: list[bytes], prefixes: tuple[bytes, ...]) -> bool:
     return True
 
 
-def each_word_begins(requests: list[list[bytes]], prefixes: tuple[bytes, ...]) -> bool:
-    """Return whether each word of some requests, but for the first of each, begins with one of the prefixes."""
-    likely = prefixes[0]
-    for request in requests:
-        for at in range(1, len(request)):
-            word = request[at]
-            if not word.startswith(likely):
-                for prefix in prefixes:
-                    if word.startswith(prefix):
-                        likely = prefix
-                        break
-                else:
-                    return False
-    return True
-
-
 class Beginnings:
-    """How names begin that patterns like `orders:*` allow.
+    """The prefixes of keys that patterns like `orders:*` allow.
 
     prefixes: these, without those that begin with another one: so a name begins with one of them at most. None where
         there are many: then to look up one name after the other takes no longer.
 
-    A prefix of a rule holds neither of the two breaks, as no rule holds white space; one that did would not be looked
-    for: then a prefix that is found behind a break ends before the next one.
+    A prefix of a rule holds no break, as no rule holds white space; one that did would not be looked for.
     """
 
     __slots__ = ("_marks", "prefixes")
 
     def __init__(self, prefixes: Iterable[bytes]) -> None:
-        found = dict.fromkeys(one for one in prefixes if _BREAK not in one and _END not in one)
+        found = dict.fromkeys(one for one in prefixes if _BREAK not in one)
         least: list[bytes] = []
         for one in sorted(found):  # behind a prefix stands what begins with it
             if not least or not one.startswith(least[-1]):
                 least.append(one)
-        kept = set(least)
-        self.prefixes = tuple(one for one in found if one in kept) if len(kept) <= PREFIXES_MAX else ()
+        self.prefixes = tuple(least) if len(least) <= PREFIXES_MAX else ()
         self._marks = [_BREAK + prefix for prefix in self.prefixes]
 
     def are_of_all(self, names: Sequence[bytes]) -> bool:
-        """Return True only if each name, of one at least, begins with one of the prefixes; False also where that cannot
-        be told.
+        """Return True only if each name, of one at least, begins with one of the prefixes; False also if that cannot be
+        told.
 
-        As it is written, to ask each name takes six times as long. Where there are as many breaks as names, no name
-        holds one: then a prefix behind a break is the beginning of a name, and as a name has one of them at most, they
-        can be counted.
+        Where there are as many breaks as names, no name holds one: then a prefix behind a break is the beginning of a
+        name, and as a name has one of them at most, they can be counted.
         """
         if ASKS_EACH:
             return bool(self.prefixes) and each_begins([*names], self.prefixes)
-        return bool(self._marks) and self._are_behind_breaks(_BREAK + _join(names), len(names))
-
-    def are_of_all_words(self, requests: list[list[bytes]]) -> bool:
-        """Return True only if each word of some requests, but for the first of each, begins with one of the prefixes;
-        False also where that cannot be told.
-
-        The words stand in one text and are not taken out of their requests: that would take as long again.
-        """
-        if not self._marks:
-            return False
-        if ASKS_EACH:
-            return each_word_begins(requests, self.prefixes)
-        if len(requests) == 1:
-            words = requests[0]
-            return self._are_behind_breaks(_join(words), len(words) - 1)
-        return self._are_behind_breaks(_join_requests(map(_join, requests)), sum(map(len, requests)) - len(requests))
-
-    def _are_behind_breaks(self, text: bytes, count: int) -> bool:
-        """Return whether a text has so many breaks, and behind each of them one of the prefixes."""
-        if text.count(_BREAK) != count:
+        text, left = _BREAK + _join(names), len(names)
+        if text.count(_BREAK) != left:
             return False
         marks = self._marks
         for mark in marks:
             found = text.count(mark)
-            if found == count:
+            if found == left:
                 if mark is not marks[0]:
                     # What comes next often begins with that as well.
                     self._marks = [mark, *(other for other in marks if other is not mark)]
                 return True
-            count -= found
+            left -= found
         return False

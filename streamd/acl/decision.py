@@ -1,4 +1,4 @@
-"""Whether a user may have a request executed."""
+"""Decides whether a user may run a request."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -13,10 +13,10 @@ _ORDER: Final = (COMMAND, KEY, CHANNEL)
 
 
 class Named(NamedTuple):
-    """What a request names.
+    """The command, keys and channels of a request.
 
-    command, bit: its full name, and its bit in the vocabulary. is_free: who has not logged in may say it, too.
-    keys(): each key with what is done to it, READ | WRITE. channels(): each channel, and whether it is a pattern.
+    command, bit: its full name, and its bit in the vocabulary. is_free: allowed before login.
+    keys(): each key with its access, READ | WRITE. channels(): each channel, and whether it is a pattern.
     """
 
     command: str
@@ -28,16 +28,17 @@ class Named(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """OK, or what is refused: COMMAND, KEY or CHANNEL, and its name."""
+    """OK, or the kind of refusal (COMMAND, KEY or CHANNEL) and the refused name."""
 
     reason: str
     object: bytes = b""
 
 
 def decide(user: User, named: Named, every_key: int = 0) -> Decision:
-    """Return whether one of the user's selectors allows the whole request, and otherwise what came nearest to it.
+    """Return OK if one of the user's selectors allows the whole request, else the refusal of the selector that came
+    closest.
 
-    every_key: what must besides be allowed for all keys, READ | WRITE.
+    every_key: access that the request needs to all keys, READ | WRITE.
     """
     nearest = (0, -1, named.command.encode())
     keys: list[tuple[bytes, int]] | None = None

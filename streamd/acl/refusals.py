@@ -1,4 +1,4 @@
-"""The log of what was refused."""
+"""The log of refused requests."""
 
 from collections import deque
 from dataclasses import dataclass

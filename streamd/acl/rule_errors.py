@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Fault(Enum):
-    """What can be wrong with a rule; the value is how Redis says it."""
+    """The faults of a rule, in Redis's words."""
 
     UNKNOWN = "Unknown command or category name in ACL"
     SYNTAX = "Syntax error"
@@ -30,7 +30,7 @@ class RuleError(Exception):
 
 
 class Brackets(Exception):
-    """A selector that is opened and never closed; `word` is the one that opens it."""
+    """A selector without its closing bracket; `word` opens it."""
 
     def __init__(self, word: bytes) -> None:
         super().__init__("Unmatched parenthesis")

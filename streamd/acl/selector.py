@@ -23,10 +23,10 @@ _Use = tuple[tuple[bytes, ...], list[bytes], GlobTable[None] | None]
 
 
 class Selector:
-    """What may be named together.
+    """A set of rules.
 
-    commands: a set, in the bits of the vocabulary. first_words: of commands that are not in it, the words that may
-    stand behind them (`+select|0`), by the name of the command. keys: pattern -> READ | WRITE. channels: patterns.
+    commands: a set, in the bits of the vocabulary. first_words: for commands outside of it, the allowed first arguments
+    (`+select|0`), by the name of the command. keys: pattern -> READ | WRITE. channels: patterns.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Selector:
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def apply(self, rule: bytes) -> None:
-        """Change the selector as one rule says. Raises: RuleError, and then nothing is changed."""
+        """Change the selector by one rule. Raises: RuleError, and then nothing is changed."""
         word = rule.lower()
         self._uses, self._channel_table = {}, None
         if word in (b"allkeys", b"~*", b"resetkeys"):
@@ -136,7 +136,7 @@ class Selector:
         self._change(vocabulary.changed_by_category[category], vocabulary.names_in(vocabulary.members[category]), allow)
 
     def _change(self, commands: int, names: Iterable[str], allow: bool) -> None:
-        """Allow or forbid commands; of those that are named, no first words are allowed any more."""
+        """Allow or forbid commands, and drop the allowed first words of the named ones."""
         self.commands = self.commands | commands if allow else self.commands & ~commands
         for name in names if self.first_words else ():
             self.first_words.pop(name, None)
@@ -163,14 +163,14 @@ class Selector:
     # -- what it allows -----------------------------------------------------------------------------------------------
 
     def allows_command(self, name: str, bit: int, request: list[bytes]) -> bool:
-        """Return whether a command may be named; `bit` is that of the vocabulary."""
+        """Return whether a command is allowed; `bit` is that of the vocabulary."""
         if self.commands & bit:
             return True
         words = self.first_words.get(name)
         return words is not None and len(request) > 1 and request[1].lower() in [word.lower() for word in words]
 
     def allows_key(self, key: bytes, access: int) -> bool:
-        """Return whether a key may be read, written, or both by one pattern; `access` 0: be named at all."""
+        """Return whether one pattern allows a key to be read, written, or both; `access` 0: to be named at all."""
         if self.all_keys:
             return True
         prefixes, patterns, others = self._prepared(access)
@@ -186,7 +186,7 @@ class Selector:
         return others.matches(key)
 
     def prefixes(self, access: int) -> tuple[bytes, ...]:
-        """Return beginnings of keys: all keys that begin so may be accessed so. (None if there are many of them.)"""
+        """Return prefixes of keys with this access, or None if there are many."""
         return self._prepared(access)[0]
 
     def _prepared(self, access: int) -> "_Use":
@@ -202,11 +202,11 @@ class Selector:
         return found
 
     def allows_every_key(self, access: int) -> bool:
-        """Return whether all keys may be accessed so."""
+        """Return whether all keys have this access."""
         return self.all_keys or self.keys.get(b"*", 0) & access == access != 0
 
     def allows_channel(self, channel: bytes, is_pattern: bool) -> bool:
-        """Return whether a channel may be named; a pattern of channels only as the rule has it."""
+        """Return whether a channel is allowed; a pattern of channels only if a rule has the same."""
         if self.all_channels or is_pattern:
             return self.all_channels or channel in self.channels
         if self._channel_table is None:
@@ -226,12 +226,12 @@ class Selector:
         return b"&*" if self.all_channels else b" ".join(b"&" + pattern for pattern in self.channels)
 
     def text(self) -> bytes:
-        """Return rules that make this of a new selector."""
+        """Return rules that turn a new selector into this one."""
         channels = [self.channels_text()] if self.all_channels else [b"resetchannels", self.channels_text()]
         return b" ".join(part for part in (self.keys_text(), *channels, self.commands_text()) if part)
 
     def commands_text(self) -> bytes:
-        """Return the rules for commands, as they were given, without those that later ones made void."""
+        """Return the rules for commands, as they were given, without those that later rules override."""
         return b" ".join([self._first_rule, *(sign + name for name, sign in self._rules.items())])
 
 
@@ -240,7 +240,7 @@ def _letters(word: bytes) -> list[bytes]:
 
 
 def table_of(patterns: Iterable[bytes]) -> GlobTable[None]:
-    """Return what says whether one of some patterns, all different, matches a text."""
+    """Return a matcher that tells whether one of some patterns, all different, matches a text."""
     table: GlobTable[None] = GlobTable()
     for pattern in patterns:
         table.add(pattern, None)

@@ -1,4 +1,4 @@
-"""A user: who may log in by which passwords, and what then is allowed."""
+"""A user: passwords, and rules."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ _MAY_BE_CUT: Final = (b">", b"<", b"#", b"!")
 
 
 def hash_of(password: bytes) -> bytes:
-    """Return what is kept of a password: its SHA-256, in hexadecimal digits."""
+    """Return the stored form of a password: its SHA-256, in hexadecimal digits."""
     from hashlib import sha256  # a start without passwords need not wait for OpenSSL's
 
     return sha256(password).hexdigest().encode()
@@ -27,7 +27,7 @@ class User:
     """
 
     def __init__(self, name: bytes, vocabulary: Vocabulary, all_channels: bool = False) -> None:
-        """all_channels: what the option acl-pubsub-default says."""
+        """all_channels: the value of the option acl-pubsub-default."""
         self.name = name
         self._vocabulary = vocabulary
         self.starts_with_all_channels = all_channels
@@ -47,7 +47,7 @@ class User:
         return made
 
     def become(self, other: "User") -> None:
-        """Take all of another user but its name."""
+        """Take over everything of another user except the name."""
         self.is_enabled = other.is_enabled
         self.needs_no_password = other.needs_no_password
         self.sanitize = other.sanitize
@@ -58,11 +58,11 @@ class User:
 
     @property
     def is_open(self) -> bool:
-        """Whether a client is this user without saying anything, if the user is `default`."""
+        """Whether clients are this user without AUTH, if the user is `default`."""
         return self.is_enabled and self.needs_no_password
 
     def accepts(self, password: bytes) -> bool:
-        """Return whether somebody who says this password may log in; it takes as long whichever it is."""
+        """Return whether a password is right, in constant time."""
         from hmac import compare_digest  # as above
 
         hashed = hash_of(password)
@@ -82,7 +82,7 @@ class User:
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def apply(self, rule: bytes) -> None:
-        """Change the user as one rule says. Raises: RuleError."""
+        """Change the user by one rule. Raises: RuleError."""
         if rule[:1] not in _MAY_BE_CUT:
             rule = rule.partition(b"\0")[0] if b"\0" in rule and rule[:1] not in b"~%&" else rule
         word = rule.lower()
@@ -124,19 +124,19 @@ class User:
     # -- as text ------------------------------------------------------------------------------------------------------
 
     def flags(self) -> list[str]:
-        """Return what the user is, in words that are rules."""
+        """Return the user's flags, in words that are rules."""
         words = ["on" if self.is_enabled else "off", "nopass" if self.needs_no_password else "", self.sanitize]
         return [word for word in words if word]
 
     def text(self) -> bytes:
-        """Return rules that make this of a new user."""
+        """Return rules that turn a new user into this one."""
         words = [*(flag.encode() for flag in self.flags()), *(b"#" + hashed for hashed in self.passwords)]
         first, *others = self.selectors
         return b" ".join([*words, first.text(), *(b"(%b)" % selector.text() for selector in others)])
 
 
 def _hash_in(rule: bytes) -> bytes:
-    """Return the hash that a rule for a password means. Raises: RuleError."""
+    """Return the hash in a rule for a password. Raises: RuleError."""
     if rule[:1] in (b">", b"<"):
         return hash_of(rule[1:])
     if not _HASH.fullmatch(rule[1:]):

@@ -20,9 +20,9 @@ class UnreadableUserFileError(UserFileError):
 
 
 class Users:
-    """Name -> user; there is always one named `default`, who new clients are.
+    """Name -> user; always with one named `default`, the user of new clients.
 
-    all_channels: whether new users may name all channels, as the option acl-pubsub-default says.
+    all_channels: whether new users may name all channels, the value of the option acl-pubsub-default.
     """
 
     def __init__(self, vocabulary: Vocabulary, all_channels: bool = False) -> None:
@@ -56,7 +56,7 @@ class Users:
         return [b"user %b %b" % (name, self._users[name].text()) for name in self.names()]
 
     def changed(self, name: bytes, rules: Sequence[bytes]) -> User:
-        """Return what a user, or a new one, becomes by rules; nothing is changed yet. Raises: CommandError."""
+        """Return what rules make of a user, or of a new one; nothing is changed yet. Raises: CommandError."""
         try:
             merged = merged_rules(list(rules))
         except Brackets as error:
@@ -72,14 +72,14 @@ class Users:
         return made
 
     def put(self, made: User) -> User:
-        """Let a user become what `changed` returned, or add it; return the user."""
+        """Store the result of `changed`; return the user."""
         user = self._users.setdefault(made.name, made)
         if user is not made:
             user.become(made)
         return user
 
     def remove(self, name: bytes) -> User | None:
-        """Remove a user and return it; None if there is none. (The user `default` stays: that is for the caller.)"""
+        """Remove a user and return it, or None. (The user `default` stays: that is for the caller.)"""
         return self._users.pop(name, None)
 
     def set_default_password(self, password: bytes) -> None:
@@ -106,7 +106,7 @@ class Users:
         return found
 
     def _read_line(self, words: list[bytes], place: str, number: int, found: dict[bytes, User]) -> list[str]:
-        """Add the user of one line to `found`; return what is wrong with it."""
+        """Add the user of one line to `found`; return the fault of the line."""
         if words[0] != b"user" or len(words) < 2:
             return [f"{place} should start with user keyword followed by the username."]
         name = words[1]
@@ -133,8 +133,9 @@ class Users:
         return errors
 
     def replace(self, found: dict[bytes, User]) -> tuple[list[User], list[User]]:
-        """Let these be all users, and those of the same name become them; return those that are gone, and those that
-        are new or not what they were.
+        """Replace all users; those of the same name are changed in place. Return the users that are gone, and those
+        that are new
+        or differ.
         """
         before = self._users
         self._users = {name: before.get(name, user) for name, user in found.items()}
@@ -172,8 +173,9 @@ class Users:
             self.put(user)
 
     def differing(self, definitions: Iterable[Sequence[bytes]], password: bytes) -> dict[bytes, bytes | None]:
-        """Return, of each user that is not what definitions of the configuration, and a password for `default`, make of
-        it: its name, and its text or None if it is gone.
+        """Return the users that differ from the configuration's definitions, with a password for `default`: each name,
+        and its
+        text or None if it is gone.
         """
         made = Users(self.vocabulary, self.all_channels)
         if password:
@@ -184,12 +186,12 @@ class Users:
 
 
 def is_name(name: bytes) -> bool:
-    """Return whether users may be called so."""
+    """Return whether a name is valid for a user."""
     return len(name.translate(None, _BLANK)) == len(name)
 
 
 def _without_secrets(rule: bytes) -> bytes:
-    """Return a rule with stars for what looks like a password in a selector, which has no business there."""
+    """Return a rule with stars for anything that looks like a password in a selector, where none belongs."""
     return b" ".join([word[:1] + b"***" if word[:1] in (b">", b"<", b"#", b"!") else word for word in rule.split(b" ")])
 
 

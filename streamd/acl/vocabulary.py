@@ -1,4 +1,4 @@
-"""What rules can name: commands with their subcommands, and categories, each as a set of bits."""
+"""The commands, subcommands and categories that rules can name, each as a set of bits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,8 +8,9 @@ from streamd.acl.categories import CATEGORIES, OTHER_COMMANDS
 class Vocabulary:
     """The commands that rules can name.
 
-    A set of commands is an integer, one bit for each. Allowing a container allows its subcommands as well, so what a
-    rule changes (`changed_by`) may be more than the bit of the command that it names (`bit`).
+    A set of commands is an integer, one bit for each. Allowing a container allows its subcommands as well, so a rule
+    may
+    change more (`changed_by`) than the bit of the command that it names (`bit`).
 
     names: all commands and subcommands (`config|get`), each container in front of its subcommands.
     everything: all bits, with one for commands that are not there yet: `+@all` sets it.
@@ -50,7 +51,7 @@ class Vocabulary:
         return 1 << self._numbers[name]
 
     def changed_by(self, name: str) -> int:
-        """Return what a rule that names a command changes: it, and its subcommands."""
+        """Return the set that a rule on this command changes: the command and its subcommands."""
         return self._changed_by[name]
 
     def names_in(self, commands: int) -> list[str]:

@@ -1,1 +1,1 @@
-"""Backup: a server's journal, copied over the protocol as a state that was, and put back."""
+"""Backup: a server's journal, copied over the protocol as one past state, and restored."""

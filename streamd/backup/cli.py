@@ -13,7 +13,7 @@ URL = "redis://127.0.0.1:6379"
 
 
 def add_backup_options(backup: argparse.ArgumentParser) -> None:
-    """Say what `streamd backup` takes; redis-py is imported when it runs."""
+    """Declare the options of `streamd backup`; redis-py is imported when it runs."""
     backup.description = (
         "Copy the journal of a running server, over the protocol, into a new data directory DIR on this"
         " machine: a state that was, whatever clients write meanwhile. The server rewrites its journal first. DIR can"
@@ -30,7 +30,7 @@ def add_backup_options(backup: argparse.ArgumentParser) -> None:
 
 
 def add_restore_options(restore: argparse.ArgumentParser) -> None:
-    """Say what `streamd restore` takes."""
+    """Declare the options of `streamd restore`."""
     restore.description = (
         "Examine the backup COPY, and copy it into the data directory DIR, which has no journal. No server"
         " may be running there. A backup can also be served where it is."
@@ -41,21 +41,21 @@ def add_restore_options(restore: argparse.ArgumentParser) -> None:
 
 
 class _Lines:
-    """What the copying says of itself, as lines."""
+    """The progress and messages of a copy, as lines."""
 
     def __init__(self, what: str) -> None:
         self._line = ProgressLine(what)
         self.end = self._line.end
 
     def show(self, done: int, total: int) -> None:
-        """Say how far copying has come; of nothing at all, that the server is not ready yet."""
+        """Show the progress of the copy; without any, that the server is not ready yet."""
         if total:
             self._line.show(done, total)
         else:
             self._line.say("the server rewrites its journal")
 
     def examine(self, done: int, total: int) -> None:
-        """Say how far the look at the journal has come."""
+        """Show the progress of the examination of the journal."""
         self._line.say(f"examining the journal, {100 * done // max(total, 1)} %")
 
 

@@ -1,4 +1,4 @@
-"""Makes a backup of a running server, and puts one back."""
+"""Makes a backup of a running server, and restores one."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,10 +19,11 @@ def _say_nothing(done: int, total: int) -> None:
 
 
 def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
-    """Copy a server's journal into the new data directory `path`; return how many bytes.
+    """Copy a server's journal into the new data directory `path`; return the number of bytes.
 
-    The base is copied while it is what it is. Then the server is asked how far the increments go, and they are copied
-    up to there: that is the state which the copy is. Raises: SourceError, PlaceError; then nothing is left.
+    The base is immutable and is copied first. Then the server tells the sizes of the increments at one moment, and they
+    are
+    copied up to there: the copy is the state of that moment. Raises: SourceError, PlaceError; then nothing is left.
     """
     with Place(path) as place:
         files = remote.begin(lambda: progress(0, 0))
@@ -49,7 +50,7 @@ def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Pro
 
 
 def restore(copy: str, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
-    """Put a backup into the data directory `path`, which has no journal; return how many bytes.
+    """Copy a backup into the data directory `path`, which has no journal; return the number of bytes.
 
     Raises: PlaceError; then nothing is changed.
     """
@@ -92,7 +93,7 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = _say
 
 
 def _check(journal: str, what: str, examining: Progress) -> None:
-    """Return if all that a journal says is whole. Raises: PlaceError."""
+    """Return if the whole journal is undamaged. Raises: PlaceError."""
     try:
         report = check.examine(FileSystem(), journal, FILENAME, progress=examining)
     except DamagedError as error:

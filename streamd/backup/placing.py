@@ -23,8 +23,8 @@ class PlaceError(Exception):
 class Place:
     """A data directory that gets a journal.
 
-    `with Place(path) as place: place.take(...); place.commit()`. Without the commit, whatever ends the block, nothing
-    is left of it.
+    `with Place(path) as place: place.take(...); place.commit()`. Any end of the block without a commit removes
+    everything.
     """
 
     def __init__(self, path: str) -> None:
@@ -63,7 +63,8 @@ class Place:
 
     def take(self, sources: Iterable[Source]) -> None:
         """Write files, in the order in which a server loads them, and the manifest that names them. Raises: PlaceError,
-        and what the sources raise.
+        and the
+        errors of the sources.
         """
         parts: list[Part] = []
         for number, (name, pieces) in enumerate(sources, 1):
@@ -101,11 +102,11 @@ class Place:
 
     @property
     def journal(self) -> str:
-        """Where the files are until `commit`, for who examines them."""
+        """Where the files are until `commit`, for an examination."""
         return self._temporary
 
     def commit(self) -> None:
-        """Have it all there, durably. Raises: PlaceError."""
+        """Move the files to their place, durably. Raises: PlaceError."""
         try:
             self._files.sync_directory(self._temporary)
             os.rename(self._temporary, os.path.join(self.path, DIRNAME))
@@ -130,7 +131,7 @@ class Place:
 
 
 def _kind(name: str) -> str:
-    """Return what a file of a journal is, by its name. Raises: PlaceError."""
+    """Return the kind of a journal's file, by its name. Raises: PlaceError."""
     if name.endswith(".base.aof"):
         return BASE
     if name.endswith(".aof"):

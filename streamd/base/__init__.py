@@ -1,1 +1,1 @@
-"""What everything stands on: options, limits, error texts, the time, the process."""
+"""The foundation of all rooms: options, limits, error texts, the time, the process."""

@@ -1,4 +1,4 @@
-"""Where the time comes from: the machine's clocks, or one that a test moves."""
+"""Clocks: the machine's, or one that a test moves."""
 
 import time
 from collections.abc import Callable
@@ -18,9 +18,10 @@ _BEGIN_US: Final = 1_000_000_000
 class Clock:
     """The machine's clocks, as two readings.
 
-    The wall time (`now_us`, `now_ms`) is Unix time: for what is stored or shown, such as entry IDs, expiries, windows,
+    The wall time (`now_us`, `now_ms`) is Unix time, for values that are stored or shown: entry IDs, expiries, windows,
     delivery times. It leaps when the machine's clock is set. The monotonic time (`monotonic_us`, `monotonic_ms`) never
-    does, and says nothing but how long something takes: for timers, time-outs, retries, idle connections, slices.
+    leaps
+    and only measures durations: timers, time-outs, retries, idle connections, slices.
     """
 
     def now_us(self) -> int:
@@ -32,7 +33,7 @@ class Clock:
         return _time_ns() // 1_000_000
 
     def monotonic_us(self) -> int:
-        """Return microseconds that never leap nor go back; from when they count is not said."""
+        """Return microseconds that never leap nor go back; their beginning is undefined."""
         return _monotonic_ns() // 1_000
 
     def monotonic_ms(self) -> int:
@@ -43,7 +44,7 @@ class Clock:
 class ManualClock(Clock):
     """A clock that stands still until it is moved.
 
-    Who wants to act on a new time (an engine with blocked clients) registers with `on_move`.
+    An object that acts on a new time (an engine with blocked clients) registers with `on_move`.
     """
 
     def __init__(self, now_ms: int = 1_000_000_000_000) -> None:
@@ -61,7 +62,7 @@ class ManualClock(Clock):
         return self._monotonic_us
 
     def advance(self, milliseconds: int) -> None:
-        """Let so many milliseconds pass, by both readings; a negative number is a leap back."""
+        """Let this many milliseconds pass, by both readings; a negative number is a leap back."""
         self._move(self.now_ms() + milliseconds, max(0, milliseconds))
 
     def leap(self, milliseconds: int) -> None:
@@ -99,7 +100,7 @@ class TurnTime:
         self.read(clock)
 
     def read(self, clock: Clock) -> None:
-        """Let all tell the present time."""
+        """Read the clock, for all commands of the turn."""
         self.ms = clock.now_ms()
         self.monotonic_ms = clock.monotonic_ms()
         self.s = self.monotonic_ms // 1000

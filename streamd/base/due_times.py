@@ -1,4 +1,4 @@
-"""When each of many things is due, and which of them are due now."""
+"""Times by name, and the names that are due."""
 
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -30,14 +30,14 @@ class DueTimes:
         heapify(self._rows)
 
     def set(self, name: bytes, time_ms: int) -> None:
-        """Give a name a time, instead of the one that it has."""
+        """Give a name a time, in place of an earlier one."""
         self.due_ms[name] = time_ms
         heappush(self._rows, (time_ms, name))
         if len(self._rows) > 2 * len(self.due_ms) + _SPARE_ROWS:
             self._rebuild()
 
     def drop(self, name: bytes) -> bool:
-        """Take a name's time away; return whether it had one."""
+        """Remove a name's time; return whether it had one."""
         return self.due_ms.pop(name, None) is not None
 
     def first_ms(self) -> int | None:
@@ -48,7 +48,7 @@ class DueTimes:
         return rows[0][0] if rows else None
 
     def first_due(self, now_ms: int) -> bytes | None:
-        """Return the name with the earliest time, if that has come. It keeps the time, until what is due was done."""
+        """Return the name with the earliest time, if that has come. The time stays until it is set anew or dropped."""
         first_ms = self.first_ms()
         return None if first_ms is None or first_ms > now_ms else self._rows[0][1]
 

@@ -9,18 +9,18 @@ _IN_A_CODE: Final = str.maketrans("\r\n:#", "  __")
 
 
 def echoed(word: bytes, bytes_max: int = 128) -> str:
-    """Return a client's word as an error echoes it: it ends where a C string does."""
+    """Return a client's word as an error echoes it: up to the first zero byte, like a C string."""
     return word[:bytes_max].partition(b"\0")[0].decode("utf-8", "surrogateescape")
 
 
 def error_code(line: str) -> str:
-    """Return the first word of an error's line as statistics show it: printable characters alone, cut when long."""
+    """Return the first word of an error's line for statistics: printable characters only, shortened."""
     code = line[:CODE_CHARACTERS_MAX].translate(_IN_A_CODE).partition(" ")[0]
     return "".join(filter(str.isprintable, code))
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception as one line: the system's words for what the system refused, otherwise its class as well."""
+    """Return an exception as one line: the system's message for an OSError, otherwise class and message."""
     text = getattr(error, "strerror", None) or " ".join(f"{type(error).__name__}: {error}".split())
     return str(text).encode("utf-8", "backslashreplace").decode()
 
@@ -28,15 +28,13 @@ def reason_of(error: BaseException) -> str:
 class CommandError(Exception):
     """An error reply; `str(error)` is the line behind the `-`, its code first.
 
-    is_counted: whether the statistics have it already.
+    is_counted: whether the statistics have counted it.
     """
 
     is_counted = False
 
     def as_reply(self) -> Self:
-        """Return the error as a value that is kept, without the frames that it was raised in: these hold the request,
-        and the frame that holds the reply.
-        """
+        """Return the error as a value to keep, without its traceback, whose frames hold the request and the reply."""
         self.__traceback__ = self.__context__ = None
         return self
 
@@ -98,7 +96,7 @@ class UnknownSubcommand(CommandError):
 
 
 class SubcommandSyntaxError(CommandError):
-    """Words of a subcommand that do not fit together; `args` is the request, echoed as the client sent it."""
+    """Arguments of a subcommand that do not fit together; `args` is the request, echoed as the client sent it."""
 
     def __init__(self, args: list[bytes]) -> None:
         word = args[1][:128].decode("utf-8", "surrogateescape")
@@ -107,7 +105,7 @@ class SubcommandSyntaxError(CommandError):
 
 
 class NoGroup(CommandError):
-    """A consumer group that is not there; `text` is the command's own wording."""
+    """A missing consumer group; `text` is the command's own wording."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"NOGROUP {text}")
@@ -143,10 +141,11 @@ class WrongPassword(CommandError):
 
 
 class NoPermission(CommandError):
-    """A request that the rules of its user do not allow.
+    """A request that its user's rules forbid.
 
-    reason: command, key or channel. context: where it came from, toplevel, multi (it was queued), exec (it was allowed
-    when it was queued) or lua.
+    reason: command, key or channel. context: its origin, toplevel, multi (it was queued), exec (it was allowed when it
+    was
+    queued) or lua.
     """
 
     def __init__(self, reason: str, name: str, context: str) -> None:

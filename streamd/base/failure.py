@@ -1,4 +1,4 @@
-"""Failure: an end of a program with an exit code, told in one line."""
+"""Failure: the end of a program, with an exit code and one line of text."""
 
 EXIT_OK, EXIT_BUG, EXIT_USAGE, EXIT_ADDRESS, EXIT_DIRECTORY, EXIT_DAMAGED, EXIT_JOURNAL = range(7)
 
@@ -15,7 +15,7 @@ EXIT_CODES = """exit codes:
 
 
 class Failure(Exception):
-    """An end with an exit code and one line that says what is wrong and what to do."""
+    """An end with an exit code, and one line with the fault and advice."""
 
     def __init__(self, code: int, line: str) -> None:
         super().__init__(line)

@@ -1,4 +1,4 @@
-"""Which form of the source runs: as it is written, or compiled; and what compiling takes away from it."""
+"""The form of the running source, pure or compiled, and what the compiled form lacks."""
 
 import os
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 
 def is_compiled() -> bool:
-    """Return whether the hot rooms run compiled: all of them do, this module with them, or none does."""
+    """Return whether the hot rooms run compiled: all of them do, this module included, or none does."""
     return not isinstance(is_compiled, FunctionType)
 
 
 def form() -> str:
-    """Return `compiled` or `pure`, as users read it."""
+    """Return `compiled` or `pure`, for users."""
     return "compiled" if is_compiled() else "pure"
 
 
@@ -38,7 +38,7 @@ def summary_of(function: Callable[..., Any]) -> str:
 
 
 def _summaries() -> dict[str, str]:
-    """Return what the build of the compiled form has written, whose functions have no docstrings: the first lines."""
+    """Return the first lines of docstrings, written at the build of the compiled form, whose functions have none."""
     import json  # only the compiled form needs it
     from pathlib import Path
 

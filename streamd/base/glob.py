@@ -1,4 +1,4 @@
-"""Redis's glob patterns: what makes a function of one that says whether it matches a text."""
+"""Redis's glob patterns, compiled to functions that match a text."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def compile_glob(pattern: bytes, ignore_case: bool = False) -> Matcher:
     `*` any bytes, `?` one byte, `[abc]`, `[^abc]` and `[a-c]` one byte of a class, `\\x` the byte x.
     A class that is never closed ends with the pattern; `[]` matches nothing, a lone backslash at the end itself.
 
-    What stands between two stars is matched at its first place and never moved again: with backtracking a pattern like
+    The part between two stars is matched at its first place and never moved: with backtracking a pattern like
     `*a*a*a*a*b` would take minutes.
     Source: https://redis.io/docs/latest/commands/keys/
     """
@@ -49,7 +49,7 @@ def _compiled(pattern: bytes, ignore_case: bool) -> Matcher:
 
 
 def compile_bytes(regex: bytes, flags: re.RegexFlag | int) -> re.Pattern[bytes]:
-    """Return a regular expression, which `re` keeps, too, only if it is short: it counts things, not bytes."""
+    """Return a regular expression; only short ones go into the cache of `re`, which counts patterns, not bytes."""
     made = re.compile(regex, flags)
     if len(regex) > 8 * SHORT_BYTES_MAX:
         re.purge()

@@ -1,4 +1,4 @@
-"""Values by glob patterns: what is found for a text is compared with few of them, whatever their number."""
+"""Values by glob patterns: a text is compared with few of them, however many there are."""
 
 from bisect import bisect_left
 from typing import Final, Generic, TypeVar
@@ -41,10 +41,11 @@ class _Row(Generic[Value]):
 class GlobTable(Generic[Value]):
     """Pattern -> value.
 
-    The literal bytes that a pattern begins with, or those that it ends with, are looked up for a text: only patterns
-    that share them with it are compared with it. Each pattern stands where fewer others do.
+    The literal head or tail of a pattern is looked up for a text: only patterns that share it are compared with the
+    text. A
+    pattern is filed under the one of the two that fewer others share.
 
-    compared: how many patterns were compared with texts so far.
+    compared: the number of comparisons so far.
     """
 
     __slots__ = ("_heads", "_numbers", "_rows", "_tails", "compared")
@@ -63,7 +64,7 @@ class GlobTable(Generic[Value]):
         return pattern in self._rows
 
     def get(self, pattern: bytes) -> Value | None:
-        """Return the value of a pattern, None if it is not there."""
+        """Return the value of a pattern, or None."""
         row = self._rows.get(pattern)
         return None if row is None else row.value
 
@@ -72,7 +73,7 @@ class GlobTable(Generic[Value]):
         return [row.value for row in self._rows.values()]
 
     def add(self, pattern: bytes, value: Value) -> None:
-        """Add a pattern, which is not there yet."""
+        """Add a new pattern."""
         shared, table = literal_head(pattern), self._heads
         place = table.values.get(shared)
         if place is not None and (tail := literal_tail(pattern)[::-1]):
@@ -87,7 +88,7 @@ class GlobTable(Generic[Value]):
             place.append(row)
 
     def remove(self, pattern: bytes) -> None:
-        """Remove a pattern, which is there."""
+        """Remove a present pattern."""
         row = self._rows.pop(pattern)
         table = self._tails if row.is_tail else self._heads
         place = table.values[row.shared]

@@ -1,4 +1,4 @@
-"""The words of a glob pattern, in the order in which they stand: literal bytes, any bytes, one byte of a class."""
+"""The words of a glob pattern, in order: literal bytes, any bytes, one byte of a class."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ _EVERY: Final = frozenset(range(256))
 
 
 class Word:
-    """Bytes of a text that a part of a pattern matches.
+    """Bytes that a part of a pattern matches.
 
-    length: how many. literal: these; None: any, or one of `members` if that is not None.
+    length: their number. literal: these; None: any, or one of `members` if that is not None.
     """
 
     __slots__ = ("length", "literal", "members")
@@ -52,7 +52,7 @@ def words(pattern: bytes, ignore_case: bool = False) -> Iterator[Word]:
 
 
 def unescaped(text: bytes) -> bytes:
-    """Return the bytes that a literal part of a pattern means."""
+    """Return the bytes that a literal part of a pattern stands for."""
     return _ESCAPED.sub(rb"\1", text) if b"\\" in text else text
 
 
@@ -62,12 +62,12 @@ def is_literal(pattern: bytes) -> bool:
 
 
 def parts(pattern: bytes) -> list[bytes]:
-    """Return a pattern cut before and behind its stars; several stars in a row stay together."""
+    """Return a pattern split before and behind its stars; several stars in a row stay together."""
     return _PART.findall(pattern)
 
 
 def least_length(pattern: bytes) -> int:
-    """Return how long a text is at least that matches a pattern."""
+    """Return the length of the shortest text that matches a pattern."""
     plain = _OF_ONE_BYTE.sub(b".", pattern)
     return len(plain) - plain.count(b"*")
 
@@ -104,14 +104,14 @@ def _signed(byte: bytes) -> int:
 
 
 def literal_head(pattern: bytes) -> bytes:
-    """Return literal bytes, not many, that all texts begin with that match a pattern."""
+    """Return a few literal bytes that begin every text that matches a pattern."""
     head = pattern[:ENDS_BYTES_MAX]
     first = _SPECIAL.search(head)
     return head if first is None else head[: first.start()]
 
 
 def literal_tail(pattern: bytes) -> bytes:
-    """Return literal bytes, not many, that all texts end with that match a pattern."""
+    """Return a few literal bytes that end every text that matches a pattern."""
     if b"[" in pattern:
         return b""  # where a class ends is not seen from the end
     tail = pattern[-ENDS_BYTES_MAX:]

@@ -1,4 +1,4 @@
-"""The heap: what nothing uses in it goes back to the system.
+"""The heap: returns unused memory to the system.
 
 Values that were read, and are now parts of a segment, leave holes. With values of 512 bytes these are a tenth of the
 memory. The C library keeps them for itself until it is told to look (glibc; others have nothing to be told).
@@ -69,13 +69,13 @@ def _loaded_library() -> _Library | None:
 
 
 def unused_bytes() -> int:
-    """Return how much the C library holds that nothing uses, given back or not; 0 where it does not tell."""
+    """Return the unused bytes that the C library holds, returned to the system or not; 0 if it does not tell."""
     library = _library()
     return 0 if library is None else library.unused()
 
 
 def packed(rows: dict[K, V]) -> dict[K, V]:
-    """Return the dict, or a copy that takes much less memory where it once had many more rows."""
+    """Return the dict, or a copy that takes much less memory if it once had many more rows."""
     size = sys.getsizeof(rows)
     if size < _DICT_BYTES_MIN + _ROW_BYTES_MAX * len(rows) or len(rows) > _ROWS_MAX:
         return rows
@@ -83,7 +83,7 @@ def packed(rows: dict[K, V]) -> dict[K, V]:
 
 
 def give_back() -> None:
-    """Give back to the system what nothing uses."""
+    """Return unused memory to the system."""
     # A full collection empties Python's free lists. It has nothing to look at, so it takes no time.
     gc.freeze()
     gc.collect()
@@ -94,9 +94,9 @@ def give_back() -> None:
 
 
 class IdleTrim:
-    """Gives back when a server is idle behind many changes, if that takes no time that anybody would see.
+    """Returns memory when a server is idle after many changes, unless that would delay clients.
 
-    packing: has the server take no more memory for what it holds than that needs, a step each time it is asked.
+    packing: shrinks the server's structures, a step at each call.
     """
 
     def __init__(self, packing: Callable[[], Iterator[None]]) -> None:
@@ -106,10 +106,12 @@ class IdleTrim:
         self._looks = 0
 
     def look(self, changes: int, traffic_bytes: int = 0, bytes_per_s: float = 0.0) -> bool:
-        """Look at a server that has made so many changes, a few times a second; return whether it has given back.
+        """Do one step if the server, which has made this many changes, is idle; return whether memory was returned. To
+        be called a
+        few times a second.
 
-        traffic_bytes: what it has received and sent until lately; bytes_per_s: how much that was in a second then.
-        A look does one step: to let go of what a dict of a million rows has left takes some milliseconds by itself.
+        traffic_bytes: bytes received and sent until lately; bytes_per_s: their rate then.
+        A call does one step: releasing a dict that had a million rows takes some milliseconds by itself.
         """
         self._looks += 1
         if self._looks == 2:  # while there is little else, but not before the first client is served

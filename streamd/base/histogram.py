@@ -1,4 +1,4 @@
-"""A histogram of times, with the buckets in which monitoring systems count them."""
+"""A histogram of times, with the buckets of monitoring systems."""
 
 from bisect import bisect_left
 from threading import Lock
@@ -12,7 +12,7 @@ BOUNDS_US: Final = (
 
 
 class Histogram:
-    """Counts times. Any thread may do so."""
+    """Counts times, from any thread."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_US) + 1)
@@ -26,7 +26,7 @@ class Histogram:
             self._sum_us += took_us
 
     def buckets(self) -> tuple[list[tuple[str, int]], float]:
-        """Return how many took at most so many seconds, rising, up to "+Inf"; and the sum of all in seconds."""
+        """Return how many took at most each number of seconds, rising, up to "+Inf"; and the sum of all in seconds."""
         with self._lock:
             counts, sum_us = self._counts[:], self._sum_us
         rows, below = [], 0

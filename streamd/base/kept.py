@@ -1,4 +1,4 @@
-"""What was made from long texts, kept for a while within a number of their bytes."""
+"""A cache of values made from long texts, bounded by the texts' bytes."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 
 
 class Kept(Generic[Made]):
-    """The last things that were made, as many as the texts they were made from are within `bytes_max` together.
+    """The last values that were made; together their texts have at most `bytes_max` bytes.
 
     (Servers in several threads share it.)
     """
@@ -25,7 +25,7 @@ class Kept(Generic[Made]):
         self._lock = Lock()
 
     def get(self, key: Hashable, size_bytes: int, make: Callable[[], Made]) -> Made:
-        """Return what is kept by a key whose texts have so many bytes, made if it is not there."""
+        """Return the value of a key whose texts have this many bytes; a missing one is made."""
         rows = self._rows
         with self._lock:
             row = rows.get(key)

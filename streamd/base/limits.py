@@ -8,7 +8,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one client may send in one request."""
+    """The bounds of one request."""
 
     arguments_max: int = 1024 * 1024  # Redis: 2**31 - 1, and as many until 6.2; each takes memory, also an empty one
     bulk_bytes_max: int = 512 * MIB  # Redis: proto-max-bulk-len
@@ -35,10 +35,11 @@ TURN_REQUESTS_MAX: Final = 4_096
 REQUESTS_PER_LOOK: Final = 16
 # A run of fewer like requests gains nothing by being executed as one.
 BATCH_MIN: Final = 3
+# Behind a batch that did not take all it was offered, the next is offered so many requests, or a few times as many as
+# were taken: what is not taken is looked at again.
+BATCH_OFFERED_MIN: Final = 64
 # So many keys of a run are looked at by a user's rules at once: of a longer run what does not fit is looked at again.
 GUARDED_RUN_MAX: Final = 128
-GUARDED_RUN_MIN: Final = 16  # what it takes to begin a look at several is what looking at five of them saves
-GUARDED_WIDE_RUN_MIN: Final = 4  # of requests with many keys each
 LARGE_REPLY_BYTES: Final = 16 * 1024  # smaller ones are not counted for it
 # A client that has sent more in one piece is read again when others had their turn: uvloop reads 250 KB at once, and
 # goes on 31 times as long as that is filled.

@@ -19,29 +19,29 @@ FOREIGN_EVENT: Final = "library"
 
 
 class EventLog:
-    """Writes lines of the log. Each has a name, its *event*, by which a program finds it, whatever its text says.
+    """Writes lines of the log. Each has a name, its *event*, by which programs find it.
 
     Words of the name are in lower case, with dashes. The text takes arguments by `%`, as that of `logging` does.
     """
 
     def info(self, event: str, text: str, *arguments: object) -> None:
-        """Say what happens in the course of things."""
+        """Log something normal."""
         _LOGGER.info(text, *arguments, extra={"event": event})
 
     def warning(self, event: str, text: str, *arguments: object) -> None:
-        """Say what somebody may have to look at."""
+        """Log something that may need attention."""
         _LOGGER.warning(text, *arguments, extra={"event": event})
 
     def critical(self, event: str, text: str, *arguments: object) -> None:
-        """Say why the server ends."""
+        """Log the reason why the server ends."""
         _LOGGER.critical(text, *arguments, extra={"event": event})
 
     def write(self, event: str, level: int, text: str, *arguments: object) -> None:
-        """Say something at one of the levels of `logging`."""
+        """Log at one of the levels of `logging`."""
         _LOGGER.log(level, text, *arguments, extra={"event": event})
 
     def exception(self, event: str, text: str, *arguments: object, error: BaseException | None = None) -> None:
-        """Say that an exception is a bug, with its traceback: `error`, or the one that is being handled."""
+        """Log a bug with its traceback: `error`, or the exception that is being handled."""
         _LOGGER.error(text, *arguments, exc_info=error or True, extra={"event": event})
 
 

@@ -1,4 +1,4 @@
-"""Long glob patterns, matched in time that their length and that of the text bound."""
+"""Long glob patterns, matched in a time bounded by the lengths of pattern and text."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _COMPARISONS_PER_WORD: Final = 4
 class LongGlob:
     """A pattern.
 
-    For most texts it is too long: then nothing is compiled. _least: no shorter text matches; _is_exact: that is known,
+    Most texts are shorter than it: then nothing is compiled. _least: no shorter text matches; _is_exact: that is known,
     and not only a bound that is found at once.
     _parts: what stands between the stars, literal bytes as they are, and all else as a segment once it is needed, and
     before that as it was written. The first begins with the text, the last ends with it.
@@ -121,7 +121,7 @@ class _Segment:
         return -1
 
     def find(self, text: bytes, at: int, end: int) -> int:
-        """Return the first place from `at` on where this matches a text, up to before `end`; -1 if there is none."""
+        """Return the first place from `at` on where this matches a text, up to before `end`; or -1."""
         offset, longest = self.longest
         last = end - self.length
         if not self.literals and not self.classes:

@@ -1,4 +1,4 @@
-"""Values by the beginnings of texts, found for a text by looking up one beginning of each length that there is."""
+"""Values by prefixes, found by looking up one beginning of a text for each length of prefix."""
 
 from typing import Generic, TypeVar
 
@@ -8,10 +8,11 @@ Value = TypeVar("Value")
 class Prefixes(Generic[Value]):
     """Prefix -> value.
 
-    What is looked up for a text is a beginning of each length that a prefix has: however many prefixes there are, those
-    that the text does not begin with cost nothing.
+    A look-up tries the text's beginning of each length that a prefix has. So prefixes that do not fit cost nothing,
+    however
+    many there are.
 
-    values: all of them, not to be changed but by the methods.
+    values: all of them; only the methods change it.
     """
 
     __slots__ = ("_lengths", "values")
@@ -31,7 +32,7 @@ class Prefixes(Generic[Value]):
         self.values[prefix] = value
 
     def remove(self, prefix: bytes) -> None:
-        """Remove a prefix, which is there."""
+        """Remove a present prefix."""
         del self.values[prefix]
         length = len(prefix)
         left = self._lengths[length] - 1
@@ -41,7 +42,7 @@ class Prefixes(Generic[Value]):
             del self._lengths[length]
 
     def of(self, text: bytes) -> list[tuple[bytes, Value]]:
-        """Return the prefixes that a text begins with, and their values, in no order."""
+        """Return the prefixes of a text and their values, in no order."""
         values, lengths, longest = self.values, self._lengths, len(text)
         found: list[tuple[bytes, Value]] = []
         for length in lengths if len(lengths) <= longest else range(longest + 1):
@@ -53,7 +54,7 @@ class Prefixes(Generic[Value]):
 
 
 def overlapping(prefixes: list[bytes]) -> set[bytes]:
-    """Return those of some prefixes of which another begins with the other one; equal ones do."""
+    """Return those prefixes of which one begins with another; equal ones do."""
     found: set[bytes] = set()
     # In order, what begins with a prefix stands right behind it: so each is compared with those around it that it may
     # begin with, which are each a beginning of the next.

@@ -1,4 +1,4 @@
-"""What the operating system says of the running process."""
+"""The operating system's figures of the running process."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ class ProcessFacts(NamedTuple):
 
 
 def read_process_facts() -> ProcessFacts:
-    """Return the facts as they are now."""
+    """Return the present facts."""
     times = os.times()
     peak = 0
     if resource is not None:
@@ -62,7 +62,7 @@ def _platform() -> tuple[str, str]:
 
 
 def resident_bytes() -> int:
-    """Return how much memory the process has in use, in bytes; 0 where the system does not tell."""
+    """Return the process's resident memory in bytes; 0 where the system does not tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

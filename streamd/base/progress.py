@@ -1,4 +1,4 @@
-"""ProgressLine: how far something long has come, on the standard error stream."""
+"""ProgressLine: the progress of a long operation, on the standard error stream."""
 
 import sys
 import time
@@ -11,9 +11,9 @@ _IN_A_LOG_S: Final = 1.0
 
 
 class ProgressLine:
-    """One line that is written anew on a terminal, and a line a second elsewhere: a file, or the mail of a cron job.
+    """A line that is redrawn on a terminal, and a line a second elsewhere: a file, or the mail of a cron job.
 
-    Nothing is said of what is done within that time. what: the first words of each line. seconds: the clock.
+    Operations shorter than that interval show nothing. what: the first words of each line. seconds: the clock.
     """
 
     def __init__(self, what: str, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -24,18 +24,18 @@ class ProgressLine:
         self._is_open = False
 
     def show(self, done: int, total: int) -> None:
-        """Say so many bytes of so many, if it is time."""
+        """Show a number of bytes of a total, if it is time."""
         if self._is_due():
             percent = 100 * done // max(total, 1)
             self._write(f"{percent} % of {total >> 20} MB" if total >> 20 else f"{percent} % of {total} bytes")
 
     def say(self, text: str) -> None:
-        """Say something else, if it is time."""
+        """Show another text, if it is time."""
         if self._is_due():
             self._write(text)
 
     def end(self) -> None:
-        """Clear the line, for what comes behind it."""
+        """Clear the line, for later output."""
         if self._is_open:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
             self._is_open = False

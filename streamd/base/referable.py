@@ -1,4 +1,4 @@
-"""What marks a class whose objects somebody refers to weakly."""
+"""A mark for classes whose objects need weak references."""
 
 from typing import TypeVar
 

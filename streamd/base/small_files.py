@@ -8,15 +8,15 @@ _MODE = 0o600
 
 
 def read_file(path: str) -> bytes:
-    """Return what is in a file. Raises: OSError."""
+    """Return the contents of a file. Raises: OSError."""
     with open(path, "rb") as file:
         return file.read()
 
 
 def keep_file(path: str, aside: str) -> str:
-    """Give a file a second name, behind which a number stands if it is taken; return that name. Raises: OSError.
+    """Give a file a second name, with a number if it is taken; return that name. Raises: OSError.
 
-    What then replaces the file leaves it there.
+    The old contents stay there when the file is replaced.
     """
     number, free = 1, aside
     while True:
@@ -29,7 +29,7 @@ def keep_file(path: str, aside: str) -> str:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Let a file hold `data`, or, if that fails, what it held before. Raises: OSError."""
+    """Write `data` to a file, which keeps its old contents if that fails. Raises: OSError."""
     path = os.path.realpath(path)  # a link stays one
     beside = f"{path}.tmp-{os.getpid()}"
     try:

@@ -1,7 +1,8 @@
 """What a command is: its declaration, its context, its words, and what COMMAND says of it."""
 
-from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler, QuickTable, Services
+from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler, QuickTable
 from streamd.catalog.declare import COMMANDS, answer, command, container
+from streamd.catalog.engine_ports import Services
 
 __all__ = [
     "COMMANDS",

@@ -2,173 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from streamd.acl.decision import Decision
-from streamd.acl.user import User
-from streamd.base.process import ProcessFacts
-from streamd.connected.blocking import BLOCKED, Waiter
+from streamd.catalog.engine_ports import Permissions, Services
+from streamd.connected.blocking import BLOCKED
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
 from streamd.data.types import STREAM
-from streamd.lua.scripts import Script, Scripts
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
-
-
-class ScriptServices(Protocol):
-    """What commands ask of who runs scripts; see streamd.catalog.script_host."""
-
-    scripts: Scripts
-
-    def run(self, context: "Context", script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
-        """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
-
-    def beside(self, context: "Context", work: Callable[[], Reply]) -> Reply:
-        """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
-
-    def kill(self) -> None:
-        """End the script that runs, at its next slice. Raises: CommandError."""
-
-
-# Whether a request is allowed, going by what is prepared for its command. False: that has to be decided.
-Check = Callable[[list[bytes]], bool]
-
-
-def _undecided(request: list[bytes]) -> bool:
-    return False
-
-
-def _unknown(requests: list[list[bytes]]) -> bool:
-    return False
-
-
-def _unknown_keys(keys: Sequence[bytes]) -> bool:
-    return False
-
-
-class Known:
-    """How requests of one command are looked at.
-
-    names: first words that are known to be allowed, where that is a request's only key or channel; empty elsewhere.
-    covers(requests): True only if all of these are allowed that are of this command; False also where each of them has
-    to be looked at. covers_keys(keys): the same of requests that have one key each, which are these.
-    is_wide: a request has many keys, so looking at few of them together is worth it.
-    """
-
-    __slots__ = ("check", "covers", "covers_keys", "is_wide", "names")
-
-    def __init__(
-        self,
-        check: Check = _undecided,
-        names: set[bytes] | None = None,
-        covers: Callable[[list[list[bytes]]], bool] = _unknown,
-        covers_keys: Callable[[Sequence[bytes]], bool] = _unknown_keys,
-        is_wide: bool = False,
-    ) -> None:
-        self.check = check
-        self.names = set() if names is None else names
-        self.covers = covers
-        self.covers_keys = covers_keys
-        self.is_wide = is_wide
-
-
-class Permissions(Protocol):
-    """What is known of the rules of one user; see streamd.catalog.guard.
-
-    quick, known, names: as there.
-    """
-
-    quick: "QuickTable"
-    known: dict[str, Known]
-    names: dict[bytes, set[bytes]]
-
-    def allows(self, command: "Command", request: list[bytes]) -> bool:
-        """Return whether the user may have a request executed, which has as many words as it must."""
-
-    def decide(self, command: "Command", request: list[bytes], every_key: int = 0) -> Decision:
-        """Return what is refused, if anything, besides of READ | WRITE for all keys."""
-
-    def look_ahead(self, command: "Command", requests: list[list[bytes]], at: int, since: int) -> tuple[int, int]:
-        """Look at requests of a run together; return before which they are allowed, and from where to count."""
-
-    def end_of_run(self, command: "Command", requests: list[list[bytes]], at: int) -> int:
-        """Return before which request a run must end that begins at requests[at], which is allowed."""
-
-    def count_allowed(self, command: "Command", requests: list[list[bytes]], at: int, count: int) -> int:
-        """Return how many of `count` requests of a run are allowed that begin at requests[at], which is."""
-
-
-class AccessServices(Protocol):
-    """What commands ask of who looks after users; see streamd.engine.access."""
-
-    def log_in(self, context: "Context", word: bytes, name: bytes, password: bytes) -> None:
-        """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
-
-    def begin(self, client: "Context") -> None:
-        """Let a client be who new clients are."""
-
-    def set_user(self, context: "Context", name: bytes, rules: Sequence[bytes]) -> None:
-        """Change a user by rules, or add one. Raises: CommandError, and then nothing is changed."""
-
-    def remove_user(self, context: "Context", name: bytes) -> bool:
-        """Remove a user and close its clients; return whether there was one."""
-
-    def load(self, context: "Context") -> None:
-        """Take all users from the file. Raises: CommandError, and then nothing is changed."""
-
-    def save(self) -> None:
-        """Write all users to the file. Raises: CommandError."""
-
-    def rewrite(self) -> None:
-        """Write options and users that were changed into the configuration file. Raises: CommandError."""
-
-    def guard_of(self, user: User) -> "Permissions":
-        """Return the rules of any user."""
-
-    def random_bits(self, bits: int) -> int:
-        """Return a number that nobody can guess."""
-
-
-class Services(Protocol):
-    """What commands need of the engine above them.
-
-    commands: all of them, with this server's statistics. quick: see `Context.quick`.
-    """
-
-    commands: "CommandTable"
-    quick: "QuickTable"
-
-    @property
-    def scripts(self) -> ScriptServices:
-        """Who runs scripts."""
-
-    @property
-    def access(self) -> AccessServices:
-        """Who looks after users."""
-
-    def execute(self, client: "Context", requests: list[list[bytes]]) -> list[Reply]:
-        """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
-
-    def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
-        """End a client's wait with `reply`."""
-
-    def end_pause(self) -> None:
-        """Let paused clients go on."""
-
-    def disconnect(self, client: Client) -> None:
-        """Forget a client and all that it waits for."""
-
-    def shut_down(self, save: bool | None) -> None:
-        """Stop the server once the replies of this turn are sent."""
-
-    def process_facts(self) -> ProcessFacts:
-        """Return what the operating system says of the process (INFO)."""
-
-    def sleep(self, seconds: float) -> None:
-        """Stand still (DEBUG SLEEP)."""
 
 
 class Context(Client):
@@ -179,11 +23,9 @@ class Context(Client):
     MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
     guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
     Clients of such a user have a table of their own, without what they may not do.
-    vouched: in a transaction, the guard at its MULTI. If it still is the guard at EXEC (where rules change there is a
-    new one), all that was queued was looked at by it, and is not again.
     """
 
-    __slots__ = ("guard", "quick", "services", "state", "vouched")
+    __slots__ = ("guard", "quick", "services", "state")
 
     def __init__(
         self,
@@ -199,7 +41,6 @@ class Context(Client):
         self.services = services
         self.quick: QuickTable = services.quick
         self.guard: Permissions | None = None
-        self.vouched: Permissions | None = None
 
     @property
     def client(self) -> Client:
@@ -296,7 +137,7 @@ class Context(Client):
 
     def discard_transaction(self) -> None:
         """End a transaction: nothing is queued and nothing watched any more."""
-        self.transaction = self.vouched = None
+        self.transaction = None
         self.transaction_broken = False
         self.unwatch()
         self.update_quick()
@@ -329,18 +170,22 @@ _NOTHING_QUICK: Final[QuickTable] = {}
 Handler = Callable[[Context, list[bytes]], Reply]
 
 
-# batch(context, requests, at): executes requests[at], requests[at + 1] ... as the handler would one by one, as far as
-# they are alike and nobody watches, waits or listens who would see a difference; puts their replies, all bulk strings
-# without `$` or all integers, or each as a piece of its own, into the client's output and returns how many it executed.
-# Each record that it leaves is a unit of its own. 0: it executed none, the handler is to be asked. That the client may
-# have requests[at] executed was looked at; of all others that name the same key it follows. A command that `mixes` is
-# given no more than was looked at, unless it `asks`; another batch that takes further keys asks `context.guard`, too.
-Batch = Callable[[Context, list[list[bytes]], int], int]
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Executes requests of one command at once, as its handler would one by one.
 
-# Executes requests at once, all or none, without making those of templates, and returns whether it did; see Batch, in
-# whose place it is tried first. Those of a template have two shared words at least behind the command's name, key
-# included, so that whoever may have the first one executed may have all; of the others each was looked at.
-AlikeBatch = Callable[[Context, Sequence[Requests]], bool]
+    take(context, parts): executes the first requests of the parts, which are one behind the other, as far as they are
+    alike and nobody watches, waits or listens who would see a difference; returns how many, 0 if the handler is to be
+    asked. The first has as many words as it must; all were looked at by the engine's guard. It puts the replies into
+    the client's output: each as a piece of its own, or in any pieces if they are all bulk strings without `$`, or all
+    integers. Each record that it leaves is a unit of its own.
+    any_keys: it takes requests with any keys together; else only those whose first three words are the same.
+    takes_columns: parts may be Columns that have these three words in common; else all are Rows.
+    """
+
+    take: Callable[[Context, Sequence[Requests]], int]
+    any_keys: bool = False
+    takes_columns: bool = False
 
 
 @dataclass(slots=True)
@@ -355,9 +200,7 @@ class Command:
         otherwise one for all.
     acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
     tips: hints for clients, separated by blanks.
-    batch: executes a run of like requests at once, see Batch; None for most. mixes: whatever their keys are, and with
-        one piece of output for each. asks: the batch itself asks `context.guard` for the keys that it takes.
-    alike: executes requests of templates at once, see AlikeBatch.
+    batch: executes a run of like requests at once; None for most.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -376,10 +219,7 @@ class Command:
     access: str = ""
     acl: str | None = None
     tips: str = ""
-    batch: "Batch | None" = None
-    mixes: bool = False
-    asks: bool = False
-    alike: "AlikeBatch | None" = None
+    batch: Batch | None = None
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -410,9 +250,6 @@ class Command:
             self.acl,
             self.tips,
             self.batch,
-            self.mixes,
-            self.asks,
-            self.alike,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 
@@ -439,7 +276,7 @@ class CommandTable(dict[bytes, Command]):
         return table
 
     def find(self, name: bytes) -> Command | None:
-        """Return the command `name`, or the subcommand `container|name`, in any case; None if there is none."""
+        """Return the command `name`, or the subcommand `container|name`, in any case, or None."""
         container, _, sub = name.lower().partition(b"|")
         found = self.get(container)
         return found.subcommands.get(sub) if found is not None and sub else found

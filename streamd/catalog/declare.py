@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from streamd.base.errors import CommandError, WrongArity
 from streamd.base.form import summary_of
-from streamd.catalog.context import AlikeBatch, Batch, Command, CommandTable, Context, Handler
+from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler
 from streamd.resp.types import Reply
 
 # Filled by importing streamd.commands.
@@ -27,9 +27,6 @@ def command(
     acl: str | None = None,
     tips: str = "",
     batch: Batch | None = None,
-    mixes: bool = False,
-    asks: bool = False,
-    alike: AlikeBatch | None = None,
     summary: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
@@ -57,9 +54,6 @@ def command(
             acl=acl,
             tips=tips,
             batch=batch,
-            mixes=mixes,
-            asks=asks,
-            alike=alike,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:

@@ -1,4 +1,4 @@
-"""Scripts within a server: which commands they may call, and what others see while one runs.
+"""Scripts within a server: which commands they may call, and what other clients see while one runs.
 
 A script runs beside the event loop (streamd/lua/side_run.py). If it takes longer than `busy-reply-threshold` it is
 interrupted now and then: its client waits like one that is blocked, others get BUSY, and what it has changed so far is
@@ -64,7 +64,7 @@ def _is_write(command: Command) -> bool:
 
 
 class Watch(Protocol):
-    """Who watches over calls of commands. stopwatch: returns nanoseconds."""
+    """The watch over calls of commands. stopwatch: returns nanoseconds."""
 
     stopwatch: Callable[[], int]
 
@@ -76,7 +76,7 @@ class ScriptHost:
     """Runs scripts for clients, one at a time.
 
     scripts: those that are known.
-    waiter: who waits for the script that was interrupted; to attempt it is to go on with the script.
+    waiter: of the client whose script was interrupted; to attempt it is to go on with the script.
     on_interrupted: called when that happens; somebody must then go on with it, soon.
     """
 
@@ -100,7 +100,7 @@ class ScriptHost:
         self._has_written = False
         self._quick = _READS  # what of this and less is called without a look; less than all while somebody looks
         self._quick_if_allowed = _READS - 1  # the same of a caller with rules, if these allow it
-        self._names: dict[bytes, set[bytes]] = {}  # of a caller with rules: see Guard.names
+        self._names: dict[str, set[bytes]] = {}  # of a caller with rules: see Guard.names
         self._is_killed = False
         self._kept: list[bytes] = []
         self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
@@ -184,7 +184,7 @@ class ScriptHost:
                 self._check(command, words, looks)
             elif looks > self._quick:
                 # (As in `Engine.run`: what was allowed before is looked up here.)
-                names = self._names.get(words[0]) if looks <= self._quick_if_allowed else None
+                names = self._names.get(command.name) if looks <= self._quick_if_allowed else None
                 if names is None or words[1] not in names:
                     self._check(command, words, looks)
             command.calls += 1
@@ -215,8 +215,7 @@ class ScriptHost:
         if looks <= self._quick_if_allowed and command.accepts(len(words)):
             # Nothing but the rules of the user is in the way, which mostly allow it.
             assert guard is not None
-            known = guard.known.get(command.name)
-            if known is not None and (words[1] in known.names or known.check(words)):
+            if command.name in guard.names and guard.allows(command, words):
                 return
         try:
             if not command.accepts(len(words)):

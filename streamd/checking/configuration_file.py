@@ -1,4 +1,4 @@
-"""`streamd config check FILE`: what a server would make of a configuration file."""
+"""`streamd config check FILE`: shows how a server would read a configuration file."""
 
 import argparse
 
@@ -11,7 +11,7 @@ from streamd.net.tls import make_context
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Say what `streamd config` takes."""
+    """Declare the options of `streamd config`."""
     parser.description = "Examine a configuration file without starting a server."
 
     def show(arguments: argparse.Namespace) -> int:
@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _faults(found: FromFile) -> list[str]:
-    """Return what is wrong in a file whose lines are right one by one: its users, its certificates."""
+    """Return the faults of a file whose single lines are right: its users, its certificates."""
     config = Config()
     config.values.update(found.values)
     config.users = found.users

@@ -1,4 +1,4 @@
-"""`streamd check`: what is whole in the journal of a data directory, and what can be done about the rest."""
+"""`streamd check`: examines the journal of a data directory, and mends it."""
 
 import argparse
 import os
@@ -23,7 +23,7 @@ _TRIAL_DATABASES = 1_024
 
 
 def add_options(checking: argparse.ArgumentParser) -> None:
-    """Say what `streamd check` takes."""
+    """Declare the options of `streamd check`."""
     checking.description = (
         "Say of each file of a journal how much of it is whole, and whether a server can load it: it is loaded,\n"
         "which takes as much time and memory as a start. Nothing is changed without --skip or --fix. These say first\n"
@@ -135,7 +135,6 @@ def _export_with_windows(files: FileSystem, journal: str, target: str, filename:
     """Load a journal up to its first fault and write what it holds for Redis; return how many commands that takes."""
     keyspace, loader = _trial()
     check.examine(files, journal, filename, loader, line.show)
-    loader.end()
     return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))
 
 

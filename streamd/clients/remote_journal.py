@@ -1,4 +1,4 @@
-"""The journal of a server as a client of the protocol sees it, by redis-py."""
+"""A server's journal over the protocol, through redis-py."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +16,7 @@ _TIMEOUT_S: Final = 60.0
 
 
 class SourceError(Exception):
-    """The server cannot be asked, or does not give a backup; the message is one line."""
+    """The server cannot be reached, or gives no backup; the message is one line."""
 
 
 class UrlError(SourceError):
@@ -24,7 +24,7 @@ class UrlError(SourceError):
 
 
 def connect(url: str) -> "redis.Redis":
-    """Return a client that is one connection and tries nothing twice. Raises: SourceError."""
+    """Return a client with one connection and without retries. Raises: SourceError."""
     try:
         import redis
         from redis.backoff import NoBackoff
@@ -53,7 +53,7 @@ class RemoteJournal:
         self._client = client
 
     def begin(self, on_wait: Callable[[], None]) -> list[tuple[str, int]]:
-        """Return names and sizes of the files, the base first, when the server has rewritten them.
+        """Return names and sizes of the files after a rewrite, the base first.
 
         on_wait: called about once a second until then. Raises: SourceError.
         """
@@ -62,7 +62,7 @@ class RemoteJournal:
         return [(name.decode("utf-8", "surrogateescape"), int(size)) for name, size in files]
 
     def mark(self) -> list[int]:
-        """Return the files' sizes as they are now: up to these they are one state. Raises: SourceError."""
+        """Return the files' present sizes: up to these they are one state. Raises: SourceError."""
         return [int(size) for size in self._ask("MARK")]
 
     def read(self, number: int, offset: int, count: int) -> bytes:
@@ -73,7 +73,7 @@ class RemoteJournal:
         return data
 
     def end(self) -> None:
-        """Let go of the files. Raises: SourceError."""
+        """Release the files. Raises: SourceError."""
         self._ask("END")
 
     def _ask(self, *words: Any) -> Any:
@@ -97,7 +97,7 @@ def _line(error: Exception) -> str:
 
 
 def _what_to_do(text: str) -> str:
-    """Return what redis-py or the server said, with what helps."""
+    """Return the message of redis-py or of the server, with advice."""
     if "already authenticated" in text or "Authentication required" in text:
         return "a password is required; give it in STREAMD_URL, redis://user:password@host"
     if "username-password" in text:

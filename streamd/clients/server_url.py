@@ -1,12 +1,13 @@
-"""A server's URL as somebody gives it, before a client is made of it."""
+"""Checks a server's URL before a client is made of it."""
 
 import re
 from urllib.parse import parse_qs, unquote, urlsplit
 
 
 def checked(url: str) -> str:
-    """Return the URL, which names its database by a number if it names one: redis-py takes any other name for 0. That
-    of a Unix socket has the whole path behind its three slashes: redis-py would leave out what stands behind two.
+    """Return the URL, whose database, if any, must be a number: redis-py takes any other name for 0. That of a Unix
+    socket has
+    the whole path behind its three slashes: redis-py would leave out what stands behind two.
 
     Raises: ValueError.
     """
@@ -20,6 +21,6 @@ def checked(url: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its user and password, wherever they stand."""
+    """Return a URL without user and password, in any place."""
     url = re.sub(r"//[^/]*@", "//", url)
     return re.sub(r"([?&](?:password|username)=)[^&]*", r"\1...", url)

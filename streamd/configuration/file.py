@@ -1,4 +1,4 @@
-"""What a configuration file in redis.conf's words says."""
+"""The contents of a configuration file in redis.conf's format."""
 
 from dataclasses import dataclass, field
 
@@ -10,8 +10,9 @@ from streamd.configuration.setting_lines import ConfigFileError, Setting, read_s
 
 @dataclass(slots=True)
 class FromFile:
-    """What a file says. values: by option. users: of each line `user` its words. passed_over: names that do not apply,
-    with why. faults: what is wrong.
+    """Settings of a file. values: by option. users: the words of each line `user`. passed_over: options that do not
+    apply, with
+    the reason. faults: errors.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -21,7 +22,7 @@ class FromFile:
     settings: int = 0
 
     def notes(self) -> list[str]:
-        """Return one line for each reason for which options were passed over."""
+        """Return one line for each reason why options were passed over."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.passed_over.items():
             by_reason.setdefault(reason, []).append(name)
@@ -29,7 +30,7 @@ class FromFile:
 
 
 def read_file(path: str) -> FromFile:
-    """Return what a file in redis.conf's words says. Raises: nothing; see `faults`."""
+    """Return the settings of a file. Raises: nothing; see `faults`."""
     found = FromFile()
     for setting in read_settings(path, found.faults):
         found.settings += 1

@@ -1,4 +1,4 @@
-"""The table of Redis's options that streamd does not have: why each is passed over, or why it cannot be."""
+"""The table of Redis's options that streamd does not have: why each is ignored, or why it must not be."""
 
 from typing import Final
 
@@ -38,9 +38,8 @@ _REASONS: Final = {
     "there are no modules": "loadmodule enable-module-command",
     "limits are fixed, see streamd/base/limits.py": "client-output-buffer-limit shutdown-timeout",
     "nothing here depends on it": "active-expire-effort always-show-logo bind-source-addr dynamic-hz "
-    "enable-debug-command enable-protected-configs ignore-warnings "
-    "latency-tracking-info-percentiles locale-collate "
-    "socket-mark-id acl-pubsub-default acllog-max-len",
+    "enable-debug-command enable-protected-configs ignore-warnings latency-tracking-info-percentiles locale-collate "
+    "socket-mark-id",
 }
 
 # Option -> why it is passed over.
@@ -52,10 +51,8 @@ _UNSAFE: Final = {
     "slaveof": "there is no replication, and a copy that takes writes of its own is none",
     "rename-command": "commands cannot be renamed, and whoever relies on it is not protected",
     "cluster-enabled": "there is no cluster",
-    "tls-port": "there is no TLS here, and clients would find nobody",
-    "unixsocket": "there is no Unix socket, and clients would find nobody",
 }
-_HARMLESS: Final = {"cluster-enabled": ["no"], "tls-port": ["0"], "aclfile": [""], "unixsocket": [""]}
+_HARMLESS: Final = {"cluster-enabled": ["no"]}
 
 
 def is_foreign(name: str) -> bool:
@@ -64,12 +61,12 @@ def is_foreign(name: str) -> bool:
 
 
 def reason_to_pass(name: str) -> str:
-    """Return why a foreign option is passed over."""
+    """Return why a foreign option is ignored."""
     return PASSED_OVER.get(name, "it says nothing without its like")
 
 
 def danger(name: str, words: list[str]) -> str | None:
-    """Return why a foreign option with these values must not be passed over; None: it may."""
+    """Return why a foreign option with these values must not be ignored; None: it may be."""
     return _UNSAFE.get(name) if words != _HARMLESS.get(name) else None
 
 

@@ -1,4 +1,4 @@
-"""Puts the environment and flags above what a configuration file says."""
+"""Puts the environment and flags above a configuration file."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _OTHERS: Final = re.compile(r"URL|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST
 
 
 def nearest(name: str) -> str:
-    """Return "; did you mean 'port'?" for the known option that is nearest to a name, or where to find them all."""
+    """Return "; did you mean 'port'?" for the most similar option, or where to find the list."""
     import difflib  # not at a start: nobody has made a mistake yet
 
     near = difflib.get_close_matches(name.lower(), [*OPTIONS, *ALIASES], 1)
@@ -21,7 +21,7 @@ def nearest(name: str) -> str:
 
 
 def without_flag(name: str) -> str:
-    """Return where an option is given that a file knows and the command line does not; "" for another name."""
+    """Return where to give an option that has no flag; "" for another name."""
     option = OPTIONS.get(ALIASES.get(name.lower(), name.lower()))
     if option is None or option.flag:
         return ""
@@ -30,7 +30,7 @@ def without_flag(name: str) -> str:
 
 
 def wanted(option: Option) -> str:
-    """Return what an option takes, as an order: "give yes or no"."""
+    """Return the values that an option takes, as advice: "give yes or no"."""
     most = f"to {option.maximum}" if option.maximum < 2**63 - 1 else "or more"
     match option.kind:
         case "boolean":
@@ -59,9 +59,9 @@ def _in_words(choices: tuple[str, ...]) -> str:
 
 
 def not_taken(option: Option, text: str) -> str:
-    """Return a value that an option does not take, and what it takes; the value of a secret is not shown.
+    """Return the message for a wrong value; that of a secret is not shown.
 
-    (What Redis says to CONFIG SET would say the latter in other words once more.)
+    (Redis's text for CONFIG SET would repeat the advice in other words.)
     """
     said = "(its value)" if option.name in SECRET_OPTIONS else text or '""'
     return f"{said}: {wanted(option)}"
@@ -75,7 +75,7 @@ class Layers:
         self.environment = environment
 
     def variables(self) -> tuple[dict[str, str], list[str]]:
-        """Return the options that the environment sets, as text, and the variables that look like one but are none."""
+        """Return the options that the environment sets, as text, and variables that only look like options."""
         texts: dict[str, str] = {}
         unknown = []
         for variable, text in sorted(self.environment.items()):
@@ -92,7 +92,7 @@ class Layers:
         return texts, unknown
 
     def apply(self, config: Config) -> list[str]:
-        """Set what they say, flags above variables; return lines about variables that are no option.
+        """Apply both layers, flags above variables; return lines about unknown variables.
 
         Raises: ConfigError, with a line that names the flag or the variable.
         """

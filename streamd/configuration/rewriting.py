@@ -1,4 +1,4 @@
-"""CONFIG REWRITE: writes what was changed since the start into the configuration file, and leaves all else as it is."""
+"""CONFIG REWRITE: writes changed options into the configuration file, and leaves all else as it is."""
 
 import codecs
 import os
@@ -18,7 +18,7 @@ UserChanges = Mapping[bytes, bytes | None]
 
 
 def quoted(text: str) -> bytes:
-    """Return a value as the file can hold it, in quotes where it needs them."""
+    """Return a value for the file, in quotes if needed."""
     data = text.encode("utf-8", "surrogateescape")
     if _PLAIN.fullmatch(text):
         return data
@@ -30,10 +30,11 @@ def quoted(text: str) -> bytes:
 
 
 def rewritten(data: bytes, config: Config, changed: Iterable[str], users: UserChanges | None = None) -> bytes:
-    """Return the text of a file in which the options `changed` have their present values, and `users` theirs.
+    """Return the text of a file with the present values of the options `changed`, and of `users`.
 
-    A line that sets one of them is replaced, the last where there are several, for that is the one that counts; an
-    option that has no line gets one at the end, unless it has its default. The line of a user that is gone goes.
+    The last line that sets an option counts, and is replaced. An option without a line gets one at the end, unless it
+    has
+    its default. Lines of users that are gone are removed.
     Raises: CommandError where a user stands in a file that this one includes.
     """
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""

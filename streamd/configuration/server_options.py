@@ -12,11 +12,11 @@ Value = int | bool | str
 
 
 class ConfigError(ValueError):
-    """A value that an option does not take; the message says what it takes."""
+    """A value that an option does not take; the message names the valid ones."""
 
 
 class Option(NamedTuple):
-    """One option: its Redis name, what values it takes and who may set it when.
+    """One option: its Redis name, its values, and when it can be set.
 
     `kind` is one of integer, memory (a number of bytes; accepts 1kb, 1mb, 1gb), boolean, choice, text,
     events (classes of keyspace events), path, name (of a file, without a path), octal (permissions), protocols
@@ -34,7 +34,7 @@ class Option(NamedTuple):
     flag: bool = False  # offered on the command line
 
     def parse(self, text: str) -> Value:
-        """Return the value that `text` says. Raises: ConfigError, with Redis's wording."""
+        """Return the value of `text`. Raises: ConfigError, with Redis's wording."""
         if self.kind == "boolean":
             if text.lower() not in ("yes", "no"):
                 raise ConfigError("argument must be 'yes' or 'no'")
@@ -91,7 +91,7 @@ def _parse_name(text: str) -> str:
 
 
 def _parse_protocols(text: str) -> str:
-    """Return the versions of TLS that are spoken; empty: all that are not broken."""
+    """Return the enabled versions of TLS; empty: all secure ones."""
     known = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
     words = text.split()
     if any(word.lower() not in known for word in words):
@@ -369,7 +369,7 @@ ALIASES: Final = {
 
 
 def _meant(name: str) -> str:
-    """Return which option was meant by a name with underscores for dashes, "" where none is near."""
+    """Return the option meant by a name with underscores for dashes, "" where none is similar."""
     import difflib  # not at a start: nobody has made a mistake yet
 
     near = difflib.get_close_matches(name.lower(), [one.replace("-", "_") for one in OPTIONS], 1)
@@ -472,7 +472,8 @@ class Config:
         self.changed.update(dict.fromkeys(parsed))
 
     def rewrite(self, users: Mapping[bytes, bytes | None]) -> None:
-        """Write what CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's texts.
+        """Write the options that CONFIG SET has changed, and users, into the file. Raises: CommandError with Redis's
+        texts.
 
         users: see `on_rewrite`.
         """

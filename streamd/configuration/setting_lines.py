@@ -1,4 +1,4 @@
-"""Reads a configuration file in the words of redis.conf, one setting a line."""
+"""Reads the settings of a file in redis.conf's format, one a line."""
 
 import codecs
 import glob
@@ -17,9 +17,9 @@ FILE_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class ConfigFileError(Exception):
-    """What is wrong with a file, in one line: file, line, what, and what to do.
+    """A fault of a file, in one line: file, line, fault, and advice.
 
-    What it quotes of the file may hold line ends, or orders to a terminal: these are shown as Python writes them.
+    Quotes of the file may hold line ends or control sequences: they are shown in Python's notation.
     """
 
     def __init__(self, text: str) -> None:
@@ -36,12 +36,12 @@ class Setting:
     line: int
 
     def fault(self, text: str) -> ConfigFileError:
-        """Return the error that says what is wrong with this line."""
+        """Return an error about this line."""
         return ConfigFileError(f"{self.path}, line {self.line}: {text}")
 
 
 def read_bytes(path: str) -> bytes:
-    """Return what a file holds. Raises: ConfigFileError."""
+    """Return the contents of a file. Raises: ConfigFileError."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -61,7 +61,7 @@ def split_line(line: bytes) -> list[str]:
 
 
 def read_settings(path: str, faults: list[ConfigFileError], depth: int = 0) -> Iterator[Setting]:
-    """Return the settings of a file and of those that it includes, in their order; what is wrong goes to `faults`."""
+    """Return the settings of a file and of its includes, in their order; errors go to `faults`."""
     try:
         data = read_bytes(path)
     except ConfigFileError as error:

@@ -1,1 +1,1 @@
-"""Who is connected: clients, what they wait for and listen to, and what all of them share."""
+"""Clients: what they wait for and listen to, and what all of them share."""

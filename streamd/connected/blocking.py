@@ -1,4 +1,4 @@
-"""Blocked clients: who waits for which keys, in the order they came, and until when."""
+"""Blocked clients: the keys that each waits for, in the order they came, and their deadlines."""
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -23,13 +23,13 @@ BLOCKED: Final = _Blocked()
 
 
 class Owner(Protocol):
-    """Who waits."""
+    """A client that waits."""
 
     waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
 
     @property
     def last_command(self) -> str:
-        """The name of the command that it waits in."""
+        """The name of the blocking command."""
 
 
 Who = TypeVar("Who", bound=Owner)
@@ -39,12 +39,11 @@ class Waiter(Generic[Who]):
     """One blocked client.
 
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
-    command: the name of what the client waits in; failures are counted there.
-    request: what the client said, once that is known.
+    command: the name of the blocking command, for which failures are counted.
+    request: the client's request, once that is known.
     deadline_ms: the monotonic time when it ends with the reply `on_timeout`; None: it never does.
     retry_ms: the wall time when to attempt again though no key became ready; None for never.
-    line: who else waits for the same, and takes it from the others: where one of a line is left with nothing, so are
-        all behind it. None for who stands alone.
+    line: shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing. Or None.
     filtering: what it waits for if only some of a stream's entries are for it; None for all others.
     """
 
@@ -92,7 +91,7 @@ class Waiter(Generic[Who]):
 class BlockedClients(Generic[Who]):
     """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
 
-    shared: while the waiters of ready keys are served, what has been read for one of them, for others who ask the same;
+    shared: while waiters of ready keys are served, the entries read for one of them, for others with the same request;
     None at other times.
     """
 
@@ -121,7 +120,7 @@ class BlockedClients(Generic[Who]):
     ) -> None:
         """Park a client until one of `keys` serves it or the monotonic time `deadline_ms` comes.
 
-        line: see Waiter; only for who waits for one key. filtering: see Waiter.
+        line: see Waiter; only for clients that wait for one key. filtering: see Waiter.
         """
         self._numbers += 1
         keys = tuple(dict.fromkeys(keys))
@@ -153,7 +152,7 @@ class BlockedClients(Generic[Who]):
             self._retries.add((retry_ms, waiter.number, waiter))
 
     def remove(self, waiter: Waiter[Who]) -> None:
-        """Forget a waiter: it was served, timed out or its client went."""
+        """Forget a waiter that was served, timed out, or whose client is gone."""
         waiter.client.waiter = None
         self.count -= 1
         for key in waiter.keys:
@@ -195,9 +194,10 @@ class BlockedClients(Generic[Who]):
         self.ready[(db.index, key)] = db
 
     def serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
-        """Have those who wait for a key tried, first come first, but nobody behind one of its line who stays.
+        """Try the waiters of a key, first come first; in a line, none behind the first that is left waiting.
 
-        attempt: removes who is served. (500 consumers of a group wait; an entry comes: two are tried, not 500.)
+        attempt: removes a waiter that it serves. (500 consumers of a group wait; an entry comes: two are tried, not
+        500.)
         """
         lines, table = self._by_key.get((db.index, key), {}), self._filtered.get((db.index, key))
         # Of those who stand alone all, whom the others' attempts leave their part; of each line its first.
@@ -226,7 +226,7 @@ class BlockedClients(Generic[Who]):
                 heappush(next_ones, (first.number, first))
 
     def with_deadline(self) -> int:
-        """Return how many of the clients wait until a deadline."""
+        """Return the number of clients that wait until a deadline."""
         return len(self._deadlines)
 
     def next_due_ms(self, clock: Clock) -> int | None:
@@ -237,7 +237,7 @@ class BlockedClients(Generic[Who]):
         return min(heads) if heads else None
 
     def due_retries(self, now_ms: int) -> list[Waiter[Who]]:
-        """Return the waiters who are to attempt again at the wall time `now_ms`, earliest first."""
+        """Return the waiters due for another attempt at the wall time `now_ms`, earliest first."""
         return [row[2] for row in self._retries.irange_key(None, (now_ms, 2**63))]
 
     def due(self, monotonic_ms: int) -> list[Waiter[Who]]:

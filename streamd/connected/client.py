@@ -1,4 +1,4 @@
-"""One client as others see it: identity, protocol, transaction, and the replies that wait to be sent."""
+"""One client: identity, protocol, transaction, and the replies that wait to be sent."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,10 +24,11 @@ GO_ON: Final[list[bytes]] = []
 
 
 class Unfinished:
-    """A reply that is being made in slices.
+    """A reply that is made in slices.
 
-    pieces: what is left of it. pinned_bytes: about how much memory cannot be freed before it is made; less with each
-    slice. behind: pushes that came meanwhile, encoded, and behind_bytes: their size.
+    pieces: the rest of it. pinned_bytes: roughly the memory that it keeps from being freed; less with each slice.
+    behind:
+    pushes that came meanwhile, encoded, and behind_bytes: their size.
     """
 
     __slots__ = ("behind", "behind_bytes", "is_begun", "is_made", "pieces", "pinned_bytes")
@@ -42,7 +43,7 @@ class Unfinished:
 
     @property
     def waiting_bytes(self) -> int:
-        """What counts for the limit of a client that does not read, beside what it was sent."""
+        """Its share of the output limit for a client that does not read."""
         return self.pinned_bytes + self.behind_bytes
 
 
@@ -52,10 +53,10 @@ class Client(Watcher):
     authenticated: it may send commands: it has logged in, as has_logged_in says, or need not at present. (As in Redis
         who came while nobody had to has logged in.)
     db: the database it has selected.
-    in_unit: what it does is part of EXEC (or a script): nothing may block.
+    in_unit: its commands are part of EXEC (or a script): none may block.
     out: encoded replies that the end of the turn sends.
-    user: who it has logged in as.
-    tracker: what it is told of the keys that it reads, see CLIENT TRACKING; None: nothing.
+    user: the one it has logged in as.
+    tracker: of CLIENT TRACKING, or None.
     transaction: the requests queued since MULTI, or None outside of a transaction.
     reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
     waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
@@ -149,8 +150,9 @@ class Client(Watcher):
         self.closed = False
 
     def leave_connection(self) -> None:
-        """Let go of the connection, which is lost: each holding the other, the two and all that either has received or
-        queued would stay until the collector of cycles runs, and that counts objects, not bytes.
+        """Release the lost connection. Client and connection refer to each other; both, with everything received or
+        queued, would
+        stay until the next run of the garbage collector, which counts objects, not bytes.
         """
         self.flush = self.kill = _no_flush
         self.resume = None
@@ -168,7 +170,7 @@ class Client(Watcher):
             unfinished.behind_bytes += len(data)
 
     def begin(self, reply: Sliced) -> bool:
-        """Have a long reply made in slices, from the next turn on; return whether there is a connection to do that."""
+        """Have a long reply made in slices, from the next turn on; return whether there is a connection for that."""
         if self.resume is None:
             return False
         assert self.unfinished is None
@@ -177,7 +179,7 @@ class Client(Watcher):
         return True
 
     def take_back(self, error: CommandError) -> None:
-        """Put an error in the place of each reply that has not left; pushes stay."""
+        """Replace each unsent reply by an error; pushes stay."""
         # An element of the output may be several replies, or a part of one.
         replies = split_replies(b"".join(self.out))
         self.out[:] = [part if part.startswith(b">") else encode(error, self.protocol) for part in replies]
@@ -187,7 +189,7 @@ class Client(Watcher):
             self.unfinished.pieces = iter((encode(error, self.protocol),))
 
     def describe(self, monotonic_ms: int) -> bytes:
-        """Return what CLIENT LIST says of the client, in Redis's fields; those that have no meaning here are 0."""
+        """Return the client's line of CLIENT LIST, in Redis's fields; those without a meaning here are 0."""
         tracker = self.tracker
         flags = [
             ("O", self.monitoring),

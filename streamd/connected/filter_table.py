@@ -1,4 +1,4 @@
-"""Who waits for entries that a filter lets through, so that an entry wakes those alone whom it is for."""
+"""Clients that wait with a filter, found by the entries that their filters let through."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
@@ -17,26 +17,26 @@ _Waiters = dict[Any, None]
 
 
 class Filtering(Protocol):
-    """What a waiter with a filter waits for.
+    """The filter of a waiter.
 
-    wanted: the filter. is_open: whether it waits for what comes at the end; else it is tried whatever comes.
+    wanted: the filter. is_open: whether it waits for entries at the end; else every change of the stream tries it.
     """
 
     wanted: EntryFilter
     is_open: bool
 
     def start_of(self, key: bytes) -> int:
-        """Return the ID from which on the stream at a key was not looked through."""
+        """Return the ID from which on the stream at a key was not searched."""
 
     def passed(self, key: bytes, entry_id: int) -> None:
-        """Note that up to an ID there is nothing for this one."""
+        """Note that up to an ID no entry matches."""
 
     def on_timeout(self) -> Reply:
         """Return the reply when the time is up."""
 
 
 class _Level:
-    """A level of the topic filters that are waited with: those that end here, those that go on with `#`, and others."""
+    """A level of the waiters' topic filters: those that end here, those that go on with `#`, and others."""
 
     __slots__ = ("below", "ending", "open")
 
@@ -65,7 +65,7 @@ class _Field:
         return bool(self.values) or bool(self.places)
 
     def place(self, pattern: Pattern) -> _Waiters:
-        """Return where those stand who wait for what matches a pattern, made if need be."""
+        """Return the place of the waiters with a pattern, which is made if missing."""
         if pattern.literal is not None:
             return self.values.setdefault(pattern.literal, {})
         said = pattern.kind, pattern.text
@@ -90,7 +90,7 @@ class _Field:
         return level.ending
 
     def forget(self, pattern: Pattern) -> None:
-        """Take away the place of those who wait for what matches a pattern: there are none any more."""
+        """Remove the place of the waiters with a pattern: the last of them has gone."""
         if pattern.literal is not None:
             del self.values[pattern.literal]
             return
@@ -108,7 +108,7 @@ class _Field:
                 del above.below[name]
 
     def find(self, value: bytes, found: _Waiters) -> None:
-        """Add to `found` those whose filters let a value through."""
+        """Add to `found` the waiters whose filters let a value through."""
         if value in self.values:
             found.update(self.values[value])
         for _, waiters in self.globs.find(value) if len(self.globs) else ():
@@ -137,7 +137,7 @@ class _Field:
 
 
 class FilterTable:
-    """All that wait for one key with filters.
+    """The waiters of one key that have filters.
 
     seen_id: up to there its entries were looked at for all of them. stream: whose entries these were.
     _has_passed: something was looked at for some of them, who do not know it. _last: the filter asked for last, and
@@ -157,7 +157,7 @@ class FilterTable:
         self._last: tuple[EntryFilter, _Waiters] | None = None
 
     def add(self, waiter: object, filtering: Filtering, start: int) -> None:
-        """Add one who has looked through all in front of ID `start`."""
+        """Add a waiter that has searched all before ID `start`."""
         self.count += 1
         self.seen_id = min(self.seen_id, start - 1)
         if not filtering.is_open:
@@ -176,7 +176,7 @@ class FilterTable:
         return place
 
     def remove(self, waiter: object, filtering: Filtering) -> None:
-        """Forget one."""
+        """Forget a waiter."""
         self.count -= 1
         if not filtering.is_open:
             del self._tried_always[waiter]
@@ -192,9 +192,9 @@ class FilterTable:
                 del self._by_field[wanted.field]
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
-        """Return whom what came to the stream at a key is for; the others need not look at it any more.
+        """Return the waiters whom new entries of the stream at a key match; the others need not look at them.
 
-        Where a bug ends that, it counts as not looked at: the next entry has it looked at again.
+        If a bug ends the search, it counts as not done: the next entry repeats it.
         """
         before = self.seen_id, self._added, self.stream, self._has_passed
         try:
@@ -229,8 +229,9 @@ class FilterTable:
         return found
 
     def _find(self, fields: list[bytes], found: _Waiters) -> None:
-        """Add to `found` those whose filters let an entry through. The fields that are looked at are those of the entry
-        or those of the filters, whichever are fewer.
+        """Add to `found` the waiters whose filters let an entry through. It goes through the fields of the entry or
+        those of the
+        filters, whichever are fewer.
         """
         by_field = self._by_field
         if len(fields) >= 2 * len(by_field):

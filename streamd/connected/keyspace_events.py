@@ -22,7 +22,7 @@ class KeyspaceEvents:
         self._kinds: frozenset[str] = frozenset()
 
     def configure(self, classes: str) -> frozenset[str]:
-        """Take the option's value; return the classes of which something is published: none without K or E."""
+        """Take the option's value; return the classes of published events: none without K or E."""
         letters = frozenset(classes.replace("A", _COMMON))
         self._by_key = "K" in letters
         self._by_event = "E" in letters

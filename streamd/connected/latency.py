@@ -1,4 +1,4 @@
-"""Latency: events that took longer than a threshold, and how long each command takes, where somebody asks for it."""
+"""Latency: events that took longer than a threshold, and the times of commands, if they are tracked."""
 
 from bisect import bisect_left
 from collections import deque
@@ -13,7 +13,7 @@ _BUCKETS_NS: Final = [int(1032.063 * 2**power) for power in range(31)]
 
 
 class Event:
-    """The seconds in which something took long, each with its most milliseconds; most_ms: the most ever."""
+    """The slow seconds of one kind of event, each with its longest time; most_ms: the longest ever."""
 
     def __init__(self) -> None:
         # (Unix time in seconds, milliseconds)
@@ -21,7 +21,7 @@ class Event:
         self.most_ms = 0
 
     def add(self, unix_s: int, took_ms: int) -> None:
-        """Note a time; of those in one second the longest is kept."""
+        """Note a time; the longest of each second is kept."""
         self.most_ms = max(self.most_ms, took_ms)
         if self.samples and self.samples[-1][0] == unix_s:
             self.samples[-1] = (unix_s, max(self.samples[-1][1], took_ms))
@@ -30,19 +30,19 @@ class Event:
 
 
 class CommandTimes:
-    """How often a command took how long."""
+    """A histogram of one command's times."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_BUCKETS_NS) + 1)
         self.calls = 0
 
     def add(self, took_ns: int, calls: int = 1) -> None:
-        """Count calls that took so long each."""
+        """Count calls that each took this long."""
         self.calls += calls
         self.counts[bisect_left(_BUCKETS_NS, took_ns)] += calls
 
     def buckets(self) -> dict[int, int]:
-        """Return microseconds -> how many calls took at most so many, for each bucket that has some."""
+        """Return microseconds -> number of calls up to that time, for each bucket that is not empty."""
         rows, below = {}, 0
         for end_ns, count in zip([*_BUCKETS_NS, _BUCKETS_NS[-1] * 2], self.counts, strict=True):
             below += count
@@ -51,7 +51,7 @@ class CommandTimes:
         return rows
 
     def percentile_us(self, percent: float) -> float:
-        """Return within how many microseconds so many of a hundred calls ended: the end of their bucket."""
+        """Return a percentile of the calls' times in microseconds: the end of its bucket."""
         wanted, below = self.calls * percent / 100, 0
         for end_ns, count in zip(_BUCKETS_NS, self.counts, strict=False):
             below += count
@@ -61,7 +61,7 @@ class CommandTimes:
 
 
 class Latency:
-    """What LATENCY shows. threshold_ms: 0 if no event is noted. is_tracking: whether commands' times are counted."""
+    """The data of LATENCY. threshold_ms: 0 if no event is noted. is_tracking: whether commands' times are counted."""
 
     def __init__(self) -> None:
         self.threshold_ms = 0
@@ -70,19 +70,19 @@ class Latency:
         self.commands: dict[str, CommandTimes] = {}
 
     def count(self, name: str, took_ns: int, calls: int = 1) -> None:
-        """Count calls of a command that took so long each."""
+        """Count calls of a command that each took this long."""
         times = self.commands.get(name)
         if times is None:
             times = self.commands[name] = CommandTimes()
         times.add(took_ns, calls)
 
     def note_event(self, is_fast: bool, took_ns: int, unix_s: int) -> None:
-        """Note that a command took so long, if that is longer than what is asked for."""
+        """Note the time of a command if it is above the threshold."""
         if took_ns >= self.threshold_ms * 1_000_000:
             self.events.setdefault("fast-command" if is_fast else "command", Event()).add(unix_s, took_ns // 1_000_000)
 
     def reset(self, names: Iterable[str] = ()) -> int:
-        """Forget events, without names all; return how many were forgotten."""
+        """Forget the named events, or all; return their number."""
         wanted = [name for name in (list(names) or list(self.events)) if name in self.events]
         for name in dict.fromkeys(wanted):
             del self.events[name]
@@ -94,7 +94,7 @@ _LEVELS: Final = "_o#"
 
 
 def graph(name: str, event: Event, now_s: int) -> str:
-    """Return an event's samples as a picture of letters, each with its age below."""
+    """Return an event's samples as ASCII art, each with its age below."""
     values = [took_ms for _, took_ms in event.samples][-80:]
     low, high = min(values), max(values)
     lines = [f"{name} - high {high} ms, low {low} ms (all time high {event.most_ms} ms)", "-" * 80]
@@ -120,7 +120,7 @@ def _age(seconds: int) -> str:
 
 
 def diagnosis(latency: Latency, journal_policy: str) -> str:
-    """Return what the events say and what may be done, as text for people."""
+    """Return a report on the events, with advice, for people."""
     if not latency.threshold_ms:
         return "Latency is not monitored. CONFIG SET latency-monitor-threshold <milliseconds> begins it.\n"
     if not latency.events:

@@ -1,4 +1,4 @@
-"""How a request is shown: as a line of MONITOR, without what is secret."""
+"""Shows a request as a line of MONITOR, without secrets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -27,7 +27,7 @@ def monitor_line(now_us: int, db_index: int, address: str, request: list[bytes])
 
 
 def redacted(request: list[bytes]) -> list[bytes]:
-    """Return a request as it may be shown: without the words that are, or may be, names and passwords of users."""
+    """Return a request without words that are, or may be, names and passwords of users."""
     if request[0].upper() not in _SECRETIVE:
         return request
     shown, start = list(request), 0

@@ -8,7 +8,7 @@ from streamd.resp.types import Push, Reply
 
 
 class Subscriber(Protocol):
-    """Who is subscribed: the names of channels and of patterns, each None until there is one."""
+    """A subscriber: the names of channels and of patterns, each None until there is one."""
 
     subscriptions: dict[bytes, None] | None
     patterns: dict[bytes, None] | None
@@ -21,7 +21,7 @@ Who = TypeVar("Who", bound=Subscriber)
 
 
 class PubSub(Generic[Who]):
-    """Who is subscribed to what, in the order they came.
+    """The subscribers of each channel and pattern, in the order they came.
 
     Shape: channels and patterns map a name to its clients (a dict used as an ordered set), and patterns are found by a
     channel without comparing all of them; a client carries its own sets of both. wants_flush(client): have a client's
@@ -34,14 +34,14 @@ class PubSub(Generic[Who]):
         self._wants_flush = wants_flush
 
     def subscribe(self, client: Who, channel: bytes) -> None:
-        """Let a client get what is published on a channel."""
+        """Subscribe a client to a channel."""
         if client.subscriptions is None:
             client.subscriptions = {}
         client.subscriptions[channel] = None
         self.channels.setdefault(channel, {})[client] = None
 
     def subscribe_pattern(self, client: Who, pattern: bytes) -> None:
-        """Let a client get what is published on the channels that match a pattern."""
+        """Subscribe a client to the channels that match a pattern."""
         if client.patterns is None:
             client.patterns = {}
         client.patterns[pattern] = None
@@ -72,7 +72,7 @@ class PubSub(Generic[Who]):
         client.subscriptions = client.patterns = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to all who are subscribed; return how many times it was sent."""
+        """Send a message to all subscribers; return how many times it was sent."""
         receivers = list(self.channels.get(channel, ()))
         for client in receivers:
             client.reply(Push([b"message", channel, message]))

@@ -36,7 +36,7 @@ class SlowLog:
             self.entries.pop()
 
     def pack(self) -> None:
-        """Make the entries anew: they may be all that is left of a time when there was much more; see heap."""
+        """Copy the entries, so that memory of a peak around them can be freed; see heap."""
         # (Not by pickle: what its import makes would be left there itself.)
         rows = marshal.loads(marshal.dumps([tuple(entry) for entry in self.entries]))
         self.entries = deque(SlowCommand(*row) for row in rows)

@@ -1,8 +1,8 @@
-"""What all clients share: keyspace, configuration, time, statistics, who waits and who listens."""
+"""The state that all clients share: keyspace, configuration, time, statistics, blocked clients and subscribers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from streamd.acl.refusals import RefusalLog
 from streamd.acl.users import Users
@@ -10,8 +10,9 @@ from streamd.base.clock import Clock, TurnTime
 from streamd.base.errors import CODE_CHARACTERS_MAX, Busy, CommandError, error_code
 from streamd.base.log import log
 from streamd.configuration.server_options import Config
-from streamd.connected.blocking import BlockedClients, Waiter
+from streamd.connected.blocking import BlockedClients
 from streamd.connected.client import Client
+from streamd.connected.durability_ports import Journal
 from streamd.connected.keyspace_events import ALL_CLASSES, KeyspaceEvents
 from streamd.connected.latency import Latency
 from streamd.connected.monitor import redacted
@@ -20,7 +21,7 @@ from streamd.connected.slowlog import SlowLog
 from streamd.connected.tracking import Tracking
 from streamd.data.followers import EveryKey
 from streamd.data.keyspace import Database, Keyspace
-from streamd.data.records import Record, Run
+from streamd.data.records import ColumnsRecord, Record
 from streamd.idmp.sweeper import Sweeper
 from streamd.journal.filesystem import Identity
 from streamd.resp.types import Raw
@@ -32,80 +33,10 @@ ERROR_CODES_MAX: Final = 128
 FURTHER_CODES: Final = "ERRORSTATS_DISABLED"
 
 
-class Backups(Protocol):
-    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
-
-    def begin(self, client: Client) -> list[tuple[str, int]] | None:
-        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
-
-    def mark(self, client: Client) -> list[int]:
-        """Return the sizes of the files up to which they are one state."""
-
-    def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
-        """Return bytes of a file."""
-
-    def end(self, client: Client) -> bool:
-        """Let go of the files; return whether there were any."""
-
-
-class Journal(Protocol):
-    """What the engine and commands ask of the journal; see streamd.durability.persistence.
-
-    writers: who has written something in this turn, some of them several times.
-    """
-
-    writers: list[Client]
-
-    @property
-    def backups(self) -> Backups:
-        """The backups under way."""
-
-    def append_unit(self, records: list[Record | Run]) -> None:
-        """Take the effects of one command or one transaction, which stand or fall together."""
-
-    def end_turn(self) -> None:
-        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
-
-    def wait_for(self, client: Client) -> None:
-        """Return once no output of a client is held: what it says is as durable as it has to be."""
-
-    def tick(self) -> bool:
-        """Do what time demands; return whether more is to be done at once."""
-
-    @property
-    def is_rewriting(self) -> bool:
-        """Whether a rewrite is running."""
-
-    @property
-    def saved_s(self) -> int:
-        """The Unix time of the last rewrite, or of the start, in seconds."""
-
-    def doubt(self) -> None:
-        """Have the journal rewritten soon: what it says may not be what is there."""
-
-    def start_rewrite(self) -> None:
-        """Begin a rewrite. Raises: CommandError; OSError."""
-
-    def save(self) -> None:
-        """Rewrite in the foreground. Raises: CommandError."""
-
-    def reload(self, rewrite: bool) -> None:
-        """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
-
-    def sync_goal(self) -> int:
-        """Return what is_synced() is to be asked for all that is recorded so far."""
-
-    def is_synced(self, goal: int) -> bool:
-        """Return whether what was recorded up to a goal is synced."""
-
-    def serve_when_synced(self, waiter: Waiter[Client]) -> None:
-        """Have a waiter try again after each sync; the next one begins at the end of this turn."""
-
-
 class Stats:
     """Counters since the start, or since CONFIG RESETSTAT.
 
-    bytes_in, bytes_out: of the clients that are gone; those of each client that is there are its own.
+    bytes_in, bytes_out: of clients that are gone; present clients count their own.
     """
 
     def __init__(self) -> None:
@@ -113,7 +44,7 @@ class Stats:
         self.reset()
 
     def reset(self) -> None:
-        """Set all counters to 0, that of internal errors alone stays: it counts bugs."""
+        """Set all counters to 0, except that of internal errors, which counts bugs."""
         self.connections = 0
         self.rejected_connections = 0
         self.expired_keys = 0
@@ -125,8 +56,9 @@ class Stats:
         self.per_second = (0.0, 0.0, 0.0)
 
     def sample(self, now_ms: int, calls: int, bytes_in: int, bytes_out: int) -> None:
-        """Note, about once a second, how far the counters are: `per_second` says how much that was for each second
-        since the last time, of commands, bytes received and bytes sent.
+        """Note the counters, about once a second: `per_second` gives the rates since the last time, of commands, bytes
+        received
+        and bytes sent.
         """
         then_ms, *then = self._sampled
         self._sampled = (now_ms, calls, bytes_in, bytes_out)
@@ -139,7 +71,7 @@ class Stats:
 
     @property
     def sampled_bytes(self) -> int:
-        """How many bytes were received and sent when that was last sampled."""
+        """The bytes received and sent at the last sample."""
         return self._sampled[2] + self._sampled[3]
 
     def count_error(self, error: CommandError) -> None:
@@ -160,24 +92,24 @@ class State:
         batch are a unit each.
     dirty: changes since the start.
     to_flush: clients whose replies wait for the end of the turn.
-    tracking: which clients are told what has become stale of what they read.
-    users: who may log in; refusals: the log of what was not allowed.
+    tracking: of all clients, see CLIENT TRACKING.
+    users: with their rules; refusals: the log of refused requests.
     monitors: client ID -> client, of those that see every command.
     run_id: 40 hexadecimal digits, new at every start.
-    persistence: returns the journal's fields of INFO, where they differ from those without a journal.
+    persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
-    is_loading: a journal is being loaded. write_error: what commands that write are answered while the disk fails.
+    is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
     is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
-    on_restricted(is_restricted): some or all commands must be looked at one by one from now on, or no more.
-    slow_ns: what is to be noted, in the slow log or for LATENCY. log_slow_ns: what in the slow log.
+    on_restricted(is_restricted): commands must be checked one by one from now on, or no more.
+    slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
     pause_until_ms: the monotonic time until which clients are paused, 0: they are not; pause_writes_only: which of
         their commands.
     forget(client): ends a client, and all that it waits for.
-    active_expire: whether keys are removed that nobody asks for; scripts_may_all: whether scripts may call commands
-        that are not for them; both for tests, see DEBUG.
-    notify_flags: classes of keyspace events that somebody wants to know of; empty means none. All of them while every
-        change is followed: then each is looked at one by one.
+    active_expire: whether expired keys are removed in the background; scripts_may_all: whether scripts may call
+        commands that are not for them; both for tests, see DEBUG.
+    notify_flags: classes of published keyspace events; empty means none. All of them while every change is followed:
+        then writes are executed one by one.
     """
 
     def __init__(self, clock: Clock, config: Config, users: Users) -> None:
@@ -192,7 +124,7 @@ class State:
         self.last_client_id = 0
         self.stats = Stats()
         self.sweeper = Sweeper()
-        self.records: list[Record | Run] | None = None
+        self.records: list[Record | ColumnsRecord] | None = None
         self.dirty = 0
         self.to_flush: list[Client] = []
         self.pubsub: PubSub[Client] = PubSub(self.wants_flush)
@@ -240,7 +172,7 @@ class State:
             db.on_fields_expired = self._fields_expired
 
     def _node_size_changed(self) -> None:
-        """Have the next entry of every stream follow the new size, as in Redis."""
+        """Apply the new size from each stream's next entry on, as in Redis."""
         entries = self.config.integer("stream-node-max-entries")
         for db in self.keyspace:
             for value in db.values.values():
@@ -272,7 +204,7 @@ class State:
         self.restrict()
 
     def restrict(self) -> None:
-        """Say again whether commands must be looked at one by one: after a reason for that came or went."""
+        """Update whether commands must be checked one by one, after a reason for that came or went."""
         self.on_restricted(
             self.is_loading
             or self.is_busy
@@ -284,7 +216,7 @@ class State:
         )
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
-        """Raise the error that a command with these flags meets at present, if any."""
+        """Raise the error that a command with these flags gets at present, if any."""
         if self.is_busy and "allow_busy" not in flags:
             raise Busy()
         if self.is_loading and "loading" not in flags:
@@ -295,17 +227,17 @@ class State:
             raise CommandError("OOM command not allowed when used memory > 'maxmemory'.")
 
     def show_monitors(self, line: bytes) -> None:
-        """Send a line to every client that monitors."""
+        """Send a line to every client in MONITOR."""
         for monitor in self.monitors.values():
             monitor.reply(Raw(b"+%b\r\n" % line))
             self.wants_flush(monitor)
 
     def up_s(self) -> int:
-        """Return how many seconds ago the start was."""
+        """Return the seconds since the start."""
         return (self.clock.monotonic_ms() - self._started_monotonic_ms) // 1000
 
     def traffic_bytes(self) -> tuple[int, int]:
-        """Return how many bytes clients have sent, and were sent. (Counted by client, since each request is.)"""
+        """Return the bytes received from and sent to clients."""
         clients, stats = self.clients.values(), self.stats
         return (
             stats.bytes_in + sum(client.bytes_in for client in clients),
@@ -313,7 +245,7 @@ class State:
         )
 
     def reset_stats(self) -> None:
-        """Set all statistics back to zero, but for those of commands."""
+        """Set all statistics to zero, except those of commands."""
         self.stats.reset()
         self.latency.commands.clear()
         bytes_in, bytes_out = self.traffic_bytes()
@@ -339,10 +271,11 @@ class State:
     # -- bugs -----------------------------------------------------------------------------------------------------
 
     def note_bug(self, where: str, may_have_changed: bool = True, error: BaseException | None = None) -> None:
-        """Log and count an exception that nobody expected: `error`, or the one that is being handled.
+        """Log and count an unexpected exception: `error`, or the one that is being handled.
 
-        may_have_changed: something may be there that is not recorded. The journal is then rewritten, so that a start
-        does not bring back something else, or find a record that it cannot apply.
+        may_have_changed: values may differ from the journal. It is then rewritten, so that a start does not restore
+        another
+        state, or find a record that it cannot apply.
         """
         log.exception("bug", "a bug in %s", where, error=error)
         self.stats.internal_errors += 1
@@ -350,8 +283,9 @@ class State:
             self.journal.doubt()
 
     def lose(self, client: Client, where: str) -> None:
-        """Note the exception that is being handled, and close a client that it may have cost a reply or a message: it
-        would wait for that for ever, or take another one for it.
+        """Note the exception that is being handled, and close a client that it may have cost a reply or a message: the
+        client
+        would wait for that forever, or take another one for it.
         """
         self.note_bug(where)
         try:
@@ -362,7 +296,7 @@ class State:
             self.note_bug("closing a client")
 
     def guard(self, client: Client, where: str, work: Callable[..., object], *arguments: object) -> None:
-        """Do for a client what was noted for it, and is noted no more. Raises: nothing; see `lose`."""
+        """Do the pending work for a client, which is then no longer pending. Raises: nothing; see `lose`."""
         try:
             work(*arguments)
         except Exception:
@@ -412,7 +346,7 @@ class State:
             self.records.append((db_index, list(words)))
 
     def packing(self) -> Iterator[None]:
-        """Take no more memory for what there is than it needs, whatever there was, a part each time it is asked."""
+        """Give back memory that removed elements have left unused, a part at each call."""
         for db in self.keyspace:
             yield from db.packing()
         self.sweeper.pack()

@@ -1,4 +1,4 @@
-"""What one client asked CLIENT TRACKING for."""
+"""The options and state of one client's CLIENT TRACKING."""
 
 
 class Tracker:

@@ -1,4 +1,4 @@
-"""Clients that keep what they read, and the messages that tell them what is stale."""
+"""CLIENT TRACKING: the keys that clients cache, and their invalidation messages."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ _CLIENTS_AT_ONCE: Final = 64
 
 
 class _Message:
-    """What is stale, for several clients: it is encoded once for each protocol."""
+    """An invalidation for several clients: it is encoded once for each protocol."""
 
     __slots__ = ("_encoded", "keys")
 
@@ -41,17 +41,17 @@ class _Message:
 class Tracking:
     """CLIENT TRACKING of all clients.
 
-    A client that runs a command is told behind its reply, all others at once; who has prefixes, of several changes
-    together, soon. (At the end of each turn somebody would have to look whether there are any.)
+    A client that runs a command gets its invalidations behind the reply, all others at once. Clients with prefixes soon
+    get several changes together. (At the end of each turn, every turn would have to look for changes.)
 
     clients: by number. count: how many track. prefixes: prefix -> who is told of keys that begin with it.
-    changed: the keys that changed since the last broadcast began, each with who did it last. _broadcasting: the rest of
-    a broadcast that goes on.
-    on_changed: called when there is the first: somebody must then call `broadcast`, soon.
+    changed: the keys that changed since the last broadcast began, each with the client that changed it last.
+    _broadcasting: the rest of a broadcast that goes on.
+    on_changed: called at the first change: `broadcast` must then be called, soon.
     writer: the tracking client whose command runs; None: another client, or nobody. in_script: a script runs for it.
-    on_followed: called when writers have to ask something else whether their key is followed: the first client has a
-    prefix, the last one has none, or all that was kept is forgotten. free: takes what is to be freed, soon.
-    lose(client, where): closes a client that could not be told, so that it does not go on reading what is stale.
+    on_followed: called when writes have to ask another set for their key: the first client has a prefix, the last one
+    has none, or all noted keys are forgotten. free: takes a value to free, soon.
+    lose(client, where): closes a client that could not be told, so that it does not go on reading stale values.
     Source: https://redis.io/docs/latest/develop/reference/client-side-caching/
     """
 
@@ -84,7 +84,7 @@ class Tracking:
     # -- who tracks ---------------------------------------------------------------------------------------------------
 
     def start(self, client: Client) -> Tracker:
-        """Return what says how a client tracks, to be filled."""
+        """Return a client's tracker, to be filled with its options."""
         tracker = client.tracker
         if tracker is None:
             tracker = client.tracker = Tracker()
@@ -94,7 +94,7 @@ class Tracking:
         return tracker
 
     def add_prefix(self, client: Client, prefix: bytes) -> None:
-        """Tell a client that tracks of all changes to keys that begin with a prefix."""
+        """Have a client told of all changes to keys with a prefix."""
         assert client.tracker is not None
         client.tracker.prefixes.add(prefix)
         listeners = self.prefixes.values.get(prefix)
@@ -105,7 +105,7 @@ class Tracking:
         self._follow_all()
 
     def stop(self, client: Client) -> None:
-        """Tell a client nothing any more."""
+        """End a client's tracking."""
         tracker = client.tracker
         if tracker is None:
             return
@@ -123,7 +123,7 @@ class Tracking:
         self._follow_all()
 
     def leave(self, client: Client) -> None:
-        """Forget a client that goes, and all that was kept if nobody tracks any more."""
+        """Forget a client that is gone, and all noted keys if it was the last that tracks."""
         self.stop(client)
         if not self.count and self._followers.kept_keys:
             self._forget_kept()
@@ -141,27 +141,27 @@ class Tracking:
     # -- a command of a client that tracks ----------------------------------------------------------------------------
 
     def begin(self, client: Client, tracker: Tracker) -> None:
-        """Keep what a client is told until its command has its reply."""
+        """Hold a client's invalidations until its command has its reply."""
         self.writer = client
         tracker.held = []
 
     def end(self, client: Client, tracker: Tracker) -> None:
-        """Tell a client what came while its command ran."""
+        """Send a client the invalidations that were held while its command ran."""
         self.writer = None
         self.release(client, tracker)
 
     def hold(self, tracker: Tracker) -> None:
-        """Keep what a client is told that has waited until it has its reply."""
+        """Hold invalidations of a blocked client until it has its reply."""
         tracker.held = []
 
     def release(self, client: Client, tracker: Tracker) -> None:
-        """Tell a client what was held."""
+        """Send a client the held invalidations."""
         held, tracker.held = tracker.held, None
         for key in held or ():
             self._send(client, tracker, _Message(None if key is None else [key]))
 
     def keep(self, client: Client, keys: list[bytes]) -> None:
-        """Note that a client keeps what it has read of some keys, but for what it chose not to keep."""
+        """Note that a client caches the keys that it has read, except those that it opted out of."""
         tracker = client.tracker
         if tracker is None or tracker.is_broadcast or tracker.has_chosen != (tracker.choice == "optin"):
             return
@@ -170,12 +170,12 @@ class Tracking:
             self._forget_oldest()
 
     def limit(self, keys_max: int) -> None:
-        """Keep so many keys in all at most, from now on; 0: any number."""
+        """Set the maximum number of noted keys; 0: any number."""
         self._keys_max = keys_max or sys.maxsize
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Have all told who keep the keys that are too many: nobody has changed them."""
+        """Forget the oldest keys beyond the limit, and tell their clients, though they have not changed."""
         writer, self.writer = self.writer, None
         self._followers.limit(self._keys_max)
         self.writer = writer
@@ -197,7 +197,7 @@ class Tracking:
                 self._send(client, tracker, message)
 
     def flushed(self) -> None:
-        """Tell all who track that all keys are gone, of whatever database."""
+        """Tell all tracking clients that all keys are gone, in every database."""
         if self._followers.kept_keys:
             self._forget_kept()
         if not self.count:
@@ -221,13 +221,13 @@ class Tracking:
 
     @property
     def has_news(self) -> bool:
-        """Whether those who have prefixes are to be told of something."""
+        """Whether changes wait for clients with prefixes."""
         return bool(self.changed) or self._broadcasting is not None
 
     def broadcast(self, stop: Callable[[], bool]) -> bool:
-        """Tell those who have prefixes of what changed, until `stop` says so; return whether there is more.
+        """Tell clients with prefixes of changes, until `stop` says so; return whether there is more.
 
-        Where a bug ends that, it is not known who was told: all who have prefixes are closed.
+        If a bug ends the broadcast, its receivers are unknown: all clients with prefixes are closed.
         """
         if self._broadcasting is None:
             self._broadcasting = self._steps()
@@ -243,7 +243,7 @@ class Tracking:
         return bool(self.changed)
 
     def _steps(self) -> Iterator[None]:
-        """Tell of all that changed; between two steps somebody may look at the time."""
+        """Tell clients of all changes; between two steps the caller may look at the time."""
         while self.changed:
             changed, self.changed = self.changed, {}
             keys = list(changed)
@@ -257,7 +257,7 @@ class Tracking:
                     yield from self._tell_of_prefix(prefix, sorted(found[prefix]), changed)
 
     def _tell_of_prefix(self, prefix: bytes, keys: list[bytes], changed: dict[bytes, Client | None]) -> Iterator[None]:
-        """Send a message to those who have a prefix. changed: who changed the keys."""
+        """Send a message to the clients with a prefix. changed: the clients that changed the keys."""
         message = _Message([*keys])
         writers = {changed[key] for key in keys}
         clients = list(self.prefixes.values.get(prefix, ()))

@@ -1,4 +1,4 @@
-"""Which keys of a database end when, found in about the order of time."""
+"""The deadlines of a database's keys, found in about the order of time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -14,11 +14,13 @@ _TAKEN_AT_ONCE: Final = 128
 
 
 class Deadlines:
-    """When keys end: to add one, to move one and to take one out takes the same time however many there are, and a key
-    takes eight bytes where many end together, as sessions and caches do.
+    """When keys end. Adding, moving and removing a key take the same time for any number of keys, and a key takes eight
+    bytes
+    where many end together, as sessions and caches do.
 
-    Whose deadlines they are has them by key (`due_ms`): a row here that does not agree with that is out of date, and
-    nobody sees it. No span has more of those than of others.
+    The owner has the deadlines by key (`due_ms`): a row here that disagrees is out of date and ignored. Each span has
+    at
+    most as many of those as of others.
 
     Shape: `_spans` has for the number of a span (its first millisecond >> _SPAN_BITS) its one key, or a list of rows;
     `_gone`, how many of a list may be out of date, where any may be; `_order` is a heap of the numbers, which may have
@@ -36,7 +38,7 @@ class Deadlines:
         return bool(self._spans)
 
     def __len__(self) -> int:
-        """How many rows are held, those of no use included."""
+        """The number of rows, outdated ones included."""
         return len(self._order) + sum(len(one) for one in self._spans.values() if isinstance(one, list))
 
     def add(self, key: bytes, due_ms: int) -> None:
@@ -65,7 +67,7 @@ class Deadlines:
                 self.add(key, due_ms)
 
     def discard(self, key: bytes, before_ms: int, due_ms: Mapping[bytes, int]) -> None:
-        """Take out a key that had the deadline `before_ms`, and has another one in `due_ms`, or none."""
+        """Remove a key that had the deadline `before_ms`, and has another one in `due_ms`, or none."""
         number = before_ms >> _SPAN_BITS
         keys = self._spans.get(number)
         if isinstance(keys, list):
@@ -90,7 +92,7 @@ class Deadlines:
 
     def take_due(self, now_ms: int, due_ms: Mapping[bytes, int]) -> Iterator[list[bytes]]:
         """Yield the keys whose deadline has come, a few at a time: those of a short span one by one in the order of
-        time, of one that is long not before it is over. Who gets them takes them out of `due_ms`.
+        time, of one that is long not before it is over. The caller takes them out of `due_ms`.
         """
         spans, order = self._spans, self._order
         while order and order[0] << _SPAN_BITS <= now_ms:

@@ -1,4 +1,4 @@
-"""The value of a list: its elements, of which those in the middle are found as quickly as those at the ends."""
+"""The value of a list: elements in the middle are found as quickly as those at the ends."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -54,7 +54,7 @@ class ElementList:
         self._blocks[number][at] = element
 
     def part(self, start: int, stop: int) -> list[bytes]:
-        """Return the elements from the place `start` on and before `stop`; both must be there, or just behind it."""
+        """Return the elements from the place `start` on and before `stop`; both must be valid."""
         if start >= stop:
             return []
         first, at = self._find(start)
@@ -65,7 +65,7 @@ class ElementList:
         return [*blocks[first][at:], *chain.from_iterable(blocks[first + 1 : last]), *blocks[last][: end + 1]]
 
     def place_of(self, element: bytes) -> int | None:
-        """Return the first place of an element; None if it is not there. O(N)."""
+        """Return the first place of an element, or None. O(N)."""
         passed = 0
         for block in self._blocks:
             if element in block:
@@ -113,7 +113,7 @@ class ElementList:
         blocks[:0] = [elements[at : at + _BLOCK][::-1] for at in range(room, len(elements), _BLOCK)][::-1]
 
     def pop(self) -> bytes:
-        """Take the last element; there must be one."""
+        """Remove and return the last element; there must be one."""
         blocks = self._blocks
         element = blocks[-1].pop()
         if not blocks[-1]:
@@ -121,7 +121,7 @@ class ElementList:
         return element
 
     def popleft(self) -> bytes:
-        """Take the head; there must be one."""
+        """Remove and return the head; there must be one."""
         blocks = self._blocks
         element = blocks[0].pop(0)
         if not blocks[0]:
@@ -129,7 +129,7 @@ class ElementList:
         return element
 
     def take(self, count: int, left: bool) -> list[bytes]:
-        """Take up to so many elements, from the head or from the end; there must be one."""
+        """Remove and return up to this many elements, from the head or from the end; there must be one."""
         if count == 1:
             return [self.popleft() if left else self.pop()]
         size = len(self)
@@ -177,9 +177,9 @@ class ElementList:
                 blocks.append([blocks[-1].pop()])
 
     def remove(self, element: bytes, most: int, backwards: bool) -> int:
-        """Remove the first elements that are equal to one, from the end backwards, up to so many; return how many.
+        """Remove up to `most` elements equal to one, from the head or backwards from the end; return their number.
 
-        O(N), but nearly all of it is what Python compares by itself.
+        O(N), but nearly all of it is Python's own comparison.
         """
         blocks, removed = self._blocks, 0
         for number in range(len(blocks) - 1, -1, -1) if backwards else range(len(blocks)):
@@ -222,7 +222,7 @@ class ElementList:
                 del blocks[-1]
 
     def replace(self, elements: list[bytes]) -> None:
-        """Have these elements instead."""
+        """Replace all elements by these."""
         self._blocks = []
         self.extend(elements)
 

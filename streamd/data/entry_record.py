@@ -1,9 +1,9 @@
-"""The record of an entry, as the journal says it: `XADD key [IDMP pid iid] ID field value [field value ...]`."""
+"""The record of an entry in the journal: `XADD key [IDMP pid iid] ID field value [field value ...]`."""
 
 from collections.abc import Sequence
 from typing import Final
 
-from streamd.data.records import Column, Record, Run
+from streamd.data.records import Column, ColumnsRecord, Record
 
 NAME: Final = b"XADD"
 IDMP: Final = b"IDMP"
@@ -35,10 +35,10 @@ def entry_columns(
     return [NAME, key, IDMP, pids, iids, ids, *fields]
 
 
-class EntryRows:
+class Rows:
     """Entries of several streams, one by one; `records` are their records.
 
-    Those of entries with as many fields are a run, which is encoded by columns: half the work of so many records.
+    Those of entries with as many fields are encoded by columns: half the work of so many records.
     """
 
     __slots__ = ("_fields", "_ids", "_iids", "_keys", "_pids")
@@ -59,7 +59,7 @@ class EntryRows:
             self._pids.append(pid)
             self._iids.append(iid)
 
-    def records(self, db_index: int) -> list[Record | Run]:
+    def records(self, db_index: int) -> list[Record | ColumnsRecord]:
         """Return the records of all that were taken."""
         keys, ids, fields, pids, iids = self._keys, self._ids, self._fields, self._pids, self._iids
         if len(keys) > 1 and len(set(map(len, fields))) == 1:
@@ -67,7 +67,7 @@ class EntryRows:
                 column[0] if not at & 1 and column.count(column[0]) == len(column) else column
                 for at, column in enumerate(zip(*fields, strict=True))
             ]
-            return [Run(db_index, entry_columns(keys, ids, columns, pids or None, iids or None))]
+            return [ColumnsRecord(db_index, entry_columns(keys, ids, columns, pids or None, iids or None))]
         if not pids:
             return [(db_index, entry_words(*row)) for row in zip(keys, ids, fields, strict=True)]
         return [(db_index, entry_words(*row)) for row in zip(keys, ids, fields, pids, iids, strict=True)]

@@ -1,4 +1,4 @@
-"""Removes the keys, and the fields of hashes, whose time has passed and which nobody asks for."""
+"""Removes expired keys, and expired fields of hashes, that no client asks for."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,9 +11,9 @@ _SET_ASIDE_MS: Final = 60_000
 
 
 def expire_due(db: Database, stop: Callable[[], bool]) -> bool:
-    """Remove keys and fields whose time has passed until `stop` says so; return whether there may be more.
+    """Remove expired keys and fields until `stop` says so; return whether there may be more.
 
-    Raises: what a bug raises, when the others are removed. What has met it is set aside.
+    Raises: an exception of a bug, after removing the others. The key that met it is set aside.
     """
     if db.set_aside and db.time.monotonic_ms >= db.set_aside_until_ms:
         _take_back(db)
@@ -56,7 +56,7 @@ def _end_fields(db: Database, stop: Callable[[], bool], failures: list[Exception
 
 
 def _expire_unseen(db: Database, keys: list[bytes]) -> None:
-    """Do what `Database.expire` does where nobody follows or waits. Hot path: a million keys may end in a
+    """Do the work of `Database.expire` for keys without followers and waiters. Hot path: a million keys may end in a
     second.
     """
     for key, value in zip(keys, map(db.values.pop, keys), strict=True):
@@ -83,7 +83,7 @@ def _set_aside(db: Database, keys: list[bytes]) -> None:
 
 
 def _take_back(db: Database) -> None:
-    """Have the keys end that were set aside."""
+    """Let the keys that were set aside expire."""
     keys, db.set_aside = db.set_aside, []
     for key in dict.fromkeys(keys):
         value = db.values.get(key)

@@ -1,4 +1,4 @@
-"""Who is to know that a key changed: who watches it in a database, who keeps what it has read of it in any."""
+"""Followers of keys: clients that WATCH a key in a database, and clients that cache keys of any database."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -14,7 +14,7 @@ _FORGOTTEN_PART: Final = 64
 
 
 class EveryKey:
-    """All keys there may be."""
+    """A set that contains every key."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ class EveryKey:
 
 
 class Watcher:
-    """Somebody who wants to know that a key changed (a client in WATCH)."""
+    """A follower of a key's changes (a client in WATCH)."""
 
     __slots__ = ("touched",)
 
@@ -32,14 +32,14 @@ class Watcher:
 
 
 class Followers:
-    """Who follows which keys, of all databases of a server.
+    """The keys that clients follow, in all databases of a server.
 
-    A write asks one thing of its key: whether it stands in `keys`. So it costs the same whoever follows other keys.
+    A write asks one thing of its key: whether it stands in `keys`. So followers of other keys cost it nothing.
 
-    keys: key -> the number of the client that keeps what it has read of the key, or the set of them; 0 where it is only
-        watched. As in Redis these are names: whoever has read `k` is told of `k` in any database.
-    follows_all: every change is to be told, whatever its key.
-    on_stale(key, clients): a key changed that clients keep; they keep it no more.
+    keys: key -> the number of the client that caches it, or the set of them; 0 where it is only watched. As in Redis
+    these are names: a client that has read `k` is told of `k` in any database.
+    follows_all: followers want every change, of any key.
+    on_stale(key, clients): a key changed that clients cached; they are forgotten for it.
     on_change(key, is_by_time): called for each change while `follows_all`; is_by_time: its time had passed.
     kept_keys, kept_items: how many keys are kept, and how many times in all.
     """
@@ -79,7 +79,7 @@ class Followers:
         self._watchers[place].add(watcher)
 
     def unwatch(self, db_index: int, key: bytes, watcher: Watcher) -> None:
-        """Mark a watcher no more."""
+        """Remove a watcher."""
         place = (db_index, key)
         watchers = self._watchers[place]
         watchers.discard(watcher)
@@ -93,7 +93,7 @@ class Followers:
                 del self.keys[key]
 
     def watched_in(self, db_index: int) -> list[bytes]:
-        """Return the keys of a database that somebody watches."""
+        """Return the watched keys of a database."""
         return [key for index, key in self._watchers if index == db_index]
 
     def mark(self, db_index: int, key: bytes) -> None:
@@ -104,7 +104,7 @@ class Followers:
     # -- keeping ------------------------------------------------------------------------------------------------------
 
     def keep(self, client: int, keys: list[bytes]) -> None:
-        """Note that a client keeps what it has read of some keys."""
+        """Note that a client caches some keys."""
         kept = self.keys
         for key in keys:
             before = kept.get(key, _NOBODY)
@@ -122,7 +122,7 @@ class Followers:
             self.kept_items += 1
 
     def limit(self, keys_max: int) -> None:
-        """Have the keys forgotten that were kept first, as if they had changed, if there are more than so many."""
+        """Forget the keys cached longest, as if they had changed, if there are more than this many."""
         if self.kept_keys <= keys_max:
             return
         count = self.kept_keys - keys_max + min(_FORGOTTEN_AT_ONCE, keys_max // _FORGOTTEN_PART)
@@ -130,7 +130,7 @@ class Followers:
             self._invalidate(key)
 
     def forget_kept(self) -> dict[bytes, int | set[int]]:
-        """Forget who keeps what: everybody knows that it is worth nothing any more. `keys` is another dict then.
+        """Forget all cached keys: the clients know that they are stale. `keys` is another dict then.
 
         Returns: the one before, to be freed, which takes a fifth of a second for a million keys.
         """
@@ -141,7 +141,7 @@ class Followers:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def change(self, db_index: int, key: bytes, is_by_time: bool = False) -> None:
-        """Tell all who follow a key that it changed."""
+        """Tell all followers of a key that it changed."""
         if key in self.keys:
             self.mark(db_index, key)
             self._invalidate(key)

@@ -1,4 +1,4 @@
-"""A long string that is written to in places: what it costs is what is written, not its length."""
+"""A long string that is written to in places: a write costs its own length, not the string's."""
 
 from typing import Final
 
@@ -11,8 +11,9 @@ _PAGE_BYTES: Final = 64 * 1024
 class GrowingString:
     """A string that APPEND and SETRANGE change.
 
-    Shape: base is what it was when it was read last; pages maps a number of a page of the base to a copy of that page,
-    for those that were changed since; tail is what stands behind the base.
+    Shape: base is the string at its last read; pages maps the number of a page of the base to a changed copy of it;
+    tail is
+    what stands behind the base.
     """
 
     __slots__ = ("base", "pages", "tail")
@@ -33,7 +34,7 @@ class GrowingString:
         self.tail += part
 
     def overwrite(self, offset: int, part: bytes) -> None:
-        """Put `part` at `offset`, over what is there; zero bytes fill what lies between the end and the offset."""
+        """Write `part` at `offset`; zero bytes fill the gap between the end and the offset."""
         at, size = 0, len(self.base)
         while at < len(part) and offset + at < size:
             number, start = divmod(offset + at, _PAGE_BYTES)
@@ -73,10 +74,10 @@ class GrowingString:
         return b"".join(pieces)
 
     def whole(self) -> bytes:
-        """Return all of it."""
+        """Return the whole string."""
         return self.part(0, len(self))
 
     @property
     def memory_bytes(self) -> int:
-        """About how many bytes it takes."""
+        """The approximate memory in bytes."""
         return len(self.base) + len(self.tail) + len(self.pages) * _PAGE_BYTES

@@ -16,7 +16,7 @@ _LISTED_BYTES_MAX = 64
 class Hash(dict[bytes, bytes]):
     """Field -> value. To be changed by `set_fields` and `drop` alone.
 
-    times: when fields end; there in a TimedHash alone.
+    times: when fields expire; only a TimedHash has them.
     """
 
     __slots__ = ("times",)
@@ -38,23 +38,23 @@ class Hash(dict[bytes, bytes]):
 
     @property
     def is_listed(self) -> bool:
-        """Whether Redis would keep it in a list; O(1) for a large hash."""
+        """Whether Redis would keep it as a listpack; O(1) for a large hash."""
         return len(self) <= _LISTED_FIELDS_MAX and all(
             len(word) <= _LISTED_BYTES_MAX for pair in self.items() for word in pair
         )
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of HSCAN's next page, 0 when there is none, and `count` fields; 0 begins the walk."""
+        """Return the cursor of HSCAN's next page, 0 behind the last one, and `count` fields; 0 begins the walk."""
         if self.is_listed:
             return 0, list(self)
         return positions.page(self, cursor, count)
 
     def some(self, random: Random, count: int) -> list[bytes]:
-        """Return so many different random fields, or all. O(count)."""
+        """Return this many different random fields, or all. O(count)."""
         return positions.some_rows(self, random, count)
 
     def any(self, random: Random, count: int) -> list[bytes]:
-        """Return so many random fields, each chosen among all; there must be one. O(count)."""
+        """Return this many random fields, with repetitions; the hash must not be empty. O(count)."""
         return positions.any_rows(self, random, count)
 
     def copy(self) -> "Hash":

@@ -1,4 +1,4 @@
-"""The databases: keys, their values, when they expire and who watches or waits for them."""
+"""The databases: keys, their values, their expiry, and the clients that watch or wait for them."""
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -23,23 +23,23 @@ _FIELDS_AT_ONCE: Final = 64
 class Database:
     """One numbered database.
 
-    A command finds a value by `read` when it returns something of it, by `get` when it is to change it, by `inspect`
-    when it says something about it; `peek` leaves no trace. That is how Redis counts hits and misses, and idle times.
+    A command looks a value up by `read` to return parts of it, by `get` to change it, by `inspect` to describe it;
+    `peek` leaves no trace. So hits, misses and idle times are counted as in Redis.
 
-    values: key -> value, also of keys whose time has passed and which nobody has met since.
+    values: key -> value, also of expired keys that no access has removed yet.
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     expires_sum_ms: the sum of expires_ms.
     deadlines: the same keys in about the order of time.
     field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
-    newest: the key that was put last, so that who names it as well can hold the same bytes.
+    newest: the key that was put last, so that its next user can share the bytes.
     used_s: key -> the monotonic second of its last access. touched: where accesses are noted, mostly used_s.
     hits, misses: how often a key that was to be read or inspected was there, and was not.
     set_aside: keys whose time has passed and whose end a bug has met, until the monotonic time `set_aside_until_ms`.
-    followers: who is to know that a key changed, whatever its database. followed: the keys whose changes somebody is to
-        know of, for who writes to ask whether its own is one: followers.keys, or every key while there are events.
+    followers: of keys, in any database. followed: the keys with followers, which a write asks for its own key:
+        followers.keys, or every key while there are events.
     waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
     trash: what was removed and is large, to be freed in slices.
-    on_ready(db, key): a key that somebody waits for may have become useful.
+    on_ready(db, key): a key that a client waits for may have become useful.
     on_expired(db, keys): keys were removed because their time had passed.
     on_fields_expired(db, key, fields): fields of a hash were removed because their time had passed, and the key too if
         it had no others.
@@ -103,7 +103,7 @@ class Database:
         return len(self.values)
 
     def peek(self, key: bytes) -> KeyValue | None:
-        """Return the value of a live key, or None; a key whose time has passed is removed."""
+        """Return the value of a live key, or None; an expired key is removed."""
         value = self.values.get(key)
         if value is not None and self.expires_ms and key in self.expires_ms and self.expires_ms[key] <= self.time.ms:
             self.expire(key)
@@ -130,7 +130,7 @@ class Database:
         return self._as(key, self.get(key), kind)
 
     def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:
-        """Return the value of a live key for a command that says something about it, or None: no access to it."""
+        """Return the value of a live key for a command that describes it, or None: no access to it."""
         value = self.peek(key)
         if value is not None:
             self.hits += 1
@@ -141,7 +141,7 @@ class Database:
         return value
 
     def count(self, keys: list[bytes]) -> int:
-        """Return how many of these are live keys, each of them inspected."""
+        """Return the number of live keys among these, each of them inspected."""
         if self.expires_ms or self.field_times or self.on_miss is not None:
             return sum(self.inspect(key) is not None for key in keys)
         found = sum(map(self.values.__contains__, keys))
@@ -194,7 +194,7 @@ class Database:
             self.on_ready(self, key)
 
     def put_strings(self, keys: Sequence[bytes], texts: Sequence[bytes]) -> None:
-        """Store strings where strings are or nothing, and nobody waits; their keys' expiries stay."""
+        """Store strings at keys that hold strings or nothing, without waiters; their expiries stay."""
         values = self.values
         if self.on_new is not None:
             for key in dict.fromkeys(keys):
@@ -205,7 +205,7 @@ class Database:
         self.used_s.update(dict.fromkeys(keys, self.time.s))
 
     def remove(self, key: bytes) -> KeyValue | None:
-        """Take a key out with its expiry and return its value."""
+        """Remove a key with its expiry and return its value."""
         value = self.values.pop(key, None)
         if value is not None:
             if key in self.expires_ms:
@@ -243,20 +243,20 @@ class Database:
             self.touch(key)
 
     def expire(self, key: bytes) -> None:
-        """Remove a key whose time has passed."""
+        """Remove an expired key."""
         self.trash.add(self.remove(key))
         self.followers.change(self.index, key, is_by_time=True)
         self.on_expired(self, [key])
 
     def note_times(self, key: bytes, value: TimedHash) -> None:
-        """Take note of the fields' times of a hash that is at a key: it came there, or one of them was set."""
+        """Note the times of a hash's fields: the hash came to a key, or a time was set."""
         first_ms = value.times.first_ms()
         known_ms = self.field_times.due_ms.get(key)
         if first_ms is not None and (known_ms is None or first_ms < known_ms):
             self.field_times.set(key, first_ms)
 
     def expire_fields(self, key: bytes, stop: Callable[[], bool] | None = None) -> bool:
-        """Remove the fields of a hash whose time has passed, or until `stop` says so; return whether there are more.
+        """Remove the expired fields of a hash, or until `stop` says so; return whether there are more.
 
         Without `stop` this is O(n) in the fields that are due; the cron has mostly removed them, a slice at a time.
         """
@@ -287,7 +287,7 @@ class Database:
         return True
 
     def set_expiry(self, key: bytes, expires_ms: int) -> None:
-        """Let a key that is there end at a Unix time in milliseconds."""
+        """Let a present key expire at a Unix time in milliseconds."""
         before_ms = self.expires_ms.get(key)
         self.expires_ms[key] = expires_ms
         if before_ms is not None:
@@ -297,7 +297,7 @@ class Database:
         self.deadlines.add(key, expires_ms)
 
     def set_expiry_of_all(self, keys: Sequence[bytes], expires_ms: int) -> None:
-        """Let keys that are there end at one Unix time in milliseconds."""
+        """Let present keys expire at one Unix time in milliseconds."""
         times = dict.fromkeys(keys, expires_ms)
         if len(times) == len(keys) and self.expires_ms.keys().isdisjoint(keys):
             self.expires_ms.update(times)
@@ -308,7 +308,7 @@ class Database:
                 self.set_expiry(key, expires_ms)
 
     def clear_expiry(self, key: bytes) -> bool:
-        """Let a key live for ever; return whether it had an expiry."""
+        """Remove a key's expiry; return whether it had one."""
         expires_ms = self.expires_ms.pop(key, None)
         if expires_ms is None:
             return False
@@ -317,7 +317,7 @@ class Database:
         return True
 
     def mean_left_ms(self) -> int:
-        """Return how many milliseconds the keys that expire have left on average, 0 without such keys."""
+        """Return the mean time to live of keys with an expiry in milliseconds, 0 without such keys."""
         return max(0, self.expires_sum_ms // len(self.expires_ms) - self.time.ms) if self.expires_ms else 0
 
     def clear(self) -> int:
@@ -342,7 +342,7 @@ class Database:
         return count
 
     def packing(self) -> Iterator[None]:
-        """Take no more memory for the keys' rows than those that are there need; yields behind each that shrinks."""
+        """Shrink the dicts of keys to their present rows; yields behind each that shrinks."""
         values = self.values
         self.values = packed(values)
         if self.values is not values:
@@ -361,17 +361,17 @@ class Database:
         self.field_times.due_ms = packed(self.field_times.due_ms)
 
     def touch(self, key: bytes) -> None:
-        """Tell those who follow a key that it changed."""
+        """Tell the followers of a key that it changed."""
         if self.followers:
             self.followers.change(self.index, key)
 
     def signal(self, key: bytes) -> None:
-        """Say that a key may have something for those who wait for it."""
+        """Note that a key may serve the clients that wait for it."""
         if key in self.waiting:
             self.on_ready(self, key)
 
     def overdue(self) -> set[bytes]:
-        """Return the keys that are still there though their time has passed; O(1) for each."""
+        """Return expired keys that are not removed yet; O(1) for each."""
         aside = [key for key in self.set_aside if key in self.expires_ms and self.expires_ms[key] <= self.time.ms]
         return self.deadlines.due(self.time.ms, self.expires_ms).union(aside)
 
@@ -392,7 +392,7 @@ def _ignore_fields(db: Database, key: bytes, fields: list[bytes]) -> None:
 
 
 class Keyspace:
-    """All databases, the time their keys are judged by, and what was removed from them and is not freed yet."""
+    """All databases, the time that their keys are judged by, and removed values that are not freed yet."""
 
     def __init__(self, databases: int, time: TurnTime) -> None:
         self.time = time

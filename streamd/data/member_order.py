@@ -1,4 +1,4 @@
-"""The members of a large sorted set in their order, which is made where somebody looks."""
+"""The order of a large sorted set's members, made only where a reader looks."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -26,9 +26,9 @@ _GROUP_BITS: Final = 6
 class MemberOrder:
     """Members in the order of their scores and, among equal ones, of the members.
 
-    To find the place of a member among hundreds of thousands means to look at a dozen of them that are in no cache. So
-    a new one finds only its part of the order, together with others that are new: nothing of what is there is read, but
-    for the bounds of the parts. A part is put in order when somebody asks for it, or when too many wait in it.
+    Finding the place of a member among hundreds of thousands means a dozen cache misses. So a new one finds only its
+    part of the order, together with other new ones, and only the bounds of the parts are read. A part is put in order
+    when a command reads it, or when too many wait in it.
 
     Shape: part n has the columns `_scores[n]` and `_members[n]`, in order, and `_waiting[n]`, rows in none. `_bounds`:
     for each part but the first, a row that none of its own is before, and none of the part before it is behind.
@@ -52,14 +52,14 @@ class MemberOrder:
         self._count()
 
     def add(self, member: bytes, score: float) -> None:
-        """Add a member that is not there."""
+        """Add a new member."""
         new = self._new
         new[member] = score
         if len(new) >= NEW_MAX:
             self._deal()
 
     def remove(self, member: bytes, score: float) -> None:
-        """Remove a member that is there, with the score that it has."""
+        """Remove a present member, with its score."""
         if self._new.pop(member, None) is not None:
             return
         part = bisect_right(self._bounds, (score, member))
@@ -98,7 +98,7 @@ class MemberOrder:
                 self._join(part)
 
     def below(self, score: float, member: bytes | None = None) -> int:
-        """Return how many come before a score, or before a member that has it."""
+        """Return the number of members before a score, or before a member that has it."""
         if self._new:
             self._deal()
         # (A row without a member is before all that have its score.)
@@ -181,7 +181,7 @@ class MemberOrder:
             self._put_in_order(len(bounds))
 
     def _put(self, member: bytes, score: float) -> None:
-        """Put one new member into its part, into its place if none waits there."""
+        """Put one new member into its part, at its place if none waits there."""
         part = bisect_right(self._bounds, (score, member))
         waiting, scores, members = self._waiting[part], self._scores[part], self._members[part]
         self._sizes[part] += 1
@@ -198,7 +198,7 @@ class MemberOrder:
             self._split(part)
 
     def _append(self, rows: list[Row]) -> None:
-        """Add rows to the last part, in which none waits: queues grow at their end."""
+        """Add rows to the last part, which has no waiting rows: queues grow at their end."""
         scores, members = self._scores[-1], self._members[-1]
         if not members or rows[0] > (scores[-1], members[-1]):
             scores.extend([score for score, _ in rows])
@@ -229,7 +229,7 @@ class MemberOrder:
         return True
 
     def _split(self, part: int) -> None:
-        """Make parts of half the size of one in which none waits."""
+        """Split a part without waiting rows into parts of half its size."""
         scores, members = self._scores[part], self._members[part]
         half = PART_MAX // 2
         starts = range(0, len(members) - half // 2, half)
@@ -243,7 +243,7 @@ class MemberOrder:
         self._count()
 
     def _join(self, part: int) -> None:
-        """Make one of a small part, in which none waits, and a neighbour, if that is not too large."""
+        """Join a small part without waiting rows with a neighbour, if that is not too large."""
         sizes = self._sizes
         if len(sizes) == 1:
             return

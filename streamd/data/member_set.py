@@ -17,7 +17,7 @@ SCORE: Final = 1.0
 class MemberSet(dict[bytes, float]):
     """Member -> SCORE. To be changed by `gain` and `lose` alone.
 
-    A dict has positions, by which SSCAN walks and members are chosen at random, and is what ZINTER and its like take.
+    A dict has positions, by which SSCAN walks and members are chosen at random, and ZINTER and the like take dicts.
     """
 
     __slots__ = ()
@@ -26,35 +26,35 @@ class MemberSet(dict[bytes, float]):
         super().__init__(dict.fromkeys(members, SCORE))
 
     def gain(self, members: list[bytes]) -> int:
-        """Add members; return how many are new."""
+        """Add members; return the number of new ones."""
         before = len(self)
         for member in members:
             self[member] = SCORE
         return len(self) - before
 
     def lose(self, members: Iterable[bytes]) -> list[bytes]:
-        """Remove members; return those that were there."""
+        """Remove members; return those that were present."""
         gone = [member for member in dict.fromkeys(members) if member in self]
         for member in gone:
             del self[member]
         return gone
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of SSCAN's next page, 0 when there is none, and `count` members; 0 begins the walk."""
+        """Return the cursor of SSCAN's next page, 0 behind the last one, and `count` members; 0 begins the walk."""
         if len(self) <= _SMALL_MAX:
             return 0, list(self)
         return positions.page(self, cursor, count)
 
     def some(self, random: Random) -> bytes:
-        """Return a random member; there must be one. O(1)."""
+        """Return a random member; the set must not be empty. O(1)."""
         return positions.some_row(self, random)
 
     def different(self, random: Random, count: int) -> list[bytes]:
-        """Return so many different random members, or all. O(count)."""
+        """Return this many different random members, or all. O(count)."""
         return positions.some_rows(self, random, count)
 
     def any(self, random: Random, count: int) -> list[bytes]:
-        """Return so many random members, each chosen among all; there must be one. O(count)."""
+        """Return this many random members, with repetitions; the set must not be empty. O(count)."""
         return positions.any_rows(self, random, count)
 
     def copy(self) -> "MemberSet":

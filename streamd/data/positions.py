@@ -6,8 +6,8 @@ of a row falls or stays, for as long as the row is there. A walk from the end to
 that is there all the time: what is still to come is below the cursor, and can only move further down. New rows are
 above it, so that every walk ends. A row is met twice only if the array was made anew between two pages.
 
-`PyDict_Next` reads the row at a position. Where there is none (PyPy), a row's position is its place among the rows,
-which falls or stays as well; to find it then takes O(N).
+`PyDict_Next` reads the row at a position. Without it (PyPy), a row's position is its place among the rows, which falls
+or stays as well; to find it then takes O(N).
 """
 
 import sys
@@ -30,10 +30,11 @@ _PASSED_MAX: Final = 65_536
 
 
 class _Reader(NamedTuple):
-    """How the rows of a dict are read.
+    """The functions that read a dict's rows.
 
-    bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, -1
-    where there is none. between: the rows from a position on and before another, in order, with their positions.
+    bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, or
+    -1.
+    between: the rows from a position on and before another, in order, with their positions.
     """
 
     bound: Callable[[Rows], int]
@@ -82,7 +83,7 @@ PLAIN: Final = _Reader(
 
 
 def page(rows: Rows, cursor: int, count: int) -> tuple[int, list[bytes]]:
-    """Return the cursor of the next page, 0 when there is none, and the keys of `count` rows; cursor 0 begins a walk.
+    """Return the cursor of the next page, 0 behind the last one, and the keys of `count` rows; cursor 0 begins a walk.
 
     A page holds fewer keys when too many holes were passed. O(count).
     """
@@ -116,7 +117,7 @@ def _end(rows: Rows) -> int:
 
 
 def _close_holes(rows: Rows) -> None:
-    """Have a dict that had many times as many rows take no more positions than it needs."""
+    """Copy a dict that had many times as many rows, so that it has fewer positions."""
     if _reader().bound(rows) > _POSITIONS_PER_ROW_MAX * max(_FEW, len(rows)):
         left = {**rows}
         rows.clear()
@@ -140,7 +141,7 @@ def some_row(rows: Rows, random: Random) -> bytes:
 
 
 def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
-    """Return the keys of so many different random rows, or of all. O(count)."""
+    """Return the keys of this many different random rows, or of all. O(count)."""
     if count >= len(rows):
         return list(rows)
     if count == 1:
@@ -154,7 +155,7 @@ def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
 
 
 def any_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
-    """Return the keys of so many random rows, each chosen among all; there must be one. O(count)."""
+    """Return the keys of this many random rows, with repetitions; the dict must not be empty. O(count)."""
     if count * 3 > len(rows):
         return random.choices(list(rows), k=count)
     return [some_row(rows, random) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What a unit did, as it is handed to the journal: the words that repeat it, or the columns of many that are alike."""
+"""The effects of a unit in the journal's form: the words that repeat them, or the columns of many that are alike."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Words = Sequence[bytes]
 Column = bytes | Sequence[bytes] | range
 
 
-class Run:
+class ColumnsRecord:
     """Several records for one database, each a unit of its own, that have the same shape: name, key, and so on.
 
     columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,

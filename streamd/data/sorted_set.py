@@ -20,9 +20,9 @@ class SortedSet:
     """Member -> score, and the order.
 
     scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is
-    `_few`, a list of the members, for a set that never had more than LISTED_MEMBERS_MAX of them: a set that lies idle
-    pays eight bytes a member for it; `_many` for one that had. Both are None where all members came at once until
-    somebody asks for the order: who reads a snapshot never does.
+    `_few`, a list of the members, for a set that never had more than LISTED_MEMBERS_MAX of them: an idle set pays eight
+    bytes a member for it; `_many` for one that had. Where all members came at once, both are None until a command asks
+    for the order: readers of a snapshot never do.
     is_listed: whether Redis would keep it in a list: it was never too large for one.
     stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
 
@@ -32,7 +32,7 @@ class SortedSet:
     __slots__ = ("_few", "_many", "is_listed", "scores", "stamp")
 
     def __init__(self, scores: "dict[bytes, float] | None" = None) -> None:
-        """scores: what it begins with; it is kept, not copied."""
+        """scores: the initial ones; the dict is kept, not copied."""
         self.scores: dict[bytes, float] = {} if scores is None else scores
         self._few: list[bytes] | None = [] if scores is None else None
         self._many: MemberOrder | None = None
@@ -99,7 +99,7 @@ class SortedSet:
         return dropped
 
     def stamped(self) -> int:
-        """Return the stamp; whoever has what was made of a set with that stamp need not make it again."""
+        """Return the stamp; a result made of a set with that stamp is still valid."""
         if not self.stamp:
             self.stamp = next(_stamps)
         return self.stamp
@@ -113,7 +113,7 @@ class SortedSet:
         return bisect_left(few, member, start, bisect_right(few, score, start, key=score_of))
 
     def _in_order(self) -> MemberOrder | None:
-        """See that there is an order; return `_many`, or None for a set that is in `_few`."""
+        """Make the order if it is missing; return `_many`, or None for a set that is in `_few`."""
         if self._many is None and self._few is None:
             rows = zip(self.scores.values(), self.scores, strict=True)
             if len(self.scores) > LISTED_MEMBERS_MAX:
@@ -123,7 +123,7 @@ class SortedSet:
         return self._many
 
     def below(self, score: float, member: bytes | None = None) -> int:
-        """Return how many come before a score, or before a member that has it."""
+        """Return the number of members before a score, or before a member that has it."""
         many = self._in_order()
         if many is not None:
             return many.below(score, member)
@@ -133,14 +133,14 @@ class SortedSet:
         return bisect_left(self._few, score, key=self.scores.__getitem__)
 
     def below_word(self, word: bytes) -> int:
-        """Return how many members come before a word, where all scores are the same, or go up with the members."""
+        """Return the number of members before a word, if all scores are the same, or rise with the members."""
         first, last = self.members(0, 1)[0], self.members(len(self) - 1, len(self))[0]
         if self.scores[first] == self.scores[last]:
             return self.below(self.scores[first], word)
         return bisect_left(range(len(self)), word, key=lambda place: self.members(place, place + 1)[0])
 
     def up_to(self, score: float) -> int:
-        """Return how many have this score or a smaller one."""
+        """Return the number of members with this score or a smaller one."""
         return len(self.scores) if score == inf else self.below(nextafter(score, inf))
 
     def rank(self, member: bytes) -> int:
@@ -156,7 +156,7 @@ class SortedSet:
         return self._few[start:stop]
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of ZSCAN's next page, 0 when there is none, and `count` members; 0 begins the walk."""
+        """Return the cursor of ZSCAN's next page, 0 behind the last one, and `count` members; 0 begins the walk."""
         if self.is_listed:
             return 0, self.members(0, len(self.scores))
         return positions.page(self.scores, cursor, count)
@@ -168,7 +168,7 @@ class SortedSet:
         return other
 
     def runs(self, size: int) -> Iterator[list[tuple[bytes, float]]]:
-        """Yield all members with their scores, so many at a time, in no order."""
+        """Yield all members with their scores, this many at a time, in no order."""
         left: Iterable[tuple[bytes, float]] = iter(self.scores.items())
         while run := list(islice(left, size)):
             yield run

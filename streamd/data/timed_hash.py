@@ -1,4 +1,4 @@
-"""A hash some of whose fields have a time to live."""
+"""A hash with fields that expire."""
 
 from streamd.base.due_times import DueTimes
 from streamd.data.hash import Hash
@@ -7,21 +7,21 @@ from streamd.data.hash import Hash
 class TimedHash(Hash):
     """A hash in which `times` says when fields end, Unix milliseconds; at least one field has a time.
 
-    A class of its own, so that a hash without times is met as if there were none in the world. A hash changes its
-    class, in its place, when the first field gets a time, and when the last time is gone.
+    A class of its own, so that a hash without times costs nothing for the others' times. A hash changes its class, in
+    its place, when the first field gets a time, and when the last time is gone.
     """
 
     __slots__ = ()
 
     def set_fields(self, words: list[bytes]) -> int:
-        """Set fields to values, `[field, value, ...]`, which then have no time; return how many are new."""
+        """Set fields to values, `[field, value, ...]`, and remove their times; return how many are new."""
         for field in words[::2]:
             self.times.drop(field)
         self.settle()
         return Hash.set_fields(self, words)  # (not super(): it may be a plain hash by now)
 
     def set_keeping_times(self, words: list[bytes]) -> int:
-        """Set fields to values; those that have a time keep it. Return how many are new."""
+        """Set fields to values, and keep their times. Return how many are new."""
         return Hash.set_fields(self, words)
 
     def drop(self, field: bytes) -> bool:
@@ -44,7 +44,7 @@ class TimedHash(Hash):
 
 
 def with_times(value: Hash) -> TimedHash:
-    """Return a hash as one whose fields may have times; one of them must get one at once."""
+    """Return a hash in the form for times; a field must get one at once."""
     if not isinstance(value, TimedHash):
         value.times = DueTimes()
         value.__class__ = TimedHash

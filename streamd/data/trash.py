@@ -1,4 +1,4 @@
-"""Values that nobody can reach any more, freed in slices."""
+"""Unreachable values, freed in slices."""
 
 import sys
 from collections import deque
@@ -31,10 +31,9 @@ _reference_count: Final[Callable[[object], int] | None] = getattr(sys, "getrefco
 
 
 class Trash:
-    """What is to be freed. To let go of a dict of ten million rows at once takes longer than a second.
+    """Values to free. Releasing a dict of ten million rows at once takes longer than a second.
 
-    Only what nobody else holds is taken apart: a snapshot, or an iterator, that still has a part of a value keeps it
-    as it is.
+    Only values without other references are taken apart: a snapshot, or an iterator, keeps its part as it is.
     """
 
     __slots__ = ("_left",)
@@ -46,12 +45,12 @@ class Trash:
         return bool(self._left)
 
     def add(self, value: object) -> None:
-        """Take a value that was removed from its key, or a part of one: it must not be used any more."""
+        """Take a value that was removed from its key, or a part of one; the caller must not use it any more."""
         if _reference_count is not None and _is_large(value):
             self._left.append(value)
 
     def add_parts(self, parts: list[object]) -> None:
-        """Take what was removed of a value: nobody else may use the list."""
+        """Take removed parts of a value; the caller must not use the list any more."""
         if _reference_count is not None and sum(map(_elements, parts)) > _ELEMENTS_MIN:
             self._left.append(parts)
 
@@ -94,7 +93,7 @@ class Trash:
 
 
 def _references_of_last(values: list[Any]) -> int:
-    """Return how many references there are to the last of some values, with those of the list and of this look."""
+    """Return the number of references to the last value, with those of the list and of this call."""
     assert _reference_count is not None
     return _reference_count(values[-1])
 
@@ -109,7 +108,7 @@ def _is_large(value: object) -> bool:
 
 
 def _elements(value: object) -> int:
-    """Return about how many objects are freed with a value."""
+    """Return roughly the number of objects that are freed with a value."""
     if isinstance(value, dict | set | list | deque | ElementList | SortedSet):
         return len(value)
     if isinstance(value, Stream):

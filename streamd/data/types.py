@@ -1,4 +1,4 @@
-"""The types that the value of a key may have: a record of each says all that the rest of the server asks of it."""
+"""The types of values: a record of each has all that the rest of the server asks of it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
@@ -31,14 +31,14 @@ _ELEMENTS_AT_ONCE: Final = 64
 # (No dataclass: `holds` is asked for by every command, and compiled such a class with a type parameter is an ordinary
 # one; and a start has to make the class.)
 class ValueType(Generic[T, V]):
-    """What the server knows of a type, whose values commands take as a T; a V is a value in any of its forms.
+    """The properties of a type. Commands take its values as a T; a V is a value in any of its forms.
 
     (Compiled code refuses an argument of another class than it says. So what is asked of a value as it stands at a key
     takes a V.)
 
-    name: as TYPE says it. holds: the class of the values.
-    encoding: the name that Redis gives to how it would keep the value. memory_bytes: about how many bytes it takes,
-        going by so many of its elements, with 0 by all.
+    name: the reply of TYPE. holds: the class of the values.
+    encoding: Redis's name for the encoding that it would choose. memory_bytes: estimated from this many elements, with
+        0 from all.
     elements: how many elements are to be written when the value is; what has few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
         type that takes more than commands, which the journal then knows.
@@ -128,7 +128,7 @@ def _parts(elements: Iterable[E]) -> Iterator[list[E]]:
 
 
 def _words_bytes(words: Iterable[bytes], count: int, samples: int) -> int:
-    """Return how many bytes so many words have, going by the first `samples` of them, with 0 by all."""
+    """Return the size of this many words in bytes, estimated from the first `samples` of them, with 0 from all."""
     if not samples or count <= samples:
         return sum(map(len, words))
     return sum(map(len, islice(words, samples))) * count // samples

@@ -1,1 +1,1 @@
-"""The engine's journal from start to stop, and when replies may leave."""
+"""The engine's journal from start to stop, and the barrier for replies."""

@@ -1,4 +1,4 @@
-"""Backups: files of the journal that are kept readable, whatever becomes of them, while clients copy them."""
+"""Backups: keeps files of the journal readable while clients copy them, even when they are renamed or removed."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,14 +21,14 @@ READ_BYTES_MAX: Final = 256 * 1024
 
 @dataclass(slots=True)
 class _Pinned:
-    """A client's files: names and open files, the writer of the last one, when it last asked."""
+    """A client's files: names and open files, the writer of the last one, the time of its last request."""
 
     parts: list[tuple[str, File]]
     writer: Writer
     asked_ms: int
 
     def sizes(self) -> list[int]:
-        """Return how long each file is: the last one up to the end of a turn, which is a state that was."""
+        """Return the size of each file: the last one up to the end of a turn, so that they are one state."""
         return [*(file.size() for _, file in self.parts[:-1]), self.writer.size]
 
     def close(self) -> None:
@@ -51,7 +51,8 @@ class Backups:
 
     def begin(self, client: Client) -> list[tuple[str, int]] | None:
         """Pin the journal as the next rewrite leaves it: return names and present sizes of its files, None while that
-        rewrite is under way. To be asked until then. Raises: CommandError.
+        rewrite is
+        under way. To be called until then. Raises: CommandError.
         """
         if client in self._pinned:
             raise CommandError("ERR this connection has a backup already; end it with BACKUP END")
@@ -92,7 +93,7 @@ class Backups:
         return [(name, size) for (name, _), size in zip(parts, pinned.sizes(), strict=True)]
 
     def mark(self, client: Client) -> list[int]:
-        """Return the sizes of the files as they are now; up to these they are one state. Raises: CommandError."""
+        """Return the present sizes of the files; up to these they are one state. Raises: CommandError."""
         return self._of(client).sizes()
 
     def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
@@ -113,7 +114,7 @@ class Backups:
         return pinned
 
     def end(self, client: Client) -> bool:
-        """Let go of a client's files; return whether it had any."""
+        """Release a client's files; return whether it had any."""
         self._waiting.pop(client, None)
         pinned = self._pinned.pop(client, None)
         if pinned is not None:
@@ -121,7 +122,7 @@ class Backups:
         return pinned is not None
 
     def tick(self) -> bool:
-        """Let go of what nobody will ask for any more; return whether somebody waits for a rewrite."""
+        """Release files that were not used for long; return whether a client waits for a rewrite."""
         if not self._pinned and not self._waiting:
             return False
         too_old_ms = self._clock.monotonic_ms() - IDLE_MS_MAX
@@ -132,6 +133,6 @@ class Backups:
         return bool(self._waiting)
 
     def close(self) -> None:
-        """Let go of everything: the journal ends."""
+        """Release everything: the journal ends."""
         for client in [*self._waiting, *self._pinned]:
             self.end(client)

@@ -1,4 +1,4 @@
-"""The barrier: what a turn sends leaves when the journal is as durable as the policy demands."""
+"""The barrier: a turn's output leaves when the journal is as durable as the policy demands."""
 
 import os
 from collections import deque
@@ -20,10 +20,10 @@ SYNC_LATE_MS: Final = 2_000
 class Barrier:
     """Decides when the output of clients leaves.
 
-    A turn is written with one operation. `no`, `everysec`: then it leaves; a sync a second runs beside. When such a
-    sync is late (2 s), output waits for it: what everysec may lose is bounded. `always`: what the turn has left in
-    the clients' output is held until a sync that began after the write has ended; the next turns run meanwhile, and
-    share the next sync. Clients that only read are held as well: nobody sees what could still be lost.
+    A turn is written with one operation. `no`, `everysec`: then its output leaves; a sync a second runs beside. If such
+    a sync is late (2 s), output waits for it, which bounds the loss under everysec. `always`: the turn's output is held
+    until a sync that began after the write has ended; the next turns run meanwhile, and share the next sync. Replies to
+    reads are held as well: no client sees a state that could still be lost.
 
     held_us: told how long output has waited, once for each turn that has.
 
@@ -56,7 +56,7 @@ class Barrier:
     # -- the end of a turn ----------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """Write what this turn has recorded; let its output leave, or hold it."""
+        """Write the turn's records; let its output leave, or hold it."""
         state, journal = self._state, self._journal
         clients, state.to_flush = state.to_flush, []
         if self.is_dead:
@@ -114,12 +114,12 @@ class Barrier:
         return self._state.clock.monotonic_us() // 1000
 
     def release_all(self) -> None:
-        """Let leave what is held: the journal ends, and all of it is on the disk."""
+        """Release held output: the journal ends, and all of it is on the disk."""
         self._state.refuse_writes(None)
         self._release()
 
     def _release(self) -> None:
-        """Let leave what has become durable enough."""
+        """Release output that is durable enough."""
         always = self._always
         synced = self._journal.synced_writes
         while self.held_us is not None and self._held_since and (not always or self._held_since[0][0] <= synced):
@@ -145,7 +145,7 @@ class Barrier:
     # -- syncing --------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what time demands: the sync of every second, and another try of what has failed."""
+        """Do what is due: the sync of every second, and another try after a failure."""
         if self.is_dead:
             return
         journal = self._journal
@@ -173,7 +173,7 @@ class Barrier:
                 self._fail_write(error)
 
     def _look(self) -> None:
-        """Look whether the journal's files are still there: the system writes to a removed one without a word."""
+        """Check that the journal's files still exist: the system writes to a removed one without an error."""
         self._looked_ms = self._now_ms()
         if self.sync_failed is None:
             try:
@@ -185,7 +185,7 @@ class Barrier:
                     self._fail_sync(error)
 
     def want_sync_soon(self) -> None:
-        """Have what this turn writes synced at its end, whatever the policy (WAITAOF)."""
+        """Sync this turn's records at its end, under any policy (WAITAOF)."""
         self._sync_wanted = True
 
     @property
@@ -199,7 +199,7 @@ class Barrier:
         return self._pending is not None
 
     def run_job(self, job: Callable[[], None], done: Done) -> None:
-        """Run a job in place of the next sync: no two are under way at one time."""
+        """Run a job in place of the next sync: only one is under way at a time."""
         assert self._next_job is None
         self._next_job = (job, done)
         if self._pending is None:
@@ -216,7 +216,7 @@ class Barrier:
             self._pending.wait()
 
     def _sync_now(self) -> bool:
-        """Sync within the turn, if syncs are quick: then nothing has to be held. Return whether that was done."""
+        """Sync within the turn, if syncs are quick: then no output is held. Return whether that was done."""
         began_us = self._state.clock.monotonic_us() if self.held_us is not None else 0
         try:
             if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
@@ -270,7 +270,7 @@ class Barrier:
     # -- failures -------------------------------------------------------------------------------------------------
 
     def _has_died(self) -> bool:
-        """Return `is_dead` as it is now: what a type checker knew of it before a call goes for compiled code."""
+        """Return `is_dead` now: compiled code would keep the value from before a call."""
         return self.is_dead
 
     def _die(self, reason: str) -> None:
@@ -284,7 +284,7 @@ class Barrier:
         self._die(f"cannot sync {self._journal.directory}: {reason_of(error)}")
 
     def die(self, reason: str) -> None:
-        """Acknowledge nothing any more, because a job of others failed."""
+        """Acknowledge nothing any more, because another part's job failed."""
         self._die(reason)
 
     def _note_if_bug(self, error: BaseException) -> None:
@@ -292,14 +292,14 @@ class Barrier:
             self._state.note_bug("the journal", error=error)
 
     def _fail_write(self, error: Exception) -> None:
-        """Refuse writes until what could not be written is."""
+        """Refuse writes until the failed one succeeds."""
         if self.write_failed is None:
             self._note_if_bug(error)  # with that a rewrite is wanted, whose files take the place of this one
         self.write_failed = error
         self._refuse_writes()
 
     def _fail_sync(self, error: BaseException) -> None:
-        """A sync that failed may have dropped what it could not write: only a rewrite makes sure of it again."""
+        """Have the journal rewritten after a failed sync: the system may have dropped unwritten data."""
         if self.sync_failed is None:
             self._note_if_bug(error)
             log.warning(
@@ -313,7 +313,7 @@ class Barrier:
         self.on_sync_failed()
 
     def note_rewritten(self) -> None:
-        """A rewrite has made the journal whole."""
+        """Note that a rewrite has made the journal whole."""
         self.sync_failed = self.write_failed = None
         self._refuse_writes()
 
@@ -327,9 +327,7 @@ class Barrier:
             self._state.refuse_writes(CommandError(f"MISCONF Errors writing to the AOF file: {text}"))
 
     def _take_back(self) -> None:
-        """Put an error in the place of the replies of those who wrote in this turn: it is applied, but may not
-        last.
-        """
+        """Replace the replies of this turn's writers by an error: their writes are applied, but may not last."""
         assert self._state.write_error is not None
         for client in dict.fromkeys(self.writers):
             client.take_back(self._state.write_error)

@@ -1,4 +1,4 @@
-"""`streamd check`: what a journal holds, whether it is whole, what is behind a fault; its export for an older Redis."""
+"""`streamd check`: examines a journal, reports faults and what lies behind them, exports it for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -58,14 +58,14 @@ class FileReport:
         return f"{text}, {kind} at offset {self.whole}: {self.problem}"
 
     def tell(self, problem: str, whole: int, in_run: bool = False, torn: bool = False) -> None:
-        """Note what is wrong first."""
+        """Note the first fault."""
         if self.problem is None:
             self.problem, self.whole, self.in_run, self.torn = problem, whole, in_run, torn
 
 
 @dataclass(slots=True)
 class Report:
-    """What a check found. is_whole: a server would start without a word. done: what was changed. is_mended: now it is
+    """The result of a check. is_whole: a server would start without a remark. done: changes made. is_mended: now it is
     whole.
     """
 
@@ -93,7 +93,7 @@ class Report:
         return any(file.is_newer for file in self.files)
 
     def behind(self) -> str:
-        """Return what is behind the first fault, as people read it: what --fix would cut off."""
+        """Return what lies behind the first fault, for people: --fix would cut it off."""
         at = next(number for number, file in enumerate(self.files) if file.problem is not None)
         first, rest = self.files[at], self.files[at + 1 :]
         size = first.size - first.whole + sum(file.size for file in rest)
@@ -121,7 +121,7 @@ class Report:
 
 
 def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydir") -> tuple[str, str]:
-    """Return `(data directory, journal directory)` of a path that is either of them."""
+    """Return `(data directory, journal directory)` of a path to either of them."""
     path = path.rstrip("/")
     if files.exists(f"{path}/{dirname}"):
         return path, f"{path}/{dirname}"
@@ -129,8 +129,9 @@ def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydi
 
 
 class Trial:
-    """Applies commands as a start would, up to the first that cannot be applied, or with `goes_on` also those behind
-    it; without a loader none is.
+    """Applies commands as a start would, up to the first that cannot be applied; with `goes_on` also those behind it,
+    without
+    a loader none.
     """
 
     def __init__(self, loader: Loader | None, goes_on: bool = False) -> None:
@@ -143,7 +144,7 @@ class Trial:
             self._loader.begin_file(path, "")
 
     def take(self, piece: Bare | Parsed) -> LoadError | None:
-        """Apply a piece; return what is wrong with the first command of it that cannot be applied."""
+        """Apply a piece; return the fault of its first command that cannot be applied."""
         if self._loader is None:
             return None
         try:
@@ -157,7 +158,7 @@ class Trial:
         return None
 
     def end(self) -> None:
-        """Apply no more: what comes behind a gap may contradict what was before it."""
+        """Apply no more: records behind a gap may contradict those before it."""
         self._loader = None
 
 
@@ -168,8 +169,9 @@ def examine(
     loader: Loader | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Read every file of a journal directory and say what is whole, and with a loader what a start would refuse to
-    apply. progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
+    """Read every file of a journal directory and report what is whole, and with a loader what a start would refuse to
+    apply.
+    progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
     """
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
@@ -296,7 +298,7 @@ def export(
 
 
 def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, int]]) -> int:
-    """Write a new journal directory from `(bytes, number of commands)`, and return how many commands it has.
+    """Write a new journal directory from `(bytes, number of commands)`; return the number of its commands.
 
     Raises: FileExistsError, OSError.
     """
@@ -349,7 +351,7 @@ def _exported(
 
 
 def for_old_redis(words: list[bytes]) -> list[bytes] | None:
-    """Return a recorded command as Redis 7.0 knows it, None if it does not."""
+    """Return a recorded command in the form of Redis 7.0, None if that does not know it."""
     name = words[0].upper()
     if name[:1] == b"#" or name in _UNKNOWN_TO_OLD_REDIS:
         return None

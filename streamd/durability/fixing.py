@@ -1,4 +1,4 @@
-"""`streamd check --fix` and `--skip`: a journal is cut at its first fault, or loses only what is damaged."""
+"""`streamd check --fix` and `--skip`: cuts a journal at its first fault, or leaves out only what is damaged."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ _ROUNDS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The journal that is to be changed. loaders: makes states that are thrown away; None: only bytes are looked at."""
+    """The journal to change. loaders: makes states for trials; None: only bytes are examined."""
 
     files: FileSystem
     data_directory: str
@@ -66,10 +66,12 @@ class Place:
 
 
 def fix(place: Place, agree: Agree) -> Report:
-    """Cut a journal at the first place that is not whole or cannot be applied, if `agree` says so; what is cut stays
-    in files beside. A torn record at the end is cut without a question.
+    """Cut a journal at the first place that is damaged or cannot be applied, if `agree` says so; the rest stays in
+    files
+    beside it. A torn record at the end is cut without a question.
 
-    A base is not cut, nor what a newer version wrote. Raises: LockedError when a server is running; DamagedError;
+    A base is not cut, nor a part that a newer version wrote. Raises: LockedError when a server is running;
+    DamagedError;
     OSError.
     """
     lock = lock_directory(place.files, place.data_directory)
@@ -106,8 +108,9 @@ def fix(place: Place, agree: Agree) -> Report:
 
 
 def skip(place: Place, agree: Agree) -> Report:
-    """Leave out of a journal what is damaged, and what cannot be applied without that, if `agree` says so; what is left
-    out stays in a file beside, and is listed.
+    """Leave out what is damaged, and what cannot be applied without that, if `agree` says so; it stays in a file beside
+    the
+    journal, and is listed.
 
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
@@ -138,7 +141,7 @@ def skip(place: Place, agree: Agree) -> Report:
 
 @dataclass(slots=True)
 class _Plan:
-    """What becomes of one file: its changes, and what is missing then, a line each."""
+    """The plan for one file: its changes, and what is lost by them, a line each."""
 
     path: str
     is_base: bool
@@ -153,7 +156,7 @@ def _missing(plans: list[_Plan]) -> list[str]:
 
 
 def _plan(place: Place) -> list[_Plan]:
-    """Return what is to be left out, for each file of which something is. Raises: OSError."""
+    """Return the plan for each file with something to leave out. Raises: OSError."""
     trial, plans = Trial(place.loader(), goes_on=True), []
     for part in place.manifest().parts():
         plan = _Plan(place.path(part), part.kind == manifests.BASE)
@@ -208,7 +211,7 @@ def _leave_out_gap(files: FileSystem, plan: _Plan, reader: FileReader, gap: Gap)
 
 
 def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) -> None:
-    """Apply a piece but for the units that do not fit, which are left out."""
+    """Apply a piece, and leave out the units that do not fit."""
     run = reader.run_here()
     dropped: list[tuple[int, int]] = []
     rest: Bare | Parsed = piece
@@ -262,7 +265,7 @@ def _unit(reader: FileReader, place: int, body_at: int | None) -> tuple[int, int
 
 
 def _selected_in(unit: bytes) -> bytes:
-    """Return the SELECT that holds behind a unit, if there is one in it."""
+    """Return the last SELECT in a unit, or empty bytes."""
     last, at = b"", 0
     while at < len(unit):
         words, at = parse_one(unit, at)
@@ -272,7 +275,7 @@ def _selected_in(unit: bytes) -> bytes:
 
 
 def _end_run_early(plan: _Plan, reader: FileReader, piece: Bare | Parsed, place: int) -> None:
-    """Have a run that is not whole end in front of a unit: it has no checksum that could be made anew."""
+    """End a damaged run in front of a unit: its checksum cannot be computed anew."""
     assert isinstance(piece, Parsed)
     offset, in_run = reader.cut_before(place)
     last = piece.places[-1]

@@ -1,4 +1,4 @@
-"""A loaded state as the journal of Redis 8.6.2 or later: its streams know all names that they knew here."""
+"""A loaded state as a journal for Redis 8.6.2 or later: its streams know the same idempotent IDs."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -16,7 +16,7 @@ _PLACEHOLDER: Final = [b"", b""]
 
 
 def commands_for_redis(keyspace: Keyspace, now_ms: int) -> Iterator[tuple[bytes, int]]:
-    """Yield `(bytes, number of commands)`. What only streamd knows is left out: notes, and names that have expired."""
+    """Yield `(bytes, number of commands)`, without notes and expired idempotent IDs."""
     for db in keyspace:
         if db.values:
             yield encode_select(db.index), 0  # as at the beginning of each file
@@ -35,8 +35,8 @@ def commands_for_redis(keyspace: Keyspace, now_ms: int) -> Iterator[tuple[bytes,
 def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[tuple[bytes, int]]:
     """Yield a stream with its window.
 
-    XIDMPRECORD, the one command that records a name, is for entries that exist. So an entry that is gone is added, at
-    its place among the others, and removed when its name is recorded: that a name's entry goes does not forget it.
+    XIDMPRECORD, the only command that records a name, needs an existing entry. So a removed entry is added at its place
+    among the others, and removed again once its name is recorded: removing an entry does not forget its name.
     """
     names = _names(stream, now_ms)
     gone = sorted({entry_id for *_, entry_id in names if entry_id not in stream.log})
@@ -66,7 +66,7 @@ def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[
 
 
 def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
-    """Return (pid, iid, entry ID) of the names that are remembered still, each producer's oldest first."""
+    """Return (pid, iid, entry ID) of the remembered names, each producer's oldest first."""
     over_ms = now_ms - stream.idmp.duration_s * 1000
     return [
         (pid, iid, entry_id)
@@ -77,7 +77,7 @@ def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
 
 
 def _merged(stream: Stream, gone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield the entries of a stream, and placeholders of those that are gone, by their IDs."""
+    """Yield the entries of a stream, and placeholders for removed ones, by their IDs."""
     at = start = 0
     while batch := stream.log.read_batch(start):
         for entry_id, fields in batch:

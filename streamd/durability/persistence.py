@@ -1,4 +1,4 @@
-"""Persistence: one engine's journal from start to stop: loading, turns, and what INFO says of it."""
+"""Persistence: one engine's journal from start to stop: loading, turns, and its fields of INFO."""
 
 from collections.abc import Callable, Iterator
 
@@ -20,7 +20,7 @@ from streamd.journal.recovery import Cut, DamagedError
 
 
 class Persistence:
-    """What stands between an engine and its journal.
+    """The link between an engine and its journal.
 
     open() -> load() to its end -> begin() -> append_unit, end_turn, tick ... -> close(). While the server runs:
     begin_anew() in place of the first three.
@@ -64,7 +64,7 @@ class Persistence:
     # -- start and stop -------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the directory. Raises: LockedError, DamagedError, OSError."""
+        """Lock and open the directory. Raises: LockedError, DamagedError, OSError."""
         self.journal.open()
         self._state.set_loading(True)
         self._state.persistence = self.fields
@@ -72,9 +72,7 @@ class Persistence:
         self._load_began_ms = self._state.clock.monotonic_ms()
 
     def load(self) -> Iterator[None]:
-        """Bring the state back, a few milliseconds of work each time it is asked. Raises: DamagedError, LoadError,
-        OSError.
-        """
+        """Load the state, a few milliseconds of work at each call. Raises: DamagedError, LoadError, OSError."""
         replay = Replay(self._state)
         self._loader = Loader(self._state.keyspace, replay)
         yield from self._steps(self._loader, replay)
@@ -92,7 +90,7 @@ class Persistence:
             yield
 
     def begin(self) -> None:
-        """Journal from here on. Raises: OSError."""
+        """Open the journal for writing. Raises: OSError."""
         self.cut = self.journal.start(self._state.clock.now_ms())
         if self.cut is not None:
             log.warning("journal-cut", "%s", self.cut)
@@ -109,7 +107,7 @@ class Persistence:
         done()
 
     def begin_anew(self) -> None:
-        """Journal from here on: a rewrite begins, and puts the present state in the place of what the directory holds.
+        """Start a journal of the running server: a rewrite replaces the directory's contents by the present state.
 
         Files that this process has neither loaded nor written are moved aside then. Raises: LockedError, DamagedError,
         OSError.
@@ -136,9 +134,7 @@ class Persistence:
             )
 
     def close(self) -> str | None:
-        """Write and sync what there is, let what is held leave, and close; return why that could not be done, else
-        None.
-        """
+        """Write and sync all notes, let held replies leave, and close; return the reason if that failed, else None."""
         self.backups.close()
         failure: str | None = None
         if self.journal.writer is not None and not self.barrier.is_dead:
@@ -161,7 +157,7 @@ class Persistence:
         return failure
 
     def _write_end(self) -> None:
-        """Write and sync all; where that may not have succeeded, rewrite. Raises: OSError, CommandError."""
+        """Write and sync all; if that may have failed, rewrite. Raises: OSError, CommandError."""
         journal = self.journal
         assert journal.writer is not None
         if journal.is_unsaved or self.rewriting.is_doubtful or self.barrier.sync_failed is not None:
@@ -180,14 +176,14 @@ class Persistence:
     # -- turns ----------------------------------------------------------------------------------------------------
 
     def _hand_over(self) -> None:
-        """Take what the running unit has done so far as a unit of its own."""
+        """Record the effects of the running unit so far as a unit of their own."""
         records = self._state.records
         if records:
             self._state.records = []
             self.journal.append_unit(records)
 
     def tick(self) -> bool:
-        """Do what time demands, and a slice of a rewrite; return whether more is to be done at once."""
+        """Do what is due, and a slice of a rewrite; return whether more is to be done at once."""
         self.barrier.tick()
         if self.barrier.is_dead:
             return False
@@ -198,8 +194,9 @@ class Persistence:
     def reload(self, rewrite: bool) -> None:
         """Empty the keyspace and load the journal, after a rewrite if wanted (DEBUG RELOAD, DEBUG LOADAOF).
 
-        If it cannot be loaded that is the end, as in Redis: the next rewrite would put the part that was loaded in the
-        place of a journal that has all. Raises: CommandError.
+        If loading fails the server ends, as in Redis: the next rewrite would replace the whole journal by the loaded
+        part.
+        Raises: CommandError.
         """
         state = self._state
         self._hand_over()
@@ -235,12 +232,12 @@ class Persistence:
     # -- what commands ask ----------------------------------------------------------------------------------------
 
     def sync_goal(self) -> int:
-        """Return what is_synced() is to be asked for all that is recorded so far."""
+        """Return the goal for is_synced() that covers all records so far."""
         assert self.journal.writer is not None
         return self.journal.writes + self.journal.writer.has_units
 
     def is_synced(self, goal: int) -> bool:
-        """Return whether what was recorded up to a goal is synced."""
+        """Return whether all records up to a goal are synced."""
         return self.journal.synced_writes >= goal and not self.journal.is_unsaved
 
     def serve_when_synced(self, waiter: Waiter[Client]) -> None:
@@ -257,7 +254,7 @@ class Persistence:
                 self._waiters += [waiter for waiter in waiters if waiter.client.waiter is waiter]
 
     def _note_defaults(self) -> None:
-        """Record the settings of new streams: a stream's first record does not say them."""
+        """Record the settings of new streams: a stream's first record does not have them."""
         if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))

@@ -1,11 +1,12 @@
-"""Applying the records of a journal while it is loaded."""
+"""Applies the records of a journal while it is loaded."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from streamd.base.errors import CommandError
 from streamd.catalog import COMMANDS, Command, Context, QuickTable, Services
 from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, applies
-from streamd.commands.stream.xadd import EntryRun
+from streamd.commands.stream.xadd import apply_columns
 from streamd.configuration.server_options import OPTIONS
 from streamd.connected.state import State
 
@@ -15,18 +16,20 @@ _NO_SENSE = "its words make no sense"
 
 
 class _Services:
-    """What a recorded command needs of an engine: nothing."""
+    """The engine for recorded commands, which need nothing of it."""
 
     commands = COMMANDS
     quick: QuickTable = {}
 
 
 class Replay:
-    """What the loader applies records with: for each the function beside the command that writes it.
+    """Finds for each record the function beside the command that writes it.
 
-    Commands of other types repeat their own effect. For these there is a client of no clock: it is always the year
-    1970, so nothing expires, and nothing is recorded. borrow() before, and finish() after each slice of loading: in
-    between that time holds, outside the server's own.
+    Commands of other types than streams repeat their own effect, as a client without a clock: it is always the year
+    1970, so
+    nothing expires, and nothing is recorded. borrow() before, and finish() after each slice of loading: that time holds
+    only
+    in between.
     """
 
     def __init__(self, state: State) -> None:
@@ -36,30 +39,23 @@ class Replay:
         self._context.in_unit = True  # nothing blocks
         self._dirty = state.dirty
         self._length_max = state.config.values[_LENGTH_MAX]
-        self._run = EntryRun(self._applying)
-        # Take a record if it goes on with a run of entries, or begins one; take some records that do so, all or none;
-        # add those that were taken.
-        self.take_entry = self._run.take
-        self.take_entries = self._run.take_all
-        self.take_columns = self._run.take_columns
-        self.end_run = self._run.end
         assert state.records is None
 
     def borrow(self) -> None:
-        """Let the time of the journal hold."""
+        """Switch to the journal's time."""
         values = self._state.config.values
         self._length_max, values[_LENGTH_MAX] = values[_LENGTH_MAX], OPTIONS[_LENGTH_MAX].maximum
         self._dirty = self._state.dirty
         self._state.time.ms = 0
 
     def finish(self) -> None:
-        """Let the time of the server hold again."""
+        """Switch back to the server's time."""
         self._state.config.values[_LENGTH_MAX] = self._length_max
         self._state.dirty = self._dirty
         self._state.time.ms = self._state.clock.now_ms()
 
     def apply(self, db_index: int, words: list[bytes]) -> str | None:
-        """Apply a command or a note; return what is wrong with it, or None."""
+        """Apply a command or a note; return its fault, or None."""
         applier = APPLIERS.get(words[0]) or _find_applier(words)
         if applier is None:
             return self._repeat(db_index, words)
@@ -73,8 +69,15 @@ class Replay:
             return _NO_SENSE if command is None or command.accepts(len(words)) else _WRONG_NUMBER
         return None
 
+    def take_columns(self, db_index: int, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+        """Apply so many records, given by the places of their words, if they add entries of one stream; return whether
+        that is so: else nothing has happened.
+        """
+        self._applying.select(db_index)
+        return apply_columns(self._applying, places, count)
+
     def _repeat(self, db_index: int, words: list[bytes]) -> str | None:
-        """Do again what a command did that records itself."""
+        """Repeat a command that records itself."""
         command = _find_command(words)
         if command is None:
             return "this version has no such command"
@@ -109,5 +112,5 @@ def _find_command(words: list[bytes]) -> Command | None:
 
 @applies("DEFAULTS")
 def apply_defaults(applying: Applying, words: list[bytes]) -> None:
-    """Take the settings of streams that are created from here on."""
+    """Apply the settings for streams that are created from here on."""
     applying.duration_s, applying.maxsize = map(int, words[1:])

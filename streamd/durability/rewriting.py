@@ -1,4 +1,4 @@
-"""When the journal is rewritten, and how: a slice at a time, to its end or to the next try."""
+"""Decides when the journal is rewritten, and does it in slices, with retries."""
 
 from collections.abc import Callable
 
@@ -24,18 +24,20 @@ _TRIES_MAX = 3
 
 
 class Rewriting:
-    """Rewrites one engine's journal: when it is asked to, when the journal has grown, or when it may not say what is.
+    """Rewrites one engine's journal: on request, when it has grown, or when it may differ from the keyspace.
 
-    Whatever exception a rewrite meets, it is abandoned as a whole, the files that are there stay, and it is tried again
-    from the beginning: after 1, 2, 4 ... 60 minutes, or when somebody asks for it.
+    After an exception the whole rewrite is abandoned, the present files stay, and it is repeated from the beginning:
+    after
+    1, 2, 4 ... 60 minutes, or on request.
 
-    count: rewrites that have succeeded; failures: that have not. is_planned: one begins as soon as it can. last_error:
-    why the last one failed, with the key, "" if it did not. last_took_s: of the last one; -1 before the first.
+    count: successful rewrites; failures: failed ones. is_planned: one begins as soon as it can. last_error: the reason
+    of
+    the last failure, with the key, "" after a success. last_took_s: of the last one; -1 before the first.
     saved_ms: the Unix time of the last success, or of the start.
     """
 
     def __init__(self, state: State, journal: Journal, barrier: Barrier, submit_beside: Submit) -> None:
-        """submit_beside: takes jobs that no output waits for; tick() is wanted after each."""
+        """submit_beside: takes jobs that hold no output; tick() is wanted after each."""
         self._state = state
         self._journal = journal
         self._barrier = barrier
@@ -72,12 +74,12 @@ class Rewriting:
         return False
 
     def doubt(self) -> None:
-        """Have the journal rewritten soon: what it says may not be what is there (a command has ended with a bug)."""
+        """Have the journal rewritten soon: it may differ from the keyspace (a command has ended with a bug)."""
         self._doubts += 1
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether there was a doubt that no rewrite has settled."""
+        """Whether a doubt is not yet settled by a rewrite."""
         return self._doubts != self._doubts_settled
 
     def _has_grown(self) -> bool:
@@ -114,7 +116,7 @@ class Rewriting:
         self._journal.begin_rewrite(make)
 
     def begin_or_plan(self) -> None:
-        """Begin a rewrite, or plan one if one is running; what fails is logged, and tried again."""
+        """Begin a rewrite, or plan one if one is running; failures are logged and retried."""
         if self._journal.rewrite is not None:
             self.is_planned = True
             return
@@ -154,7 +156,7 @@ class Rewriting:
         return False
 
     def _run_job(self, job: Callable[[], None], done: Done) -> None:
-        """Have nothing done but a job until it has ended."""
+        """Run only a job until it has ended."""
 
         def ended(error: BaseException | None) -> None:
             self._is_syncing = False
@@ -168,7 +170,7 @@ class Rewriting:
             self._fail(error)
 
     def _say_how_far(self, rewrite: Rewrite) -> None:
-        """Once a second, for what takes longer."""
+        """Show the progress once a second."""
         seconds = (self._state.clock.monotonic_ms() - self._started_ms) // 1000
         if seconds > self._said_s:
             self._said_s = seconds
@@ -253,29 +255,29 @@ class Rewriting:
             raise self.failure()
 
     def failure(self) -> CommandError:
-        """Return what a client is told whose request needed a rewrite that failed."""
+        """Return the error for a client whose request needed a rewrite that failed."""
         why = f": {self.last_error}" if self.last_error else "; the log of the server says why"
         return CommandError(f"ERR the journal could not be rewritten{why}")
 
     # -- what is said of it ---------------------------------------------------------------------------------------
 
     def note_saved(self) -> None:
-        """Note that the journal has all that is there."""
+        """Note that the journal holds the present state."""
         self._saved_dirty = self._state.dirty
 
     @property
     def unsaved_changes(self) -> int:
-        """How many changes came since the last rewrite began."""
+        """The number of changes since the last rewrite began."""
         return self._state.dirty - self._saved_dirty
 
     @property
     def takes_s(self) -> int:
-        """How many seconds the running rewrite has taken so far; -1: none is running."""
+        """The seconds that the running rewrite has taken so far; -1 without one."""
         return -1 if self._journal.rewrite is None else (self._state.clock.monotonic_ms() - self._started_ms) // 1000
 
     @property
     def progress(self) -> tuple[int, bool]:
-        """How many rewrites have succeeded, and whether one is under way or due."""
+        """The number of successful rewrites, and whether one is under way or due."""
         return self.count, self.is_running or self.is_planned
 
     @property

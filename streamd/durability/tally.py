@@ -1,4 +1,4 @@
-"""What some records of a journal are, counted for people: how many, how many entries, of which time, of which keys."""
+"""Counts records of a journal for people: records, entries, their times, their keys."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ class Tally:
         self._keys: dict[bytes, int] = {}
 
     def add(self, words: list[bytes]) -> None:
-        """Count a record; notes and what only stands around records are none."""
+        """Count a record; notes, and the words around a unit, do not count."""
         name = words[0].upper()
         if name in _NO_RECORDS or name[:1] == b"#":
             return
@@ -47,7 +47,7 @@ class Tally:
         return text
 
     def keys(self) -> str:
-        """Return the keys with how many records each has, the first ones."""
+        """Return the first keys, each with its number of records."""
         shown = [f"{_shown(key)} ({count})" for key, count in list(self._keys.items())[:_KEYS_SHOWN_MAX]]
         more = len(self._keys) - len(shown)
         return ", ".join([*shown, f"and {more} more"] if more else shown)
@@ -55,11 +55,11 @@ class Tally:
 
 def commands_of(piece: Bare | Parsed) -> Iterable[list[bytes]]:
     """Return what a piece of a file says."""
-    return bare_commands(piece.data) if isinstance(piece, Bare) else piece.commands
+    return bare_commands(piece.data)[0] if isinstance(piece, Bare) else piece.commands
 
 
 def legible(data: bytes) -> Iterator[list[bytes]]:
-    """Yield what in damaged bytes still reads as a command; nobody has verified it."""
+    """Yield unverified commands that can still be read in damaged bytes."""
     at = data.find(b"*")
     while at >= 0:
         try:
@@ -71,7 +71,7 @@ def legible(data: bytes) -> Iterator[list[bytes]]:
 
 
 def _entry_ms(words: list[bytes]) -> int:
-    """Return the milliseconds of the ID of an XADD, -1 if there is none in the places where they usually stand."""
+    """Return the milliseconds of the ID of an XADD, -1 if its usual places have none."""
     for word in words[2:6]:
         if b"-" in word and word[:1].isdigit():
             try:

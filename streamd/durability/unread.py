@@ -1,4 +1,4 @@
-"""What lies in a data directory and is not read by a start, so that nobody takes an empty server for a loss."""
+"""Finds data in a directory that a start does not read, so that an empty server is not mistaken for a loss."""
 
 from typing import Final
 
@@ -12,8 +12,9 @@ _OLD: Final = ".old-"
 
 
 def unread(files: FileSystem, config: Config) -> list[str]:
-    """Return a line for each journal that a server with this configuration leaves unread, and for Redis's snapshot
-    where there is no other.
+    """Return a line for each journal that a server with this configuration leaves unread, and for Redis's snapshot if
+    there is
+    no journal.
     """
     directory = config.text("dir") or "."
     ours = config.text("appenddirname"), config.text("appendfilename")
@@ -43,7 +44,7 @@ def unread(files: FileSystem, config: Config) -> list[str]:
 
 
 def _journals(files: FileSystem, directory: str, name: str) -> list[str]:
-    """Return what the files' names of the journals begin with that a directory within this one holds."""
+    """Return the common beginnings of the file names of journals in a directory within this one."""
     path = f"{directory}/{name}"
     try:
         found = files.list(path) if files.is_directory(path) else []
@@ -54,7 +55,7 @@ def _journals(files: FileSystem, directory: str, name: str) -> list[str]:
 
 
 def _about(files: FileSystem, directory: str, filename: str) -> str:
-    """Return how large a journal is and when it was last changed."""
+    """Return the size of a journal and the time of its last change."""
     size = changed_ns = 0
     for name in files.list(directory):
         if name == filename or (name.startswith(f"{filename}.") and name.endswith((".aof", ".rdb"))):

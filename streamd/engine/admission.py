@@ -46,11 +46,9 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
         raise CommandError("NOAUTH Authentication required.")
     if client.transaction is not None and "no_multi" in command.flags:
         raise CommandError("ERR Command not allowed inside a transaction")
-    guard = client.guard
-    if guard is not None:
-        # (As in `Engine.run`: what was allowed before is not asked for.)
-        known = guard.known.get(command.name)
-        if (known is None or request[1] not in known.names) and not guard.allows(command, request):
+    if client.guard is not None:
+        names = client.guard.names.get(command.name)
+        if names is None or request[1] not in names:
             check_permitted(command, client, request)
     if (
         client.protocol == 2

@@ -1,8 +1,8 @@
 """What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Sequence
+from itertools import chain, takewhile
 from typing import Final
 
 from streamd.base.errors import CommandError
@@ -51,81 +51,42 @@ class Calls:
         self.stopwatch: Callable[[], int] = time.perf_counter_ns
         self.now_ns = 0
 
-    def call_batch(
-        self,
-        command: Command,
-        client: Context,
-        requests: list[list[bytes]],
-        at: int,
-        end: int,
-        owner_of: Callable[[int], Client] | None = None,
-    ) -> int:
-        """Have a run of requests, from requests[at] on and before requests[end], executed as one; return how many were,
-        0 for none.
+    def call_batch(self, command: Command, client: Context, parts: Sequence[Requests], owners: Sequence[Client]) -> int:
+        """Have the first requests of these parts executed as one; return how many were, 0 for none.
 
-        owner_of: whose a request is, by its position; None: all are the client's. Nobody knows what a batch has done
-        that ends with a bug: all requests that it may have taken are answered with that, and none is executed again.
+        client: whose output takes the replies. owners: whose each part is. Nobody knows what a batch has done that ends
+        with a bug: all requests that it may have taken are answered with that, and none is executed again.
         """
         assert command.batch is not None
-        if end < len(requests):
-            requests = requests[:end]
         started_ns, before = self.stopwatch(), len(client.out)
         try:
-            taken = command.batch(client, requests, at)
+            taken = command.batch.take(client, parts)
         except Exception as error:
-            name = requests[at][0]
-            taken = 0
-            while at + taken < len(requests) and requests[at + taken][0] == name:
-                taken += 1
-            reply = self.failure(command, client.db, [*chain(*requests[at : at + taken])], error)
+            name = parts[0].first[0]
+            rows = [*takewhile(lambda request: request[0] == name, rows_of(parts))]
+            taken = len(rows)
+            reply = self.failure(command, client.db, [*chain(*rows)], error)
             client.out[before:] = [encode(reply, client.protocol)] * taken
-        if taken and (took_ns := self._count_batch(command, client, taken, started_ns)) >= self._state.slow_ns:
-            run = islice(requests, at, at + taken)
-            self._note_slow_run(command, took_ns, taken, run, lambda number: owner_of(number) if owner_of else client)
+        if taken:
+            client.last_command = command.name
+            command.calls += taken
+            now_ns = self.now_ns = self.stopwatch()
+            took_ns = now_ns - started_ns
+            command.nanoseconds += took_ns
+            if took_ns >= self._state.slow_ns:
+                senders = [owner for owner, part in zip(owners, parts, strict=True) for _ in range(part.count)]
+                self._note_slow_run(command, took_ns, rows_of(parts)[:taken], senders)
         return taken
-
-    def call_alike(
-        self,
-        command: Command,
-        client: Context,
-        parts: Sequence[Requests],
-        size: int,
-        owner_of: Callable[[int], Client],
-    ) -> int:
-        """Have all requests of several clients, `size` together, executed as one without making those of templates;
-        return how many were, 0 for none. See `call_batch`.
-        """
-        assert command.alike is not None
-        started_ns, before = self.stopwatch(), len(client.out)
-        try:
-            if not command.alike(client, parts):
-                return 0
-        except Exception as error:
-            words = [*chain(*chain(*map(rows_of, parts)))]
-            reply = self.failure(command, client.db, words, error)
-            client.out[before:] = [encode(reply, client.protocol)] * size
-        if (took_ns := self._count_batch(command, client, size, started_ns)) >= self._state.slow_ns:
-            self._note_slow_run(command, took_ns, size, chain(*map(rows_of, parts)), owner_of)
-        return size
-
-    def _count_batch(self, command: Command, client: Context, taken: int, started_ns: int) -> int:
-        """Count a batch that ends now; return how long it took, in nanoseconds."""
-        client.last_command = command.name
-        command.calls += taken
-        now_ns = self.now_ns = self.stopwatch()
-        took_ns = now_ns - started_ns
-        command.nanoseconds += took_ns
-        return took_ns
 
     def _note_slow_run(
         self,
         command: Command,
         took_ns: int,
-        count: int,
-        requests: Iterable[list[bytes]],
-        owner_of: Callable[[int], Client],
+        requests: list[list[bytes]],
+        senders: list[Client],
     ) -> None:
-        """Note what was slow in a run of `count` requests that took `took_ns` in all; see `slow_in_run`."""
+        """Note what was slow in a run of requests that took `took_ns` in all; see `slow_in_run`."""
+        count = len(requests)
         state, latency, each_ns = self._state, self._state.latency, took_ns // count
         if latency.is_tracking:
             latency.count(command.name, each_ns, count)
@@ -134,12 +95,11 @@ class Calls:
             latency.note_event("fast" in command.flags, each_ns if all_slow else one_ns, state.time.ms // 1000)
         all_slow, one_ns = slow_in_run(command, took_ns, count, state.log_slow_ns)
         if all_slow:
-            for number, request in enumerate(requests):
-                state.note_slow(owner_of(number), each_ns // 1000, request)
+            for sender, request in zip(senders, requests, strict=False):
+                state.note_slow(sender, each_ns // 1000, request)
         elif one_ns:
-            first = next(iter(requests))
-            words = [first[0], b"... (one of %d requests that were executed as one)" % count]
-            state.note_slow(owner_of(0), one_ns // 1000, words)
+            words = [requests[0][0], b"... (one of %d requests that were executed as one)" % count]
+            state.note_slow(senders[0], one_ns // 1000, words)
 
     def attempt(self, waiter: Waiter[Client]) -> Reply:
         """Have a blocked command tried again and return its reply, an error included; BLOCKED if it is to go on

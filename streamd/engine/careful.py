@@ -16,7 +16,7 @@ _READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro"})
 
 
 class Careful:
-    """Sees to accesses that do not count, to who monitors, whose replies are left out, and who tracks what it reads."""
+    """Handles requests of clients with NO-TOUCH, MONITOR, CLIENT REPLY or tracking."""
 
     def __init__(self, state: State) -> None:
         self._state = state

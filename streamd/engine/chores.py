@@ -1,4 +1,4 @@
-"""What is done ten times a second, whoever asks for what; each for a slice at most, and returns whether it has more."""
+"""The chores of the cron, ten times a second; each takes a slice at most, and returns whether it has more to do."""
 
 from collections.abc import Callable
 from typing import Final

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
 
 import streamd.commands  # noqa: F401  (declares the commands)
 from streamd.acl.users import Users
@@ -10,9 +9,8 @@ from streamd.base.clock import Clock
 from streamd.base.errors import CommandError
 from streamd.base.limits import (
     BATCH_MIN,
+    BATCH_OFFERED_MIN,
     GUARDED_RUN_MAX,
-    GUARDED_RUN_MIN,
-    GUARDED_WIDE_RUN_MIN,
     LARGE_REPLY_BYTES,
     OUTPUT_TURN_BYTES,
     REQUESTS_PER_LOOK,
@@ -39,9 +37,8 @@ from streamd.engine.slices import Slices, end_of_slice
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
+from streamd.resp.template import Rows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
-
-_NO_NAMES: Final[set[bytes]] = set()
 
 
 class Engine:
@@ -53,7 +50,7 @@ class Engine:
     Another front end than a connection: `connect()`, then `call(client, words)` for a value instead of bytes. What it
     puts into `client.out` leaves as a connection's output does: `client.flush` is called once that may be sent.
 
-    want_turn: called when output waits for another turn; whoever has a loop then calls `tick` soon.
+    want_turn: called when output waits for another turn; the owner of the event loop then calls `tick` soon.
     """
 
     def __init__(self, clock: Clock | None = None, config: Config | None = None) -> None:
@@ -118,81 +115,53 @@ class Engine:
 
         replies: given for requests that are part of a unit, which takes them as values.
 
-        Hot path, which is why look-up, arity and encoding stand here and not in functions of their own. This is the one
-        place where a handler is called: timed, counted, logged when slow, and answered whatever happens in it. A
-        pipeline is mostly a run of like requests: it goes to the command's batch function where it has one.
+        Hot path, which is why look-up, arity and the encoding of short strings stand here and not in functions of their
+        own. This is the one place where a handler is called: timed, counted, logged when slow, and answered whatever
+        happens in it. A pipeline is mostly a run of like requests: it goes to the command's batch where it has one.
         """
+        if replies is None and not self._begins(client, requests):
+            return
         state, calls = self.state, self.calls
         at, total = 0, len(requests)
-        if replies is None:
-            if self.gathering.size:
-                self.gathering.run()
-            if client.waiter is not None or client.backlog:
-                client.backlog.extend(requests)
-                return
-            if client.close_soon:
-                return  # what comes behind QUIT, or from a client that was killed
-            state.time.ms = self.clock.now_ms()
-            client.last_ms = state.time.monotonic_ms
-            if not client.flush_wanted:
-                client.flush_wanted = True
-                state.to_flush.append(client)
         look = REQUESTS_PER_LOOK if client.resume is not None else total + 1
         # From where on a batch is tried: where one had few requests the next waits, each time twice as long.
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
-        quick, stopwatch = client.quick, calls.stopwatch
-        guard = client.guard
-        if guard is not None and client.in_unit and client.vouched is guard:
-            guard = None
-        timed: Command | None = None
-        asked: Command | None = None
-        cleared, names = 0, _NO_NAMES
-        started_ns = began_ns = then_ns = stopwatch()
+        quick, guard, stopwatch = client.quick, client.guard, calls.stopwatch
+        offered = TURN_REQUESTS_MAX if guard is None else GUARDED_RUN_MAX
+        started_ns = then_ns = stopwatch()
         end = total
         while at < end:
             request = requests[at]
             command = quick.get(request[0])
             is_quick = command is not None and (
-                len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity
+                (len(request) == command.arity if command.arity >= 0 else len(request) >= -command.arity)
+                # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
+                and (
+                    guard is None
+                    or (names := guard.names.get(command.name)) is None
+                    or request[1] in names
+                    or guard.allows(command, request)
+                )
             )
             if not is_quick:
                 mode = client.reply_mode
                 command, reply = self._admit(client, request)
-            # (What was allowed before is looked up here: the call alone would be a tenth of a request.)
-            elif guard is not None and (command is not asked or (at >= cleared and request[1] not in names)):
-                assert command is not None
-                if command is not asked:
-                    asked, asked_at, known = command, at, guard.known.get(command.name)
-                    cleared = total
-                    if known is not None:
-                        cleared, names = 0, known.names
-                        if known.is_wide and total - at >= GUARDED_WIDE_RUN_MIN:
-                            asked_at = at - GUARDED_RUN_MIN  # as if so many had been looked at
-                if known is not None and request[1] not in names:
-                    if at - asked_at >= GUARDED_RUN_MIN:
-                        cleared, asked_at = guard.look_ahead(command, requests, at, asked_at)
-                    if at >= cleared and not known.check(request) and not guard.allows(command, request):
-                        is_quick, mode = False, client.reply_mode
-                        command, reply = self._admit(client, request)
             if command is not None:
-                if command is not timed:
-                    if timed is not None:
-                        timed.nanoseconds += then_ns - began_ns
-                        began_ns = then_ns
-                    client.last_command = command.name
-                    timed = command
+                client.last_command = command.name
                 if at >= batch_at and command.batch is not None and is_quick:
-                    upto = min(total, at + TURN_REQUESTS_MAX)
-                    if command.mixes and guard is not None and not command.asks:
-                        upto = at + guard.end_of_run(command, requests[at : min(upto, at + GUARDED_RUN_MAX)], 0)
-                    taken = calls.call_batch(command, client, requests, at, upto)
+                    run = requests[at : at + offered] if at or total > offered else requests
+                    if guard is not None:
+                        run = run[: guard.end_of_run(command, run, 0, len(run))]
+                    taken = calls.call_batch(command, client, [Rows(run)], [client])
+                    if taken < len(run):
+                        offered = max(8 * taken, BATCH_OFFERED_MIN)
                     if taken < BATCH_MIN:
                         batch_at = at + taken + patience
                         patience *= 2
                     if taken:
                         at += taken
-                        began_ns = then_ns = calls.now_ns
+                        then_ns = calls.now_ns
                         if state.records:
                             self._end_units((client,))
                         if at >= look and then_ns - started_ns >= TURN_US * 1000:
@@ -204,13 +173,15 @@ class Engine:
                 except Exception as error:
                     reply = calls.failure(command, client.db, request, error)
                 now_ns = stopwatch()
-                if now_ns - then_ns >= state.slow_ns:
-                    calls.note_slow(command, now_ns - then_ns, client, request)
+                took_ns = now_ns - then_ns
+                command.nanoseconds += took_ns
+                if took_ns >= state.slow_ns:
+                    calls.note_slow(command, took_ns, client, request)
                 then_ns = now_ns
             at += 1
             if not is_quick:
                 reply = self.careful.end(client, command, request, reply, mode, replies is not None)
-                quick, guard, asked = client.quick, client.guard, None
+                quick, guard = client.quick, client.guard
                 if client.close_soon and replies is None:
                     end = at
             if replies is not None:
@@ -219,51 +190,63 @@ class Engine:
                 continue
             if state.records:
                 self._end_unit(client)
-            kind = type(reply)
-            if kind is bytes and len(reply) <= SHORT_BYTES_MAX:
+            if type(reply) is bytes and len(reply) <= SHORT_BYTES_MAX:
                 text: bytes = reply
                 client.out.append(BULK_HEADERS[len(text)] + text + b"\r\n")  # as any encoder, without the call
-            elif reply is BLOCKED:
-                if state.blocked.ready:
-                    self._serve_ready()
-                if client.waiter is not None:
-                    client.waiter.request = request
-                    break
-                continue
-            else:
-                if kind is Parts:
-                    client.out += reply.pieces
-                    size = reply.size_bytes
-                else:
-                    # (Nothing is appended for NO_REPLY, whose encoding is empty.)
-                    try:
-                        data = ENCODERS[client.protocol][kind](reply)
-                    except TypeError:
-                        # (Neither Sliced nor what is long has an encoder: so to look for it costs others nothing.)
-                        long = sliced(reply)
-                        if long is not None and client.begin(long):
-                            if state.blocked.ready:
-                                self._serve_ready()
-                            break
-                        data = calls.encode_unusual(client, request, reply if long is None else long)
-                    client.out.append(data)
-                    size = len(data)
-                if size > LARGE_REPLY_BYTES:
-                    client.out_bytes += size
-                    if client.out_bytes > OUTPUT_TURN_BYTES:
-                        end = at
+            elif reply is not BLOCKED and not self._put(client, request, reply):
+                end = at
             if state.blocked.ready:
                 self._serve_ready()
+            if reply is BLOCKED and client.waiter is not None:
+                client.waiter.request = request
+                break
             if at >= look:
                 if then_ns - started_ns >= TURN_US * 1000 or at >= TURN_REQUESTS_MAX:
                     break
                 look = at + REQUESTS_PER_LOOK
-        if timed is not None:
-            timed.nanoseconds += then_ns - began_ns
         if at < total and not client.close_soon:
             client.backlog.extend(requests[at:])
         if self._resumed and not self._running_backlogs:
             self._run_backlogs()
+
+    def _begins(self, client: Context, requests: list[list[bytes]]) -> bool:
+        """Return whether what a client sent is executed now; if it waits, that is kept."""
+        state = self.state
+        if self.gathering.size:
+            self.gathering.run()
+        if client.waiter is not None or client.backlog:
+            client.backlog.extend(requests)
+            return False
+        if client.close_soon:
+            return False  # what comes behind QUIT, or from a client that was killed
+        state.time.ms = self.clock.now_ms()
+        client.last_ms = state.time.monotonic_ms
+        if not client.flush_wanted:
+            client.flush_wanted = True
+            state.to_flush.append(client)
+        return True
+
+    def _put(self, client: Context, request: list[bytes], reply: Reply) -> bool:
+        """Put a reply into its client's output; return whether there is room for more in this turn."""
+        if type(reply) is Parts:
+            client.out += reply.pieces
+            size = reply.size_bytes
+        else:
+            # (Nothing is appended for NO_REPLY, whose encoding is empty.)
+            try:
+                data = ENCODERS[client.protocol][type(reply)](reply)
+            except TypeError:
+                # (Neither Sliced nor what is long has an encoder: so to look for it costs others nothing.)
+                long = sliced(reply)
+                if long is not None and client.begin(long):
+                    return False
+                data = self.calls.encode_unusual(client, request, reply if long is None else long)
+            client.out.append(data)
+            size = len(data)
+        if size <= LARGE_REPLY_BYTES:
+            return True
+        client.out_bytes += size
+        return client.out_bytes <= OUTPUT_TURN_BYTES
 
     def end_turn(self) -> None:
         """Let the replies of this turn leave."""
@@ -411,7 +394,7 @@ class Engine:
         state.restrict()
 
     def _serve_and_resume(self) -> None:
-        """Serve who can be served, and go on with who was."""
+        """Serve waiters that can be served, and run the backlogs of those that were."""
         if self.state.blocked.ready:
             self._serve_ready()
         if self._resumed and not self._running_backlogs:

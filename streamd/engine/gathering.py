@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from streamd.catalog import Command, Context
-from streamd.catalog.context import Permissions
+from streamd.catalog import Context
 from streamd.connected.client import Client
 from streamd.engine.calls import Calls
 from streamd.resp.reply_ends import deal_replies
-from streamd.resp.template import Alike, Requests, rows_of
+from streamd.resp.template import Columns, Requests, Rows
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what eight cost.
@@ -28,11 +27,6 @@ ALONE_LOOK_EVERY: Final = 64
 # Where each turn waits for a sync, the sockets are looked at again before it ends, while that brings something, so many
 # times at most: who comes a moment later need not wait for a sync of its own.
 LOOKS_MAX: Final = 2
-
-# After so many times that nothing came together which could be executed as one, as where clients send different
-# commands, some requests are let pass: 16, then each time twice as many, up to 512.
-SCATTERED_MIN: Final = 4
-SCATTERED_MAX: Final = 9
 
 # The ID of the client that a batch is executed for. It is none: its replies are dealt out, and nobody can see it.
 NOBODY: Final = -1
@@ -64,14 +58,10 @@ class Gathering:
         self._end_units = end_units
         self._clients: list[Context] = []
         self._parts: list[Requests] = []  # what each of the clients sent
-        self._sizes: list[int] = []  # of each part
-        self._firsts: list[list[bytes]] = []  # the first request of each, or the words that all of them share
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
         self._turns_alone = 0
-        self._scattered = 0
-        self.let_pass = 0
         self._collector = collector
         self.turns_sync = False
         self._looks = self._seen = 0
@@ -105,88 +95,66 @@ class Gathering:
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
         """Take what a client sent, if that of others may be like it; return whether that is so."""
-        if self.let_pass:
-            self.let_pass -= 1
-            return False
         first = requests[0]
         command = client.quick.get(first[0])
-        if command is None or command.batch is None or len(first) < (2 if command.mixes else 3):
+        if command is None or command.batch is None or len(first) < (2 if command.batch.any_keys else 3):
             return False
-        size = len(requests)
-        if size > PIPELINE_MAX:
+        if len(requests) > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._parts.append(requests)
-        self._sizes.append(size)
-        self._firsts.append(first)
-        self.size += size
+        self._parts.append(Rows(requests))
+        self.size += len(requests)
         if self.size >= GATHERED_MAX:
             self.run()
         return True
 
-    def take_alike(self, client: Context, requests: Alike) -> list[list[bytes]]:
-        """Take requests of a template, alone in their turn or not; return those that are not taken, none or all."""
-        template = requests.template
-        words = template.words
-        command = client.quick.get(words[0])
-        if command is None or requests.count > GATHERED_MAX or not command.accepts(len(words)):
-            return requests.rows()
-        if command.alike is None or (template.places and template.places[0] < 3):
+    def take_columns(self, client: Context, columns: Columns) -> bool:
+        """Take requests of a template, alone in their turn or not; return whether they were taken."""
+        template = columns.template
+        command = client.quick.get(columns.first[0])
+        if command is None or columns.count > GATHERED_MAX or not command.accepts(len(columns.first)):
+            return False
+        if command.batch is None or not command.batch.takes_columns or (template.places and template.places[0] < 3):
             template.is_asked_for_rows = True
-            return requests.rows()
+            return False
         self._clients.append(client)
-        self._parts.append(requests)
-        self._sizes.append(requests.count)
-        self._firsts.append(words)
-        self.size += requests.count
+        self._parts.append(columns)
+        self.size += columns.count
         if self.size >= GATHERED_MAX:
             self.run()
-        return []
+        return True
 
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, parts, sizes, firsts = self._clients, self._parts, self._sizes, self._firsts
+        clients, parts = self._clients, self._parts
         if not parts:
             return
-        if self.size >= RUN_MIN:
-            self._scattered = 0
-        elif self._scattered < SCATTERED_MIN:
-            self._scattered += 1
-        else:
-            self.let_pass = 1 << self._scattered
-            self._scattered = min(self._scattered + 1, SCATTERED_MAX)
-        self._clients, self._parts, self._sizes, self._firsts, self.size = [], [], [], [], 0
+        self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
         while at < total:
             end = batch_end = at + 1
             try:
-                if type(part := parts[at]) is Alike and firsts[at][1] in clients[at].db.waiting:
-                    rest = self._serve_with_first(clients[at], part)
-                    if not rest:
-                        at += 1
-                        continue
-                    parts[at], sizes[at] = rest, rest.count
                 taken = 0
                 if at >= batch_at:
-                    end = self._end_of_like(clients, firsts, at)
-                    if (end > at + 1 or type(parts[at]) is Alike) and (size := sum(sizes[at:end])) >= RUN_MIN:
+                    end = self._end_of_like(clients, parts, at)
+                    size = sum([part.count for part in parts[at:end]])
+                    # (What one client sent as rows is its own pipeline, below.)
+                    if size >= RUN_MIN and (end > at + 1 or type(parts[at]) is Columns):
                         batch_end = end
-                        taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
-                        if taken == size:
-                            at = end
-                            continue
-                        # (Else it would look at the same requests again and again.)
-                        batch_at = at + 1 + patience
-                        patience *= 2
-                while at < end and taken >= sizes[at]:
-                    taken -= sizes[at]
+                        taken = self._run_batch(clients[at:end], parts[at:end])
+                        if taken < size:
+                            # (Else it would look at the same requests again and again.)
+                            batch_at = at + 1 + patience
+                            patience *= 2
+                while at < end and taken >= parts[at].count:
+                    taken -= parts[at].count
                     at += 1
                 batch_end = at + 1
                 if at < end:
                     # What is left of a part is that client's own pipeline.
-                    self._run(clients[at], rows_of(parts[at])[taken:])
+                    self._run(clients[at], parts[at].rows()[taken:])
                     at += 1
             except Exception:
                 self._lose(clients[at:batch_end])
@@ -200,96 +168,63 @@ class Gathering:
         for client in clients:
             self._state.lose(client, "requests that came together")
 
-    def _serve_with_first(self, client: Context, part: Alike) -> Alike | None:
-        """Execute the first request of a template alone, as its key has somebody who waits, and return the others: no
-        list of a request is made for these. If it does not end all waits, all are executed one by one: None.
-        """
-        key = part.template.words[1]
-        self._run(client, [part.first()])
-        rest = part.behind_first()
-        if rest and key not in client.db.waiting:
-            return rest
-        if rest:
-            self._run(client, rest.rows())
-        return None
-
-    def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
+    def _end_of_like(self, clients: list[Context], parts: list[Requests], at: int) -> int:
         """Return before which part a batch must end that begins with the part number `at`."""
-        first, end, total = firsts[at], at + 1, len(firsts)
+        first, end, total = parts[at].first, at + 1, len(parts)
         command = clients[at].quick.get(first[0])
-        if command is not None and command.mixes:
+        if command is not None and command.batch is not None and command.batch.any_keys:
             name, protocol = first[0], clients[at].protocol
-            while end < total and firsts[end][0] == name and clients[end].protocol == protocol:
+            while end < total and parts[end].first[0] == name and clients[end].protocol == protocol:
                 end += 1
             return end
         like = first[:3]
-        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
+        while end < total and parts[end].first[1] == like[1] and parts[end].first[:3] == like:
             end += 1
         return end
 
-    def _run_batch(self, clients: list[Context], parts: list[Requests], sizes: list[int], first: list[bytes]) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[Requests]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
-        state, collector, calls = self._state, self._collector, self._calls
+        state, collector, first = self._state, self._collector, parts[0].first
         db = collector.db = clients[0].db
         collector.protocol = clients[0].protocol
         name = first[0]
         quick = clients[0].quick
         command = quick.get(name)
-        if command is None:
+        if command is None or not command.accepts(len(first)):
             return 0
         for client, part in zip(clients, parts, strict=True):
             if (
                 client.db is not db
                 or (client.quick is not quick and client.quick.get(name) is not command)
-                or (client.guard is not None and not _is_allowed(client.guard, command, part))
                 # By an earlier part of its own, or of one that killed it:
                 or client.waiter is not None
                 or client.close_soon
                 or client.backlog
             ):
                 return 0
-        if not command.accepts(len(first)):
-            return 0
+            if client.guard is not None:
+                asked = part.allowed_with()
+                if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
+                    return 0
 
-        owners: list[Client] = []
-
-        def owner_of(number: int) -> Client:
-            # (Mostly nobody asks; where the slow log takes all, each request's owner is asked for.)
-            if not owners:
-                owners.extend([client for client, size in zip(clients, sizes, strict=True) for _ in range(size)])
-            return owners[number]
-
-        total, taken = sum(sizes), 0
-        # (By a look at two: mostly all come the same way, or nearly all.)
-        if command.alike is not None and (type(parts[0]) is Alike or type(parts[-1]) is Alike):
-            taken = calls.call_alike(command, collector, parts, total, owner_of)
-        if not taken:
-            requests: list[list[bytes]] = []
-            for part in parts:
-                requests += part if type(part) is list else rows_of(part)
-            taken = calls.call_batch(command, collector, requests, 0, total, owner_of)
-        if not taken:
-            collector.out.clear()  # the next ones' replies are dealt out piece by piece
-            return 0
-        counts = sizes
-        if taken < total:
-            counts = []
-            left = taken
-            for size in sizes:
-                counts.append(min(left, size))
-                left -= counts[-1]
-                if not left:
-                    break
-            clients = clients[: len(counts)]
+        taken = self._calls.call_batch(command, collector, parts, clients)
+        counts = [part.count for part in parts]
+        over = sum(counts) - taken
+        while over > 0:
+            last = counts.pop()
+            if last > over:
+                counts.append(last - over)
+            over -= last
+        clients = clients[: len(counts)]
         out = collector.out
-        if not command.mixes:  # only these leave one piece for each
+        if len(out) != taken:
             pieces = deal_replies(b"".join(out), counts)
         elif len(counts) == taken:
             pieces = out[:]
         else:
             replies = iter(out)
             pieces = [b"".join(islice(replies, count)) for count in counts]
-        out.clear()
+        out.clear()  # (The next ones' replies are dealt out piece by piece.)
         now_ms, command_name, to_flush = state.time.monotonic_ms, command.name, state.to_flush
         for client, piece in zip(clients, pieces, strict=True):
             client.out.append(piece)
@@ -298,16 +233,6 @@ class Gathering:
             if not client.flush_wanted:
                 client.flush_wanted = True
                 to_flush.append(client)
-        if state.records is not None:
+        if state.records is not None and clients:
             self._end_units(clients)
         return taken
-
-
-def _is_allowed(guard: Permissions, command: Command, part: Requests) -> bool:
-    """Return whether a client may have all executed that it sent."""
-    if isinstance(part, Alike):
-        return guard.allows(command, part.first())
-    first = part[0]
-    if not command.accepts(len(first)) or not guard.allows(command, first):
-        return False
-    return len(part) == 1 or guard.end_of_run(command, part, 0) == len(part)

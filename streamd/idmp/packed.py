@@ -55,28 +55,6 @@ def of_one(iid: bytes, entry_id: int) -> Window:
     return bytearray(header + entry_id.to_bytes(_ID_BYTES, "big") + _LENGTH[length] + iid)
 
 
-def _of_two(one: bytes, iid: bytes, entry_id: int) -> bytearray:
-    """Return the window of one iid, and another one behind it; as `of_items` makes it, at a third of its time."""
-    first = one[_ONE_ID_BYTES:]
-    first_length, length = len(first), len(iid)
-    widest = max(first_length, length)
-    return bytearray(
-        b"\0\2\2%c%c%c\0\0%b\0\0\0\0\0\0%b%c%b%b%c%b"
-        % (
-            _SLOT_HEADER_BYTES + widest,
-            hash(first) & 255,
-            hash(iid) & 255,
-            one[:_ONE_MS_BYTES],
-            one[_ONE_MS_BYTES:_ONE_ID_BYTES],
-            first_length,
-            first.ljust(widest, b"\0"),
-            entry_id.to_bytes(_ID_BYTES, "big"),
-            length,
-            iid.ljust(widest, b"\0"),
-        )
-    )
-
-
 def of_items(items: list[tuple[bytes, int]]) -> bytearray:
     """Return a window of (iid, entry ID), oldest first: 1 to IIDS_MAX iids of at most IID_BYTES_MAX bytes."""
     stride = _SLOT_HEADER_BYTES + max([len(iid) for iid, _ in items])
@@ -156,7 +134,7 @@ def record(window: Window, iid: bytes, entry_id: int, maxsize: int) -> Window:
     if isinstance(window, bytes):
         if not window or maxsize == 1 or window[_ONE_ID_BYTES:] == iid:
             return of_one(iid, entry_id)
-        return _of_two(window, iid, entry_id)
+        return of_items([(window[_ONE_ID_BYTES:], _id_of_one(window)), (iid, entry_id)])
     # The steady way, from here to the end, is written out flat, since each call more is a tenth of it.
     tag = hash(iid) & 255
     used = window[COUNT]

@@ -37,7 +37,7 @@ _NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
 
 
 class Sweeping(Protocol):
-    """Who looks after tables that have something to free: the sweeper."""
+    """The sweeper, which frees memory of tables."""
 
     def enroll(self, table: IdmpTable, due_ms: int) -> None:
         """Call `table.expire` when the clock reaches `due_ms`, or earlier if so enrolled before."""

@@ -44,16 +44,9 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
         # An empty stream is made by an entry that is trimmed at once, as Redis does it.
         yield False, encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"])
     start = 0
-    while True:
-        commands = stream.log.encode_commands(start, (NAME, key))
-        if commands is not None:
-            yield False, commands[1]
-            start = commands[0] + 1
-        elif batch := stream.log.read_batch(start):
-            yield False, _encode_entries(key, batch)
-            start = batch[-1][0] + 1
-        else:
-            break
+    while batch := stream.log.read_batch(start):
+        yield False, _encode_entries(key, batch)
+        start = batch[-1][0] + 1
     yield False, encode_command((
         b"XSETID", key, format_id(stream.last_id), b"ENTRIESADDED", b"%d" % stream.entries_added,
         b"MAXDELETEDID", format_id(stream.max_deleted_id),

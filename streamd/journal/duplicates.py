@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from streamd.data.records import Record, Run
+from streamd.data.records import ColumnsRecord, Record
 from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_note
 
@@ -31,14 +31,14 @@ class DuplicateNotes:
         index, words = record
         self.kept[index, words[1]] = record
 
-    def may_wait(self, unit: Sequence[Record | Run]) -> bool:
+    def may_wait(self, unit: Sequence[Record | ColumnsRecord]) -> bool:
         """Return whether what is kept may be written behind a unit as well as in front of it.
 
         A note of duplicates that is one record of several stands where it stands: it is newer than what is kept.
         """
-        if len(unit) == 1 and type(unit[0]) is not Run and unit[0][1][0] == DUPLICATES:  # type: ignore[index]
+        if len(unit) == 1 and type(unit[0]) is not ColumnsRecord and unit[0][1][0] == DUPLICATES:  # type: ignore[index]
             return True
-        return all(type(record) is Run or record[1][0] in _STAYING for record in unit)  # type: ignore[index]
+        return all(type(record) is ColumnsRecord or record[1][0] in _STAYING for record in unit)  # type: ignore[index]
 
     def end(self) -> list[bytes]:
         """Return what was kept as units, encoded; nothing is kept any more."""

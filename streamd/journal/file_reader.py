@@ -140,6 +140,8 @@ class FileReader:
         line = head[:end]
         if not line.startswith(b"#streamd "):
             self._comment(line)
+        elif self.ours and (found := _RUN_LINE.fullmatch(line)) and _are_digests(found[5] or b""):
+            yield from self._run(found, end + 1)
         elif (salt := decode_first_line(head[: end + 1])) is not None:
             self.salt = salt
             self.names_databases = False
@@ -149,8 +151,6 @@ class FileReader:
             self.trouble = Trouble(self.offset, False, False, f"its format is {newer}", is_newer=True)
         elif not self.ours:
             self._stop(_NOT_BEGUN)
-        elif (found := _RUN_LINE.fullmatch(line)) and _are_digests(found[5] or b""):
-            yield from self._run(found, end + 1)
         elif (mark := _MARK.fullmatch(line)) and self._hash(mark[1], mark[2]) == mark[3]:
             if mark[1] == b"end":
                 if int(mark[2]) != self.offset:
@@ -348,8 +348,8 @@ def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
 
 
 def parse_body(body: bytes, offset: int) -> Parsed | str:
-    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is
-    a bug of who wrote it.
+    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is a
+    bug of its writer.
     """
     parsed = Parsed([], [])
     try:

@@ -25,7 +25,7 @@ class LockedError(OSError):
 
 
 class File:
-    """An open file; whoever writes says where."""
+    """An open file; each write says where."""
 
     def __init__(self, descriptor: int, path: str = "") -> None:
         self._descriptor = descriptor
@@ -195,7 +195,7 @@ def write_all(file: File, offset: int, data: bytes) -> None:
 
 
 def read_exactly(file: File, offset: int, length: int) -> bytes:
-    """Return `length` bytes, or what there is of them. Raises: OSError."""
+    """Return `length` bytes, or fewer at the end of the file. Raises: OSError."""
     parts: list[bytes] = []
     while length > 0:
         try:

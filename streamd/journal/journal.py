@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from streamd.data.records import Record, Run
+from streamd.data.records import ColumnsRecord, Record
 from streamd.journal import manifest as manifests
 from streamd.journal.filesystem import File, FileSystem, Identity, LockedError, NoFile, repeat
 from streamd.journal.leftovers import ASIDE, leftovers
@@ -72,7 +72,6 @@ class Journal:
         self.loading = Loading()
         for piece in read_parts(self.files, self.directory, self.manifest, self.loading, loader.begin_file):
             yield from loader.take(piece)
-        loader.end()
         self._names_databases = loader.names_databases
 
     def start(self, now_ms: int) -> Cut | None:
@@ -121,7 +120,7 @@ class Journal:
         return file, salt
 
     def _free_seq(self) -> int:
-        """Return a number that no file in the directory has, whoever it is of."""
+        """Return a number that no file in the directory has."""
         seq = self.manifest.next_seq()
         while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
             seq += 1  # something that could not be moved aside
@@ -175,7 +174,7 @@ class Journal:
 
     # -- appending ------------------------------------------------------------------------------------------------
 
-    def append_unit(self, records: Sequence[Record | Run]) -> None:
+    def append_unit(self, records: Sequence[Record | ColumnsRecord]) -> None:
         """Take the effects of one command or one transaction, which stand or fall together; `write` writes them."""
         assert self.writer is not None
         self.writer.append_unit(records)

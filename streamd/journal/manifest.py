@@ -111,7 +111,7 @@ def _parse_line(line: bytes, number: int) -> Part:
 
 
 def read(files: FileSystem, path: str) -> Manifest | None:
-    """Return the manifest at `path`, or None if there is none. Raises: ManifestError, OSError."""
+    """Return the manifest at `path`, or None if the file is missing. Raises: ManifestError, OSError."""
     if not files.exists(path):
         return None
     file = files.open(path)

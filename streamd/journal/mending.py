@@ -1,4 +1,4 @@
-"""How a file of the journal is changed where it is not whole: what goes is kept beside it first, nothing moves."""
+"""How a damaged file of the journal is changed: removed bytes are first kept beside it, and no others move."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -51,8 +51,8 @@ def filling(length: int) -> bytes:
 
 
 def change(files: FileSystem, path: str, changes: Sequence[Change], cut_name: str | None) -> str | None:
-    """Change a file, durably. What goes is first written to a new file beside it, one part behind the other: return
-    its path, which begins with `cut_name`; with None nothing is kept. Raises: OSError.
+    """Change a file, durably. Removed bytes are first written to a new file beside it, one part behind the other:
+    return its path, which begins with `cut_name`; with None nothing is kept. Raises: OSError.
     """
     file = files.open(path)
     try:

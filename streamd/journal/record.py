@@ -13,7 +13,7 @@ writer of values knows: what looks like such a line within a value has another h
 file were known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, when there are
 several: they tell which units of a torn run are whole. Other lines of ours:
 
-    #streamd journal 2 SALT HASH the first line of a file, or of what follows what others or older ones wrote
+    #streamd journal 2 SALT HASH the first line of a file, or of what follows bytes of other or older writers
     #streamd journal 1           the same as earlier versions wrote it: without a salt, which is 0 then
     #streamd synced LENGTH HASH  how many bytes of the file are on the disk, when no run came since to say it
     #streamd cut                 the run before it ends here: its end was torn, and cut off by a start
@@ -35,16 +35,6 @@ from xxhash import xxh3_64_hexdigest, xxh32_digest
 from streamd.data.records import Column, Record, Words
 from streamd.journal.notes import NOTES
 from streamd.stream.entry_id import consecutive_parts, format_ids
-from streamd.stream.wire.columns import IS_NATIVE
-
-try:
-    if not IS_NATIVE:
-        raise ImportError  # interpreted it would take ten times as long as a template
-    from streamd.journal.native_units import encode_units, encode_words
-except ImportError:
-    WRITES_UNITS = False
-else:  # pragma: no cover - the tests over the wire run compiled
-    WRITES_UNITS = True
 
 # The salt is in it, and the hash of that.
 _FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
@@ -68,46 +58,10 @@ _QUOTED: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte 
 _NOTE: Final = b"#streamd note "
 _NOTE_GOES_ON: Final = b"#streamd more "
 
-# One bytes operation formats a whole command, which is quicker than joining pieces. Longer commands join. Entries of
-# one field, with and without an iid, have their own, without a list of all.
-_TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in range(16)]
-
 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
-    if WRITES_UNITS:
-        command = encode_words(words)
-        if command is not None:
-            return command
-    count = len(words)
-    if count == 3:
-        a, b, c = words
-        return b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(a), a, len(b), b, len(c), c)
-    if count == 4:
-        a, b, c, d = words
-        return b"*4\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            len(a), a, len(b), b, len(c), c, len(d), d,
-        )  # fmt: skip
-    if count == 5:
-        a, b, c, d, e = words
-        return b"*5\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
-            len(a), a, len(b), b, len(c), c, len(d), d, len(e), e,
-        )  # fmt: skip
-    if count == 8:
-        a, b, c, d, e, f, g, h = words
-        return (
-            b"*8\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-            b"$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-        ) % (
-            len(a), a, len(b), b, len(c), c, len(d), d, len(e), e, len(f), f, len(g), g, len(h), h,
-        )  # fmt: skip
-    if count < 16:
-        flat: list[int | bytes] = []
-        for word in words:
-            flat.append(len(word))
-            flat.append(word)
-        return _TEMPLATES[count] % tuple(flat)
-    parts = [b"*%d\r\n" % count]
+    parts = [b"*%d\r\n" % len(words)]
     parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"".join(parts)
 
@@ -116,13 +70,8 @@ def encode_columns(columns: Sequence[Column]) -> list[bytes]:
     """Return commands that are alike, given by the places of their words.
 
     At least one place has a sequence; all are equally long. What does not differ becomes a part of the template, which
-    is several times as quick as `encode_command`; a property test holds this against it. Compiled, most are written
-    byte by byte.
+    is several times as quick as `encode_command`; a property test holds this against it.
     """
-    if WRITES_UNITS:
-        units = encode_units(columns)
-        if units is not None:
-            return units
     shape: list[bytes | int | tuple[int]] = []
     differing: list[Sequence[int | bytes]] = []
     count = 0
@@ -160,7 +109,7 @@ def encode_columns(columns: Sequence[Column]) -> list[bytes]:
         if not differing:
             return [template % ()] * count
         return [template % words for words in zip(*differing)]  # noqa: B905 (they are equally long)
-    units = []
+    units: list[bytes] = []
     at = 0
     for head, tails in consecutive_parts(ids[0], count):
         end = at + len(tails)

@@ -31,7 +31,7 @@ from typing import Final
 
 from streamd.base.errors import reason_of
 from streamd.data.keyspace import Keyspace
-from streamd.data.records import Record, Run, Words
+from streamd.data.records import ColumnsRecord, Record, Words
 from streamd.data.types import KeyValue, type_of
 from streamd.journal.base_writer import BaseWriter
 from streamd.journal.dump import dump_key
@@ -100,7 +100,7 @@ class Rewrite:
         self.keys_total = sum(map(len, self._unlisted))
         self.keys_done = 0
         self._current: _Pieces | None = None
-        self._queue: deque[Sequence[Record | Run] | _Pieces] = deque()
+        self._queue: deque[Sequence[Record | ColumnsRecord] | _Pieces] = deque()
         self._db: int | None = None
         self._ended = False
         self._failure: Exception | None = None
@@ -117,9 +117,9 @@ class Rewrite:
 
     # -- what happens meanwhile -----------------------------------------------------------------------------------
 
-    def observe(self, records: Sequence[Record | Run]) -> None:
+    def observe(self, records: Sequence[Record | ColumnsRecord]) -> None:
         """Take a unit that has just been applied; the keyspace is as it is directly behind it. Raises: nothing: it is
-        not the fault of who wrote, and the next step raises it.
+        not the fault of the client that wrote, and the next step raises it.
         """
         if self._ended and not self._queue:
             self.writer.append_unit(records)
@@ -129,12 +129,19 @@ class Rewrite:
             except Exception as error:
                 self._failure = error
 
-    def _observe(self, records: Sequence[Record | Run]) -> None:
-        kept: list[Record | Run] = []
+    def _observe(self, records: Sequence[Record | ColumnsRecord]) -> None:
+        kept: list[Record | ColumnsRecord] = []
         anew: set[tuple[int, bytes]] = set()
         for record in records:
-            if isinstance(record, Run):
-                self._observe_run(record)
+            if isinstance(record, ColumnsRecord):
+                waiting, key = self._waiting[record.db_index], record.key
+                if key is None:
+                    for one in record.records():
+                        self._observe([one])
+                elif not self._is_listed:
+                    waiting[key] = None
+                elif key not in waiting:
+                    self._append([record])
                 continue
             index, words = record
             name = words[0].upper()
@@ -167,16 +174,6 @@ class Rewrite:
         for db, key in sorted(anew):
             self._write_anew(db, key)
 
-    def _observe_run(self, run: Run) -> None:
-        key = run.key
-        if key is None:
-            for record in run.records():
-                self._observe([record])
-        elif not self._is_listed:
-            self._waiting[run.db_index][key] = None
-        elif key not in self._waiting[run.db_index]:
-            self._append([run])
-
     def _observe_whole(self, index: int, words: Words) -> None:
         """Take a record that concerns whole databases."""
         name = words[0].upper()
@@ -192,7 +189,7 @@ class Rewrite:
                 waiting[db].clear()
                 unlisted[db].clear()
 
-    def _append(self, records: Sequence[Record | Run]) -> None:
+    def _append(self, records: Sequence[Record | ColumnsRecord]) -> None:
         if self._queue:
             self._queue.append(records)
         else:

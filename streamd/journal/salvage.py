@@ -103,8 +103,8 @@ class Salvage:
         return [salt for salt in salts if salt and run_hash(b"journal", 0, salt) == found]
 
     def _next_whole(self, offset: int, first: int, salt: int) -> int:
-        """Return where the next thing begins that is whole, at least `first` bytes behind a fault; the size of the file
-        if there is none.
+        """Return where the next thing begins that is whole, at least `first` bytes behind a fault; or the size of the
+        file.
 
         A value may hold what looks like a run. No client knows the salt, so its hash is another. A file of an earlier
         version has none: there only the place counts that the damaged run itself names.

@@ -1,7 +1,5 @@
 """Taking apart RESP that was verified before: the fast way."""
 
-from collections.abc import Iterator
-
 from streamd.journal.file_reader import parse_command
 
 try:
@@ -10,40 +8,26 @@ except ImportError:  # PyPy, Windows: slower, the same
     hiredis = None  # type: ignore[assignment]
 
 
-class NoCommandError(Exception):
-    """What was verified is what somebody has written, and is no command."""
-
-
-def bare_commands(data: bytes) -> Iterator[list[bytes]]:
-    """Yield the commands of verified RESP. Raises: NoCommandError."""
+def bare_commands(data: bytes) -> tuple[list[list[bytes]], bool]:
+    """Return `(commands, whether that is all)` of verified RESP. What was verified is what somebody has written: where
+    that is no command, these are the commands in front of it.
+    """
+    found: list[list[bytes]] = []
     if hiredis is None:
         at = 0
         while at < len(data):
             words, at = parse_command(data, at)
-            yield words
-        return
-    reader = hiredis.Reader()
-    reader.feed(data)
-    take = reader.gets
-    try:
-        while (found := take()) is not False:
-            if type(found) is not list:
-                raise NoCommandError
-            yield found
-    except hiredis.ProtocolError:
-        raise NoCommandError
-
-
-def all_bare_commands(data: bytes) -> list[list[bytes]]:
-    """Return the commands of verified RESP. Raises: NoCommandError."""
-    if hiredis is None:
-        return [*bare_commands(data)]
+            found.append(words)
+        return found, True
     reader = hiredis.Reader()
     reader.feed(data)
     try:
-        found = [*iter(reader.gets, False)]
+        found.extend(iter(reader.gets, False))
     except hiredis.ProtocolError:
-        raise NoCommandError
-    if [*map(type, found)].count(list) != len(found):
-        raise NoCommandError
-    return found
+        is_whole = False
+    else:
+        is_whole = True
+    kinds = [*map(type, found)]
+    if kinds.count(list) == len(kinds):
+        return found, is_whole
+    return found[: next(at for at, kind in enumerate(kinds) if kind is not list)], False

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from streamd.data.records import Record, Run
+from streamd.data.records import ColumnsRecord, Record
 from streamd.journal.duplicates import DUPLICATES, DuplicateNotes, without_overtaken
 from streamd.journal.filesystem import File, repeat, write_all
 from streamd.journal.notes import NOTES
@@ -36,7 +36,7 @@ class Writer:
         self.names_databases = False
         self._select = b""  # what a run begins with, if the database of its first unit is the one that is selected
         self._db: int | None = None
-        self._units: list[Sequence[Record | Run]] = []
+        self._units: list[Sequence[Record | ColumnsRecord]] = []
         # Take a unit for the next `write`; a run stands alone, and is several. (On the hot path: no call between.)
         self.append_unit = self._units.append
         self._unwritten = DATABASES_LINE if begun else encode_first_line(salt) + DATABASES_LINE
@@ -59,11 +59,6 @@ class Writer:
             if type(only) is tuple and only[0] == self._db and only[1][0] not in NOTES:
                 # What a client without a pipeline leaves, without what many need.
                 self._unwritten = encode_run((self._select + encode_command(only[1]),), self.synced, False, self.salt)
-                units.clear()
-                self._noted = self.synced
-            elif type(only) is Run and only.db_index == self._db and only.end is None:
-                # What many such clients leave.
-                self._unwritten = self._encode_bodies(encode_columns(only.columns))
                 units.clear()
                 self._noted = self.synced
             else:
@@ -130,17 +125,6 @@ class Writer:
         """Close the file. Raises: OSError."""
         self.file.close()
 
-    def _encode_bodies(self, bodies: list[bytes]) -> bytes:
-        """Return units without notes, of the database that is selected, as runs."""
-        if len(bodies) <= UNITS_PER_RUN_MAX:
-            return self._encode_run(bodies, False)
-        return b"".join(
-            [
-                self._encode_run(bodies[at : at + UNITS_PER_RUN_MAX], False)
-                for at in range(0, len(bodies), UNITS_PER_RUN_MAX)
-            ]
-        )
-
     def _encode_run(self, bodies: list[bytes], notes: bool) -> bytes:
         """Return units as a run; `_select` says what is selected before the first."""
         if self._select:
@@ -157,7 +141,7 @@ class Writer:
             only, before = unit[0], db
             if duplicates.kept and not duplicates.may_wait(unit):
                 bodies += duplicates.end()
-            if type(only) is Run:
+            if type(only) is ColumnsRecord:
                 first = len(bodies)
                 if only.end is None:
                     bodies += encode_columns(only.columns)
@@ -181,7 +165,7 @@ class Writer:
             while len(bodies) > UNITS_PER_RUN_MAX:
                 parts.append(self._encode_run(bodies[:UNITS_PER_RUN_MAX], notes))
                 del bodies[:UNITS_PER_RUN_MAX]
-                self._selected(before)  # by what stands in front of the units that are left: one, or those of a Run
+                self._selected(before)  # by what stands in front of the units that are left: one, or those of columns
         if duplicates.kept:
             bodies += duplicates.end()
         for at in range(0, len(bodies), UNITS_PER_RUN_MAX):

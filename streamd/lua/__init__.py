@@ -1,5 +1,5 @@
 """The script engine: Lua 5.1 in a sandbox, which knows commands only as a function to call.
 
-`Scripts` (streamd/lua/scripts.py) is what a server uses; `SideRun` (streamd/lua/side_run.py) lets it answer
-others while a script runs for long.
+`Scripts` (streamd/lua/scripts.py) is its interface; `SideRun` (streamd/lua/side_run.py) lets the server serve
+other clients during a long script.
 """

@@ -2,8 +2,8 @@
 
 The functions of `redis` and `string` that Redis has in C are partly Lua here. Where a script ends in
 `return redis.call(...)`, Lua drops the script's own frame before it calls a function in Lua, and with it the line that
-an error has to name. So such calls become ordinary ones; and those of a script's outermost part, which nothing calls
-again. Calls of a script's own functions stay what they are: who writes a loop as a tail call relies on it.
+an error has to name. So such calls become ordinary ones; and so do those of a script's outermost part, which runs once.
+Calls of a script's own functions stay tail calls: loops may rely on that.
 """
 
 import struct
@@ -40,7 +40,7 @@ class _Reader:
 
 
 def without_library_tail_calls(code: bytes) -> bytes:
-    """Return what `string.dump` gave with the tail calls of fields and globals made ordinary calls.
+    """Return bytecode of `string.dump` in which tail calls of fields and globals are ordinary calls.
 
     Raises: UnknownBytecode.
     """

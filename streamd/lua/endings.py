@@ -1,4 +1,4 @@
-"""How scripts end that do not return."""
+"""The ways in which scripts end without returning."""
 
 
 class NoLua(Exception):
@@ -9,7 +9,7 @@ class Failed(Exception):
     """A script ended in an error that it did not catch.
 
     text: the error's line.
-    source, line: where in the script it was raised, `@user_script` and a number; b"" if that is not known.
+    source, line: where in the script it was raised, `@user_script` and a number; b"" if unknown.
     """
 
     def __init__(self, text: bytes, source: bytes = b"", line: int = 0) -> None:

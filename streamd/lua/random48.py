@@ -8,7 +8,7 @@ _LONG_MAX: Final = 2**31 - 1
 
 
 class Random48:
-    """Successive numbers, from a seed or from where drand48 begins."""
+    """Successive numbers, from a seed or from drand48's initial state."""
 
     __slots__ = ("_number",)
 
@@ -16,7 +16,7 @@ class Random48:
         self._number = 0x1234ABCD330E
 
     def seed(self, seed: float) -> None:
-        """Begin anew."""
+        """Start again from a seed."""
         # What a double is cut to an int of C.
         whole = int(seed) if seed - seed == 0 else 0
         self._number = (whole & 0xFFFFFFFF) << 16 | 0x330E

@@ -1,4 +1,4 @@
-"""One Lua state with everything a script sees in it, and the way from Python into it.
+"""One Lua state with the environment of scripts, and the way from Python into it.
 
 What bounds it: Lua asks for every byte (`lupa`'s max_memory), and where Lua itself finds that there is none left, the
 script ends with an error like any other. But where *Python* hands a value to Lua, Lua's error would jump over Python's
@@ -43,16 +43,16 @@ _LEVELS: Final = (logging.DEBUG, logging.INFO, logging.INFO, logging.WARNING)
 
 
 class Caller(Protocol):
-    """What a script's commands are called by."""
+    """Executes the commands that a script calls."""
 
     def call(self, words: list[bytes]) -> Reply:
         """Execute a command and return its reply. Raises: CommandError."""
 
     def set_protocol(self, protocol: int) -> None:
-        """Note that the script wants the replies of version 2 or 3 from now on."""
+        """Note that the script wants replies of RESP 2 or 3 from now on."""
 
     def may_call(self, words: list[bytes]) -> bool | None:
-        """Return whether a command may be executed; None if there is no such command."""
+        """Return whether a command may be executed; None if it is unknown."""
 
 
 def _lua() -> Any:
@@ -76,7 +76,7 @@ def _new_state(bytes_max: int) -> Any:
 
 
 def _no_attributes(owner: object, name: object, is_setting: bool) -> NoReturn:
-    """Refuse all attributes: no Python object is within a script's reach, and if one were it could do nothing."""
+    """Refuse all attributes: no Python object is within a script's reach, and if one were, it would be useless."""
     raise AttributeError("access denied")
 
 
@@ -84,7 +84,7 @@ class Runtime:
     """A Lua state; the functions that `compile` returns belong to it."""
 
     def __init__(self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int) -> None:
-        """bytes_max: what a script may take. tick: called now and then while one runs; True ends it. Raises: NoLua."""
+        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. Raises: NoLua."""
         self.bytes_max = bytes_max
         # Between two scripts no more may be used, so that what is handed over first finds room.
         self.idle_bytes_max = min(idle_bytes_max, bytes_max // 4)
@@ -125,15 +125,16 @@ class Runtime:
         return self._state.execute(read_file(os.path.join(LUA, f"{name}.lua")), *args, name=b"=streamd")
 
     def collect(self) -> None:
-        """Free what no script holds any more."""
+        """Free what no script refers to any more."""
         self._state.set_max_memory(0)  # here nothing would catch Lua's error
         self._state.gccollect()
         self._state.set_max_memory(self.bytes_max)
 
     def close(self) -> None:
-        """Free the Lua state, once its functions are let go of; nothing may be asked of it any more.
+        """Free the Lua state after its last function; it must not be used any more.
 
-        It refers to the functions that it calls, and these to it. The collector would free such a cycle only after many
+        It refers to the functions that it calls, and these to it. The garbage collector would free such a cycle only
+        after many
         further objects were made, for it counts objects, and a state of many megabytes is one of them.
         """
         self._let_go()
@@ -141,7 +142,7 @@ class Runtime:
         self._compile = self._load = self._run = self._feed = self._run_fed = self._more = None
 
     def compile(self, text: bytes) -> Any:
-        """Return the function that a script is. Raises: Failed, with Lua's message."""
+        """Return the function of a script. Raises: Failed, with Lua's message."""
         if len(text) > self.bytes_max // 8:
             raise Failed(b"not enough memory")
         if text.startswith(b"\x1b"):  # bytecode
@@ -156,7 +157,7 @@ class Runtime:
         return self._load(code)
 
     def run(self, function: Any, keys: int, words: list[bytes], caller: Caller) -> Reply:
-        """Return what a script returns; the first `keys` words are its KEYS. Raises: Failed."""
+        """Return a script's result; the first `keys` words are its KEYS. Raises: Failed."""
         # (To join few words takes half the time of adding up their lengths.)
         size = len(b"".join(words)) if len(words) <= FEW_WORDS else sum(map(len, words))
         if size + _TOKEN_BYTES * len(words) > self._full - self.idle_bytes_max:
@@ -213,7 +214,8 @@ class Runtime:
 
     def _make_invoke(self) -> tuple[Callable[..., tuple[Any, ...]], Callable[[], None]]:
         """Return the function that executes a command of strings (the hot path of scripts, hence a closure), and one
-        that has it let go of the Lua state.
+        that makes it
+        release the Lua state.
         """
         used, full, call_of, answer = self.used_bytes, self._full, self._call_of, self._answer
 
@@ -284,7 +286,7 @@ class Runtime:
         return (NESTED,)
 
     def _pull(self, *words: Any) -> tuple[Any, ...]:
-        """Give the next tokens of the reply; with words: take the first words of a long command."""
+        """Return the next tokens of the reply; with words: take the first words of a long command."""
         if words:
             self._words += words
             return ()
@@ -315,9 +317,7 @@ class Runtime:
             self._caller.set_protocol(self._protocol)
 
     def _may_call(self, *words: Any) -> bool | None:
-        """Return whether the script may have a command executed, whose first words may have gone before; None if there
-        is none.
-        """
+        """Return whether the script may have a command executed, whose first words may have gone before; or None."""
         words = (*self._words, *words)
         self._words.clear()
         try:
@@ -364,7 +364,7 @@ def _write_log(level: float, text: bytes) -> None:
 
 
 def _lowest_bits(number: float) -> int:
-    """Return a Lua number's lowest 32 bits, rounded as the library `bit` does: half to even."""
+    """Return a Lua number's lowest 32 bits, rounded half to even, as in the library `bit`."""
     if number - number != 0:  # inf, nan
         return 0
     whole: int = round(number)

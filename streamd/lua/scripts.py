@@ -1,4 +1,4 @@
-"""The scripts of a server: by their SHA1, compiled once, run in a Lua state that is replaced when it has grown."""
+"""The scripts of a server: found by SHA1, compiled once, run in a Lua state that is replaced when it has grown."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -29,8 +29,8 @@ NOT_INSTALLED: Final = (
 class Script:
     """One script.
 
-    sha: 40 hexadecimal digits, lower case. function: what it was compiled to, for one Lua state. is_loaded: SCRIPT LOAD
-    has named it, so it stays.
+    sha: 40 hexadecimal digits, lower case. function: its compiled form, for one Lua state. is_loaded: it came by SCRIPT
+    LOAD, so it stays.
     """
 
     __slots__ = ("_text", "function", "is_loaded", "runtime", "sha", "shebang", "source")
@@ -45,7 +45,7 @@ class Script:
         self.is_loaded = False
 
     def compile(self, runtime: "Runtime") -> None:
-        """Have a function for this Lua state. Raises: CommandError."""
+        """Compile for this Lua state. Raises: CommandError."""
         try:
             self.function = runtime.compile(self._text)
         except Failed as failure:
@@ -56,12 +56,13 @@ class Script:
 class Scripts:
     """Finds and runs scripts.
 
-    bytes_max: what a script may take; it may be changed. Nothing of a script outlives its run but its effects, so the
-    Lua state can be replaced between any two.
+    bytes_max: the bound of Lua's memory; it may be changed. Only a script's effects outlive its run, so the Lua state
+    can be
+    replaced between any two.
     """
 
     def __init__(self, bytes_max: int, tick: Callable[[], bool]) -> None:
-        """bytes_max: what a script may take. tick: called now and then while one runs; True ends it."""
+        """bytes_max: the bound of Lua's memory. tick: called now and then while a script runs; True ends it."""
         self.bytes_max = bytes_max
         self._tick = tick
         self._runtime: Runtime | None = None
@@ -75,14 +76,14 @@ class Scripts:
         return len(self._by_sha)
 
     def load(self, source: bytes) -> Script:
-        """Return the script of SCRIPT LOAD, which is kept. Raises: CommandError if it cannot be compiled."""
+        """Return the script of SCRIPT LOAD, which is kept. Raises: CommandError if it does not compile."""
         script = self.evaluated(source)
         script.is_loaded = True
         self._by_source.pop(source, None)
         return script
 
     def evaluated(self, source: bytes) -> Script:
-        """Return the script of EVAL. Raises: CommandError if it cannot be compiled."""
+        """Return the script of EVAL. Raises: CommandError if it does not compile."""
         by_source = self._by_source
         script = by_source.pop(source, None)
         if script is None:
@@ -99,7 +100,7 @@ class Scripts:
         return script
 
     def find(self, sha: bytes) -> Script | None:
-        """Return the script with a SHA1, in any case; None if there is none."""
+        """Return the script with a SHA1, in any case, or None."""
         script = self._by_sha.get(sha) or self._by_sha.get(sha.lower())
         if script is not None and not script.is_loaded:
             self._by_source[script.source] = self._by_source.pop(script.source)
@@ -112,9 +113,9 @@ class Scripts:
         self._by_source.clear()
 
     def run(self, script: Script, keys: int, words: list[bytes], caller: "Caller") -> Reply:
-        """Return what a script returns; the first `keys` words are its KEYS, the others its ARGV.
+        """Return a script's result; the first `keys` words are its KEYS, the others its ARGV.
 
-        Raises: CommandError: what the script returned as an error, or did not catch, or what ended it.
+        Raises: CommandError: returned by the script, not caught by it, or the reason of its end.
         """
         runtime = self._runtime
         if runtime is None or script.runtime is not runtime or runtime.bytes_max != self.bytes_max:
@@ -151,7 +152,7 @@ class Scripts:
         return self._ready_runtime()
 
     def _free(self, runtime: "Runtime") -> None:
-        """Have Lua give back what it can; drop the state if that is not enough."""
+        """Have Lua free unused memory; drop the state if that is not enough."""
         if not runtime.is_spent:
             runtime.collect()
         if runtime.is_spent or runtime.used_bytes() > runtime.idle_bytes_max:
@@ -166,7 +167,7 @@ class Scripts:
 
     @property
     def memory_bytes(self) -> int:
-        """What Lua holds at present, scripts included."""
+        """Lua's present memory, scripts included."""
         return 0 if self._runtime is None else self._runtime.used_bytes()
 
 

@@ -1,4 +1,4 @@
-"""The first line of a script, `#!lua flags=...`: what the script promises."""
+"""The first line of a script, `#!lua flags=...`, and its flags."""
 
 from typing import Final, NamedTuple
 
@@ -8,9 +8,9 @@ FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster",
 
 
 class Shebang(NamedTuple):
-    """What the first line says.
+    """The first line.
 
-    is_there: a script without the line is run as scripts before Redis 7 were: what it may do is seen at each call.
+    is_there: a script without the line runs as before Redis 7: each call is checked.
     flags: names out of FLAGS.
     """
 
@@ -19,7 +19,7 @@ class Shebang(NamedTuple):
 
 
 def read_shebang(source: bytes) -> tuple[Shebang, bytes]:
-    """Return what the first line says, and the script with that line emptied, so that lines keep their numbers.
+    """Return the first line, and the script with that line emptied, so that lines keep their numbers.
 
     Raises: CommandError with Redis's texts.
     Source: https://redis.io/docs/latest/develop/programmability/lua-api/#script_flags

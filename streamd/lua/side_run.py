@@ -1,17 +1,17 @@
-"""Work that can be interrupted in the middle, so that the caller goes on and comes back to it.
+"""Runs interruptible work: the caller goes on meanwhile, and resumes it later.
 
-A script may run for ever, and while it does others want to hear that the server is busy, and somebody must be able to
-end it. Lua hands over to Python now and then (a hook), but then Lua's frames lie on the thread's stack above those of
-the event loop, and neither asyncio's loop nor uvloop's can be entered a second time from there; to read the sockets
-behind its back would take bytes from it, and what comes over TLS cannot be read so at all.
+A script may run for ever, and meanwhile other clients must be told that the server is busy, and one must be able to end
+it. Lua calls Python now and then (a hook), but then Lua's frames lie on the thread's stack above those of the event
+loop, and neither asyncio's loop nor uvloop's is re-entrant. Reading the sockets behind its back would take bytes from
+it, and is impossible for TLS.
 
 So scripts have a stack of their own, by greenlet. A hook that finds that a script has taken too long switches back to
-the loop's stack, where the client that asked is parked like any client that waits, and the loop goes on: it serves who
-sends something, and switches to the script again for a slice, until that has ended.
+the loop's stack. The client is parked like any client that waits, and the loop goes on: it serves other clients, and
+switches to the script again for a slice, until that has ended.
 
-The other way would be a thread for the scripts. To hand over and back takes a tenth of the time with greenlets, and
-each thread would have to hand over at least once a turn. And two threads see
-each other at any place, greenlets only where one of them switches: nothing of the server has to be guarded.
+The alternative is a thread for the scripts. With greenlets a switch takes a tenth of the time, and each thread would
+have to switch at least once a turn. And threads see each other's changes at any point, greenlets only where one of them
+switches: the server needs no locks.
 """
 
 import threading
@@ -28,7 +28,7 @@ class _Paused:
 
 
 class _Raised:
-    """The exception that work ended with, on its way to the other stack."""
+    """The exception of the work, on its way to the other stack."""
 
     __slots__ = ("error",)
 
@@ -42,8 +42,9 @@ PAUSED: Final = _Paused()  # instead of a reply: the work goes on when `go_on` i
 class SideRun:
     """Runs one piece of work at a time.
 
-    is_possible: greenlet is installed. is_paused: work was interrupted and not yet brought to its end. is_current: work
-    runs now, so the caller is part of it and could be interrupted.
+    is_possible: greenlet is installed. is_paused: work was interrupted and has not ended. is_current: work runs now, so
+    the
+    caller is part of it and could be interrupted.
     """
 
     is_possible: Final = find_spec("greenlet") is not None
@@ -57,9 +58,9 @@ class SideRun:
         self._thread_id = 0
 
     def run(self, work: Callable[[], Reply]) -> Reply:
-        """Return what `work` returns, or PAUSED; called by work that runs here already, it is just a call.
+        """Return the result of `work`, or PAUSED; called by work that runs here already, it is just a call.
 
-        Raises: what `work` raises.
+        Raises: the exceptions of `work`.
         """
         if self.is_current:
             return work()
@@ -80,7 +81,7 @@ class SideRun:
         return outcome
 
     def _begin(self) -> None:
-        """Start the stack: one for all work, since a new one costs more than what runs on it."""
+        """Start the stack: one for all work, since a new one costs more than the work."""
         # (Not before there is a script: a start need not wait for it.)
         from greenlet import getcurrent, greenlet
 
@@ -104,7 +105,7 @@ class SideRun:
         self.is_paused = False
 
     def go_on(self) -> Reply:
-        """Go on with interrupted work; returns and raises what `run` does."""
+        """Resume interrupted work; returns and raises what `run` does."""
         assert self.is_paused
         self._host = self._current()
         return self._switch()

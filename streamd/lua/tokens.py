@@ -1,10 +1,11 @@
-"""Values of commands as tokens for Lua, and the tokens of a script's result as a reply."""
+"""Turns values of commands into tokens for Lua, and the tokens of a script's result into a reply."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.resp.encoder import format_float
+from streamd.resp.plain import plain
 from streamd.resp.types import (
     NULL_ARRAY,
     BigNumber,
@@ -36,7 +37,7 @@ _INT64_MIN: Final = -(2**63)
 
 
 def error_text(error: CommandError) -> bytes:
-    """Return an error's line as a script sees it."""
+    """Return an error's line in the form that scripts see."""
     return str(error).encode("utf-8", "surrogateescape")
 
 
@@ -79,10 +80,8 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
             tokens += (None, DOUBLE, 1, reply)
         else:
             tokens.append(format_float(reply))
-    elif isinstance(reply, Raw):
-        put_tokens(tokens, _parse(reply.data), protocol)
-    elif isinstance(reply, Parts):
-        put_tokens(tokens, _parse(b"".join(reply.pieces)), protocol)
+    elif isinstance(reply, Raw | Parts):
+        put_tokens(tokens, plain(reply), protocol)
     elif isinstance(reply, Pairs):
         if protocol == 3:
             _put_map(tokens, reply.items, protocol)
@@ -108,45 +107,15 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
         raise TypeError(f"no reply: {type(reply).__name__}")
 
 
-def _parse(data: bytes) -> Reply:
-    """Return the value that ready-made RESP says: such replies are of strings, integers and arrays."""
-    return _parse_at(data, 0)[0]
-
-
-def _parse_at(data: bytes, at: int) -> tuple[Reply, int]:
-    end = data.index(b"\r\n", at)
-    kind, head = data[at : at + 1], data[at + 1 : end]
-    at = end + 2
-    if kind == b"$":
-        size = int(head)
-        return (None, at) if size < 0 else (data[at : at + size], at + size + 2)
-    if kind == b"*":
-        count = int(head)
-        if count < 0:
-            return None, at
-        items = []
-        for _ in range(count):
-            item, at = _parse_at(data, at)
-            items.append(item)
-        return items, at
-    if kind == b":":
-        return int(head), at
-    if kind == b"+":
-        return head.decode("utf-8", "surrogateescape"), at
-    if kind == b"_":
-        return None, at
-    raise ValueError(f"no reply that comes ready-made: {kind!r}")
-
-
 def integer(number: float) -> int:
-    """Return a Lua number as an integer reply: cut as C cuts a double, the smallest one if it does not fit."""
+    """Return a Lua number as an integer reply: truncated like a C double, the smallest one if it does not fit."""
     if number != number or not -(2.0**63) <= number < 2.0**63:
         return _INT64_MIN
     return int(number)
 
 
 def build_reply(tokens: Iterator[Token]) -> Reply:
-    """Return the reply that a script's result is; it takes all tokens of one value."""
+    """Return the reply for a script's result; it consumes all tokens of one value."""
     token = next(tokens)
     kind = type(token)
     if kind is bytes:
@@ -190,7 +159,7 @@ def _build_nested(tokens: Iterator[Token]) -> Reply:
 
 
 def _hashable(key: Reply) -> Reply:
-    """Return a map's key as one that a dict takes: an array becomes a tuple, which is sent as the same."""
+    """Return a map's key in a form for a dict: an array becomes a tuple, which is sent as the same."""
     if isinstance(key, list):
         return tuple(map(_hashable, key))
     return key

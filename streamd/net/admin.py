@@ -1,11 +1,11 @@
-"""The admin port: health and metrics over HTTP, for machines that watch a server."""
+"""The admin port: health and metrics over HTTP, for monitoring systems."""
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from streamd.base.log import log
+from streamd.net.net_ports import AdminHost
 
 _HEAD_BYTES_MAX: Final = 16 * 1024
 # A client that has not sent its request by then is cut.
@@ -30,23 +30,10 @@ _REASONS: Final = {
 NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]'\n"
 
 
-class Host(Protocol):
-    """What the admin port asks of the server that it belongs to."""
-
-    admin_connections: "dict[AdminConnection, None]"
-
-    def scrape(self, write: Callable[[str], object]) -> Iterator[int] | None:
-        """Hand the metrics to `write`, a slice each time it is asked; None where their library is missing."""
-
-    @property
-    def why_not_ready(self) -> str | None:
-        """Why clients are not served, or not as they should be; None: they are."""
-
-
 class AdminConnection(asyncio.Protocol):
-    """One request over HTTP/1.1, its answer, and the end: nobody asks so often that more would pay."""
+    """One HTTP/1.1 request, its response, and the end: scrapes are too rare for keep-alive to pay."""
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: AdminHost) -> None:
         self._server = server
         self._head = b""
         self._task: asyncio.Task[None] | None = None
@@ -63,7 +50,7 @@ class AdminConnection(asyncio.Protocol):
 
     @property
     def is_served(self) -> bool:
-        """Whether it has sent its request, and waits for the answer."""
+        """Whether the request is complete and waits for its response."""
         return self._task is not None and not self._task.done()
 
     def cut(self) -> None:
@@ -72,7 +59,7 @@ class AdminConnection(asyncio.Protocol):
         self._transport.abort()
 
     def eof_received(self) -> bool:
-        """The client sends no more; return whether the transport stays open, for an answer that it may wait for."""
+        """The client has closed its sending side; return whether the transport stays open for a response."""
         return self.is_served
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -1,8 +1,8 @@
-"""One client's connection: bytes from a transport to the engine, replies back, and back-pressure on both ways."""
+"""One client's connection: bytes from a transport to the engine, replies back, and backpressure both ways."""
 
 import asyncio
 import select
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from streamd.base.limits import (
     AUTHENTICATED,
@@ -18,11 +18,11 @@ from streamd.base.limits import (
 )
 from streamd.base.log import log
 from streamd.catalog import Context
-from streamd.engine.engine import Engine
+from streamd.net.net_ports import ConnectionHost
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Alike
+from streamd.resp.template import Columns
 
 PROTECTED: Final = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
@@ -32,21 +32,8 @@ PROTECTED: Final = (
 )
 
 
-class Host(Protocol):
-    """What a connection asks of the server that it belongs to."""
-
-    engine: Engine
-    connections: "set[Connection]"
-
-    def end_turn(self) -> None:
-        """End the turn: let replies leave."""
-
-    def resume_soon(self, connection: "Connection") -> None:
-        """Call the connection's `resume` in a later turn."""
-
-
 class _Nowhere:
-    """The transport of a connection that is lost, while what its client sent is executed: output goes nowhere."""
+    """The transport of a lost connection while its last requests are executed: it discards output."""
 
     def write(self, data: bytes) -> None:
         """Drop it."""
@@ -94,7 +81,7 @@ class Connection:
         "client",
     )
 
-    def __init__(self, server: Host) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._paused_reading = False
         self._closing = False
@@ -152,10 +139,11 @@ class Connection:
             engine = self._server.engine
             gathering = engine.gathering
             is_shared = gathering.is_shared
-            requests = decoder.receive(data, is_shared and not gathering.let_pass)
-            rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-            if rows and not (is_shared and decoder.error is None and gathering.take(client, rows)):
-                engine.run(client, rows)
+            requests = decoder.receive(data, is_shared)
+            if isinstance(requests, Columns):
+                requests = [] if gathering.take_columns(client, requests) else requests.rows()
+            if requests and not (is_shared and decoder.error is None and gathering.take(client, requests)):
+                engine.run(client, requests)
             if decoder.error is not None:
                 self._take()
         else:
@@ -169,7 +157,7 @@ class Connection:
         self._server.end_turn()
 
     def eof_received(self) -> bool:
-        """The client sends no more; return whether the transport stays open for the replies.
+        """The client has closed its sending side; return whether the transport stays open for the replies.
 
         The client may still read (`printf 'PING\\r\\n' | nc -N`).
         """
@@ -211,7 +199,7 @@ class Connection:
     # -- the way in -----------------------------------------------------------------------------------------------
 
     def _take(self) -> None:
-        """Execute what has been received whole."""
+        """Execute the complete requests that were received."""
         client = self.client
         assert client is not None
         self._fit_limits(client)
@@ -229,9 +217,10 @@ class Connection:
             engine.state.wants_flush(client)
 
     def _fit_limits(self, client: Context) -> None:
-        """Have a client decoded by the limits that are its own now; many things let one in, RESET and others out again.
+        """Give a client's decoder the limits of its present state; several commands log a client in, RESET and others
+        out.
 
-        (The type of the decoder says which it has: so the hot path asks no more than it must.)
+        (The type of the decoder tells its limits: so the hot path asks no more than it must.)
         """
         decoder = self._decoder
         if client.authenticated != isinstance(decoder, FastDecoder) and decoder.error is None:
@@ -252,7 +241,7 @@ class Connection:
         return client.authenticated or decoder.error is not None
 
     def resume(self) -> None:
-        """Go on with what the client sent while it was blocked or did not read."""
+        """Process input that arrived while the client was blocked or did not read."""
         client = self.client
         assert client is not None
         if not (self._closing or client.close_soon or client.waiter is not None or self._is_choked()):
@@ -275,7 +264,7 @@ class Connection:
             self._transport.resume_reading()
 
     def _end_input(self) -> None:
-        """Execute what was received, or begin to, and have the connection closed behind it."""
+        """Execute received requests, or begin to, and have the connection closed behind them."""
         self._server.engine.gathering.run()
         self._ended = True
         self.resume()
@@ -293,10 +282,11 @@ class Connection:
             engine.state.wants_flush(client)
 
     def _answer_now(self) -> None:
-        """Execute what is left and let the replies leave, for a transport that takes no later ones.
+        """Execute the remaining requests and let the replies leave, for a transport that takes no later ones.
 
-        asyncio has no half-closed TLS: it closes behind `eof_received`. Others have no turn meanwhile, so this ends
-        after LAST_TURN_US: what is left then is executed in turns as for a lost connection.
+        asyncio has no half-closed TLS: it closes behind `eof_received`. Other clients have no turn meanwhile, so this
+        ends after
+        LAST_TURN_US: the rest is executed in turns as for a lost connection.
         """
         client, engine = self.client, self._server.engine
         assert client is not None
@@ -330,7 +320,7 @@ class Connection:
     # -- the way out ----------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what the turn has left in the client's output."""
+        """Send the turn's output."""
         client = self.client
         assert client is not None
         out = client.out
@@ -354,10 +344,11 @@ class Connection:
             self._server.resume_soon(self)
 
     def _send_large(self, pieces: list[bytes]) -> None:
-        """Hand much to the transport without joining it.
+        """Hand large output to the transport without joining it.
 
-        The kernel takes the pieces from where they are: to copy a megabyte of them into new memory first costs as much
-        again as sending it, twice that in page faults.
+        The kernel takes the pieces from where they are: copying a megabyte of them into new memory first costs as much
+        again as
+        sending it, twice that in page faults.
         """
         client = self.client
         assert client is not None
@@ -380,7 +371,7 @@ class Connection:
             self.abort()
 
     def close(self) -> None:
-        """Close once what is written has left."""
+        """Close once all output has been sent."""
         if not self._closing:
             self._closing = True
             self._transport.close()
@@ -393,10 +384,11 @@ class Connection:
             self._transport.abort()
 
     def close_if_left(self, monotonic_ms: int) -> None:
-        """Close if nobody is there any more: no request for longer than `timeout`, blocked and gone, or the end of
-        input was reached and replies are not read.
+        """Close a connection whose client is gone: no request for longer than `timeout`, blocked and disconnected, or
+        input ended
+        and replies unread.
 
-        While a client is not read from, because it sent too much or does not read, its end is not seen by reading.
+        While the server does not read from a client, it cannot see the end of input.
         """
         client = self.client
         if client is None:
@@ -428,13 +420,13 @@ class Connection:
         return now_ms - self._taken_ms >= OUTPUT_STALLED_MS_MAX
 
     def abort(self) -> None:
-        """Close at once, whatever waits to be sent."""
+        """Close at once, and drop unsent output."""
         self._closing = True
         self._transport.abort()
         self._end_lost()
 
     def _end_lost(self) -> None:
-        """Do what a transport that is lost already does not do again."""
+        """Do the part of a close that a lost transport does not repeat."""
         if self._lost:
             self.connection_lost(None)
 
@@ -446,7 +438,7 @@ def _address(name: object) -> str:
 
 
 def _has_hung_up(transport: asyncio.Transport) -> bool:
-    """Return whether the other side has ended the connection, though what it sent before is not read yet."""
+    """Return whether the client has disconnected, though its last bytes are not read yet."""
     sock = transport.get_extra_info("socket")
     if sock is None or not hasattr(select, "POLLRDHUP"):
         return False
@@ -456,7 +448,7 @@ def _has_hung_up(transport: asyncio.Transport) -> bool:
 
 
 def _waits(client: Context) -> bool:
-    """Return whether a client waits now: what a type checker knew of it before a call goes for compiled code."""
+    """Return whether a client waits now: compiled code would keep the value from before a call."""
     return client.waiter is not None
 
 

@@ -1,4 +1,4 @@
-"""The sockets at which connections are encrypted, and the certificates that these are shown."""
+"""The TLS listeners, and their certificates."""
 
 import asyncio
 import os
@@ -16,10 +16,10 @@ Serve = Callable[[], asyncio.Protocol]
 
 
 class EncryptedListeners:
-    """Listens with TLS; `reload` has later connections encrypted as the options say by then.
+    """Listens with TLS; `reload` applies the present options to later connections.
 
-    A listener keeps its context, so the socket of each gets a new listener. One reload runs at a time: what is asked
-    for meanwhile follows it.
+    A listener keeps its context, so a reload gives each socket a new listener. One reload runs at a time; requests for
+    another follow it.
     """
 
     def __init__(self, config: Config, listeners: list[asyncio.Server]) -> None:
@@ -82,7 +82,7 @@ class EncryptedListeners:
         self._reloading = None
 
     async def _listen_anew(self, serve: Serve, old: asyncio.Server, context: ssl.SSLContext) -> asyncio.Server:
-        """Have a socket accept connections with another context; none that comes is lost. Raises: OSError."""
+        """Let a socket accept connections with another context, without losing any. Raises: OSError."""
         loop, sock = asyncio.get_running_loop(), old.sockets[0]
         made = await self._listen(serve, socket.socket(fileno=os.dup(sock.fileno())), context)
         self._all.append(made)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import HistogramMetricFamily
@@ -10,9 +10,8 @@ from prometheus_client.registry import Collector
 
 from streamd.base.histogram import Histogram
 from streamd.base.version import REDIS_VERSION, VERSION
-from streamd.engine.engine import Engine
 from streamd.engine.survey import StreamFacts, Survey, Totals, survey
-from streamd.net.measures import Measures
+from streamd.net.net_ports import MetricsHost
 
 # Lines that are written between two turns of clients: some hundred microseconds of work.
 SAMPLES_PER_SLICE: Final = 100
@@ -23,13 +22,6 @@ _DIGEST_MARK: Final = "...sha256:"
 
 Sample = tuple[dict[str, str], float]
 Family = tuple[str, str, str, list[Sample]]  # name, kind, what it says, samples
-
-
-class Host(Protocol):
-    """What the metrics are of."""
-
-    engine: Engine
-    measures: Measures | None
 
 
 class _One(Collector):
@@ -48,7 +40,7 @@ def _text(metric: Metric) -> str:
     return generate_latest(registry).decode()
 
 
-def expose(server: Host, write: Callable[[str], object]) -> Iterator[int]:
+def expose(server: MetricsHost, write: Callable[[str], object]) -> Iterator[int]:
     """Hand the metrics to `write`, piece by piece; yields how many things were looked at or written in a slice."""
     found = Survey()
     yield from survey(server.engine.state.keyspace, found)
@@ -89,7 +81,7 @@ def _histogram(name: str, text: str, histogram: Histogram) -> str:
     return _text(family)
 
 
-def _server(server: Host) -> Iterator[Family]:
+def _server(server: MetricsHost) -> Iterator[Family]:
     state, process = server.engine.state, server.engine.process_facts()
     stats = state.stats
     journal = {name: value for name, value in state.persistence().items() if isinstance(value, int)}
@@ -157,7 +149,7 @@ def _server(server: Host) -> Iterator[Family]:
     yield "streamd_internal_errors_total", "counter", "Bugs met.", [({}, stats.internal_errors)]
 
 
-def _commands(server: Host) -> Iterator[Family]:
+def _commands(server: MetricsHost) -> Iterator[Family]:
     used = [one for one in server.engine.commands.leaves() if one.calls or one.rejected or one.failed]
     for name, text, value in (
         ("redis_commands_total", "Calls of a command.", lambda one: one.calls),
@@ -172,7 +164,7 @@ def _commands(server: Host) -> Iterator[Family]:
         yield name, "counter", text, [({"cmd": one.name}, value(one)) for one in used]
 
 
-def _databases(server: Host) -> Iterator[Family]:
+def _databases(server: MetricsHost) -> Iterator[Family]:
     dbs = [db for db in server.engine.state.keyspace if len(db)]
     yield "redis_db_keys", "gauge", "Keys.", [({"db": f"db{db.index}"}, len(db)) for db in dbs]
     expiring = [({"db": f"db{db.index}"}, float(len(db.expires_ms))) for db in dbs]

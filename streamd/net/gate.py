@@ -1,4 +1,4 @@
-"""What stands before an encrypted connection: who must show a certificate and shows none is told so."""
+"""The gate before an encrypted connection: a client that needs a certificate and has none gets an error line."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ NO_CERTIFICATE: Final = (
 class Gate(asyncio.Protocol):
     """Looks at a connection whose handshake is done, and hands it on.
 
-    The handshake itself asks for a certificate and refuses one that nobody vouches for, but lets in who has none:
+    The handshake itself asks for a certificate and refuses an untrusted one, but lets in clients without a certificate:
     asyncio closes a connection whose handshake fails without telling the other side why.
     """
 

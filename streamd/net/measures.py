@@ -1,11 +1,12 @@
-"""Measures turns, the barrier and syncs, where somebody asks for metrics."""
+"""Times turns, the barrier and syncs, if metrics are on."""
 
 import asyncio
 from time import perf_counter_ns
 
 from streamd.base.histogram import Histogram
 from streamd.journal.filesystem import File, FileSystem
-from streamd.net.connection import Connection, Host
+from streamd.net.connection import Connection
+from streamd.net.net_ports import ConnectionHost
 
 
 class Measures:
@@ -18,7 +19,7 @@ class Measures:
         self._turn_began_ns = 0
 
     def begin_turn(self) -> None:
-        """Note that something was received: the turn begins, unless it has."""
+        """Note that input was received: the turn begins, unless it has."""
         if not self._turn_began_ns:
             self._turn_began_ns = perf_counter_ns()
 
@@ -30,12 +31,12 @@ class Measures:
 
 
 class MeasuredConnection(asyncio.Protocol):
-    """A connection that tells when turns begin.
+    """A connection that reports the begin of turns.
 
-    It has one, and is none: a compiled class cannot have heirs that are interpreted.
+    It holds a connection and inherits nothing: a compiled class cannot have interpreted subclasses.
     """
 
-    def __init__(self, server: Host, measures: Measures) -> None:
+    def __init__(self, server: ConnectionHost, measures: Measures) -> None:
         self._measures = measures
         self._connection = connection = Connection(server)
         self.connection_made = connection.connection_made  # type: ignore[method-assign]
@@ -58,7 +59,7 @@ class MeasuredFile(File):
         self._syncs = syncs
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk. Raises: OSError."""
+        """Return when all writes are on the disk. Raises: OSError."""
         began_ns = perf_counter_ns()
         super().sync()
         self._syncs.observe((perf_counter_ns() - began_ns) / 1000)

@@ -161,7 +161,7 @@ class Server:
         self._run_cron()
 
     def _prepare_metrics(self) -> None:
-        """Import what makes the metrics now: it takes long the first time, and nobody waits yet."""
+        """Import the metrics' library now: that takes long the first time, and no client waits yet."""
         try:
             from streamd.net.exposition import expose
         except ImportError:
@@ -175,7 +175,7 @@ class Server:
 
     @property
     def why_not_ready(self) -> str | None:
-        """Why clients are not served, or not as they should be; None: they are."""
+        """The reason why clients are not, or not fully, served; None: they are."""
         state = self.engine.state
         if self._stopping:
             return "stopping"
@@ -229,7 +229,7 @@ class Server:
         persistence.begin()
 
     def _journal_failed(self, reason: str) -> None:
-        """Stop without another word to anybody: what was not acknowledged must not be."""
+        """Stop without sending anything: unacknowledged writes must stay so."""
         log.critical("journal-failed", "%s", reason)
         self.journal_failure = reason
         for connection in list(self.connections):
@@ -271,7 +271,7 @@ class Server:
             raise AddressError(f"no address of '{self.config.text('bind')}' could be listened on")
 
     def _take_listener(self, made: asyncio.Server, listener: Listener) -> int:
-        """Note that it listens, and where; return the last port."""
+        """Note a listener and its address; return the last port."""
         self._listeners.append(made)
         port = 0
         for sock in made.sockets:
@@ -297,8 +297,9 @@ class Server:
     # -- turns and timers -----------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """End the running turn: once for all sockets that this loop iteration has read, an iteration later;
-        at once for a client that was alone for a while.
+        """End the running turn: once for all sockets read in this loop iteration, one iteration later; at once for a
+        client that
+        was alone for a while.
         """
         if not self._turn_ending:
             self._turn_ending = True
@@ -319,7 +320,7 @@ class Server:
             self._arm_timer()
 
     def resume_soon(self, connection: Connection) -> None:
-        """Go on with a connection's waiting requests in a turn of their own, after others had theirs."""
+        """Process a connection's waiting requests in a turn of their own, after other clients' turns."""
 
         def resume() -> None:
             if connection.client is not None and not connection.client.closed:
@@ -414,7 +415,7 @@ class Server:
             self._stop_task = self._loop.create_task(self.stop())
 
     async def stop(self) -> None:
-        """Stop: no new connections, what was received is answered, replies leave, sockets close."""
+        """Stop: accept no connections, answer received requests, let replies leave, close sockets."""
         if self._stopping:
             await self.stopped.wait()
             return
@@ -456,7 +457,7 @@ class Server:
 
 
 def _keep_alive(listener: socket.socket, seconds: int) -> None:
-    """Have the system probe the connections that a socket accepts, as Redis does: a dead host does not say good-bye."""
+    """Have the system probe accepted connections, as Redis does: a dead host does not say good-bye."""
     if not seconds:
         return
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,4 +1,4 @@
-"""What systemd and a server tell each other: readiness, and sockets that were opened before the server."""
+"""Messages between systemd and the server: readiness, and sockets opened before the server started."""
 
 import os
 import socket
@@ -12,8 +12,7 @@ LOADING_US: Final = 60_000_000
 
 
 def notify(environment: MutableMapping[str, str], **facts: object) -> bool:
-    """Tell who started the process how it is: `notify(os.environ, READY=1, STATUS="serving")`; return whether anybody
-    wants to know.
+    """Tell the service manager the state: `notify(os.environ, READY=1, STATUS="serving")`; return whether there is one.
 
     Source: sd_notify(3).
     """
@@ -31,8 +30,7 @@ def notify(environment: MutableMapping[str, str], **facts: object) -> bool:
 
 
 def take_sockets(environment: MutableMapping[str, str]) -> list[socket.socket]:
-    """Return the listening sockets that systemd has opened for this process, none if it has not. Processes that this
-    one starts do not take them for theirs.
+    """Return the listening sockets that systemd has opened for this process; child processes do not inherit the claim.
 
     Source: sd_listen_fds(3).
     """

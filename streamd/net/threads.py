@@ -17,7 +17,7 @@ COUNTED_NS_MAX = 4 * QUICK_NS
 
 
 class Handed:
-    """A job that was handed to the thread; its `done` is called once, on the loop's thread."""
+    """A job for the thread; its `done` is called once, on the loop's thread."""
 
     __slots__ = ("_done", "_failure", "_running", "ended", "job")
 
@@ -49,12 +49,14 @@ class Handed:
 class JournalThread:
     """Runs jobs one after the other. after_job: called on the loop when a job's `done` was called.
 
-    A queue and a lock of C code, and no executor: futures and their conditions cost more to hand over a job.
+    It uses a queue and a lock in C instead of an executor, whose futures and conditions cost more per job.
 
-    Beside a busy loop the thread waits for the interpreter's lock before and after each job, so that a quick sync lasts
-    twice as long. So those that nothing can be answered before are done on the loop, while they are quick: what comes
-    meanwhile is one turn, and shares the next sync, where each turn beside a sync has a write of its own. On a disk
-    that takes longer the next turn runs meanwhile.
+    Beside a busy loop the thread waits for the interpreter's lock before and after each job, so a quick sync takes
+    twice as
+    long. So syncs that hold replies are done on the loop while they are quick: requests that arrive meanwhile are one
+    turn
+    and share the next sync, where each turn beside a sync has a write of its own. On a slower disk the next turn runs
+    meanwhile.
     """
 
     def __init__(
@@ -68,13 +70,13 @@ class JournalThread:
         self._thread.start()
 
     def submit(self, job: Callable[[], None], done: Done, is_timed: bool = False) -> Handed:
-        """Run `job` on the thread, then `done` on the loop; is_timed: it tells how quick such jobs are."""
+        """Run `job` on the thread, then `done` on the loop; is_timed: its time counts for `run_if_quick`."""
         handed = Handed((lambda: self._time(job)) if is_timed else job, done)
         self._jobs.put(handed)
         return handed
 
     def run_if_quick(self, job: Callable[[], None]) -> bool:
-        """Run `job` here if the last timed ones were quick, wherever they ran; return whether it was run.
+        """Run `job` here if the last timed ones were quick, on any thread; return whether it was run.
 
         Raises: what the job raises.
         """

@@ -1,4 +1,4 @@
-"""TLS as the options say it: who the server is, and whom it lets in."""
+"""TLS from the options: the server's certificate, and the clients that it accepts."""
 
 import os
 import ssl
@@ -23,9 +23,9 @@ SHUTDOWN_S: Final = 2.0
 
 
 def make_context(config: Config) -> ssl.SSLContext:
-    """Return what connections are encrypted with; see gate for `tls-auth-clients yes`.
+    """Return the TLS context of the options; see gate for `tls-auth-clients yes`.
 
-    Raises: ConfigError, which names the option and what is wrong.
+    Raises: ConfigError, which names the option and the fault.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = config.text("tls-protocols").split() or ["TLSv1.2", "TLSv1.3"]

@@ -6,7 +6,7 @@ import stat
 
 
 def bind(path: str, permissions: int) -> socket.socket:
-    """Return a socket bound to a path, which was free or that of another socket. Raises: OSError."""
+    """Return a socket bound to a path that was free or held another socket. Raises: OSError."""
     remove(path)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o777)  # nobody gets in before the permissions are there
@@ -22,7 +22,7 @@ def bind(path: str, permissions: int) -> socket.socket:
 
 
 def remove(path: str) -> None:
-    """Remove a socket, if that is what is at a path."""
+    """Remove the socket at a path; other files stay."""
     try:
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -2,7 +2,6 @@
 
 import re
 from io import BytesIO
-from itertools import islice
 from typing import Final
 
 from streamd.base.errors import ProtocolError
@@ -18,28 +17,13 @@ COUNT_MAX: Final = 2**31 - 1  # beyond it Redis says "invalid" to every client
 COLLECT_BYTES_MIN: Final = 32 * 1024
 # A client that stops in the middle of a request leaves no more of what was decoded in front of it.
 DECODED_BYTES_MAX: Final = 4 * 1024
-# From so many bytes on a chunk's first request tells whether words are long: on average longer than the second.
-LARGE_BYTES_MIN: Final = 4 * 1024
-LONG_BYTES_MIN: Final = 512
-WORDS_LOOKED_AT_MAX: Final = 100
-# What is left of a request of many words is split at its line ends, so many bytes at a time.
-SPLIT_WORDS_MIN: Final = 16
-SPLIT_BYTES: Final = 64 * 1024
 
 _INTEGER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-
-
-class _BulkHeaders(dict[int, bytes]):
-    """The canonical header of a word by its length; short ones are kept."""
-
-    def __missing__(self, length: int) -> bytes:
-        return b"$%d" % length
 
 
 # Canonical headers are looked up, which is quicker than to parse them, and as strict.
 SHORT_BYTES_MAX: Final = 1023
 HEADER_BYTES_MAX: Final = len(b"$1073741824\r")
-header_of: Final = _BulkHeaders((length, b"$%d" % length) for length in range(SHORT_BYTES_MAX + 1)).__getitem__
 _length_of: Final = {b"$%d\r" % length: length for length in range(SHORT_BYTES_MAX + 1)}.get
 _count_of: Final = {b"*%d" % count: count for count in range(1, SHORT_BYTES_MAX + 1)}.get
 
@@ -79,7 +63,6 @@ class Decoder:
         "_length",
         "_limits",
         "_missing",
-        "_plain_bytes_max",
         "_searched",
         "_size",
         "_words",
@@ -105,12 +88,6 @@ class Decoder:
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
         self._limits = limits
-        self._plain_bytes_max = self._plain_bytes_max_of(limits)
-
-    @staticmethod
-    def _plain_bytes_max_of(limits: RequestLimits) -> int:
-        """So long may a chunk be for the ways that look at no single length."""
-        return min(limits.bulk_bytes_max, limits.request_bytes_max)
 
     def feed(self, data: bytes) -> None:
         """Add received bytes; nothing is decoded yet."""
@@ -154,19 +131,8 @@ class Decoder:
         return b"".join(parts)
 
     def take(self) -> list[list[bytes]]:
-        """Return all complete requests, in order; empty if there is none."""
+        """Return all complete requests, in order; the list may be empty."""
         requests: list[list[bytes]] = []
-        plain = True
-        if self._missing or len(self._data) > LARGE_BYTES_MIN:
-            request = self.next()
-            if request is None:
-                return requests
-            requests.append(request)
-            # To search a chunk of long words for what looks like a header would cost more than to step over them.
-            some = request[:WORDS_LOOKED_AT_MAX]
-            plain = sum(map(len, some)) <= LONG_BYTES_MIN * len(some)
-        if plain and self._data and self.error is None:
-            self._take_plain(requests)
         while self._data:
             request = self.next()
             if request is None:
@@ -175,7 +141,7 @@ class Decoder:
         return requests
 
     def next(self) -> list[bytes] | None:
-        """Return one complete request, or None if there is none (or `error` is set)."""
+        """Return one complete request, or None (also if `error` is set)."""
         if self.error is not None:
             return None
         try:
@@ -190,40 +156,6 @@ class Decoder:
             self._data = self._data[self._at :]
             self._at = 0
         return request
-
-    def _take_plain(self, requests: list[list[bytes]]) -> None:
-        """Decode plain requests that are complete, a chunk at a time; stop in front of anything else.
-
-        For speed: to split a chunk at its line ends and to check all lengths of a request by one comparison is
-        done by C code, and takes a third of the time of the way word by word. What is not decoded here (a word with a
-        line end in it, an incomplete or inline or malformed request) is left to `next()`.
-        """
-        data = self._data[self._at :] if self._at else self._data
-        # A chunk that is no longer than the limits of lengths has no complete request that is.
-        if len(data) > self._plain_bytes_max or type(data) is not bytes or data[0] != STAR:
-            return
-        arguments_max = self._limits.arguments_max
-        lines = data.split(b"\r\n")
-        line = 0
-        last = len(lines) - 1  # it has no end
-        while line < last:
-            count = _count_of(lines[line])
-            if count is None or count > arguments_max:
-                break
-            end = line + 1 + 2 * count
-            if end > last:
-                break
-            words = lines[line + 2 : end : 2]
-            if lines[line + 1 : end : 2] != [*map(header_of, map(len, words))]:
-                break
-            requests.append(words)
-            line = end
-        if line == last and not lines[line]:
-            self._data = b""
-            self._at = self._searched = 0
-        elif line:
-            self._at += sum(map(len, islice(lines, line))) + 2 * line
-            self._searched = 0
 
     def _request(self) -> list[bytes] | None:
         """The next request, None if it is not complete. Raises: ProtocolError."""
@@ -320,9 +252,7 @@ class Decoder:
         words = self._words
         known, start = len(words), self._at
         at = start
-        if self._missing >= SPLIT_WORDS_MIN and limits.bulk_bytes_max >= SPLIT_BYTES:
-            at = self._take_split_words(data)
-        for _ in range(self._missing - len(words) + known):
+        for _ in range(self._missing):
             word = find(b"\r", at, at + HEADER_BYTES_MAX) + 2
             if word < 2:  # no CR
                 break
@@ -344,27 +274,6 @@ class Decoder:
             self._searched = 0
             self._size += sum(map(len, words[known:]))
             self._missing -= len(words) - known
-
-    def _take_split_words(self, data: bytes) -> int:
-        """Take the next words up to one that has a line end in it, or is not complete; return where that begins.
-
-        For speed, as in `_take_plain`: a request may have a million words, and each costs a fifth of the other way.
-        """
-        at, missing = self._at, self._missing
-        while missing >= SPLIT_WORDS_MIN:
-            lines = data[at : at + SPLIT_BYTES].split(b"\r\n", 2 * missing)
-            some = lines[1:-1:2]
-            headers = lines[0 : 2 * len(some) : 2]
-            right = [*map(header_of, map(len, some))]
-            if headers != right:
-                # In front of the first that is wrong all stand where they seem to.
-                del some[next(index for index, header in enumerate(headers) if header != right[index]) :]
-            self._words += some
-            missing -= len(some)
-            at += sum(map(len, some)) + sum(map(len, right[: len(some)])) + 4 * len(some)
-            if len(some) < len(right) or not some:
-                break
-        return at
 
     def _bulk_length(self, end: int) -> int:
         """The length in the header that ends at `end`, within the limits. Raises: ProtocolError."""

@@ -5,17 +5,19 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.limits import AUTHENTICATED, RequestLimits
-from streamd.resp.decoder import STAR, Decoder, header_of
-from streamd.resp.shape import SHAPE_BYTES_MAX, Shape, shape_of
-from streamd.resp.template import Requests, Template, template_of
+from streamd.base.limits import RequestLimits
+from streamd.resp.decoder import STAR, Decoder
+from streamd.resp.shape import Shape, shape_of
+from streamd.resp.template import Columns, Template, template_of
 
-# In a shorter chunk hiredis gains nothing over the strict decoder's own way with plain requests.
-HIREDIS_BYTES_MIN = 200
-# Of a single request all words are cut out sooner than those that differ; of fewer than `ROWS_MIN`, where each request
-# is made anyway.
-TEMPLATE_MIN: Final = 2
+# The shortest plain request.
+HIREDIS_BYTES_MIN = len(b"*1\r\n$0\r\n\r\n")
+# Fewer requests are not worth being cut by a template, where each is made anyway.
 ROWS_MIN: Final = 6
+# To search a chunk of long words for what looks like a header would cost more than to step over them: a large chunk
+# begins with so many lines at least.
+LARGE_BYTES_MIN: Final = 4 * 1024
+LINES_MIN: Final = 8
 try:
     import hiredis
 except ImportError:  # PyPy, or a platform without a wheel: the strict decoder serves alone
@@ -55,7 +57,7 @@ def _decode_complete(data: bytes) -> list[list[bytes]] | None:
 
     * another type than bytes in a request, a request that is no array: does not join;
     * a type that only looks like an array or a bulk string: its first byte is nowhere in the chunk, or everywhere in
-      the words, so that there is none left to begin an element;
+      the words, so that no word is left to begin an element;
     * an empty request: its join is false (as is one of empty words: no harm, the strict decoder takes it);
     * an incomplete request at the end: what is fed then comes out at the top if, and only if, nothing waits for more.
 
@@ -114,27 +116,18 @@ class FastDecoder(Decoder):
     """A Decoder that is quick where several requests arrive at once, or some that are like those before; it accepts
     and refuses the same.
 
-    Four ways, the quickest first: requests of the shape of those before are cut out of the bytes (of a pipeline whose
-    requests share most words with those before, the others alone); a plain request that comes alone is split at its
-    line ends; several are hiredis's; everything else is judged by the strict decoder.
+    Three ways, the quickest first: a request of the shape of the one before is cut out of the bytes (or its last word
+    alone, if it has the others of the one before); of a pipeline those words are cut out that its requests do not share
+    with the ones before; hiredis takes other chunks of plain requests. Everything else is judged by the strict decoder.
 
-    `_shape`: that of the requests of two chunks as long as each other, if they had one. `_chunk_bytes`: how long the
-    last chunk was that was decoded without one (-1: there was none). `_head`, `_first_words`: the bytes of the request
-    that the shape is of up to its last word, None if they are not known, and the words in them. `_template`: that of
-    the pipelines of this shape, and `_shared` the places of the words that all their requests have shared; None while
-    that is not known.
+    `_chunk_bytes`: how long the last chunk was that came in the third way (-1: no chunk did): of two that are as
+    long as each other the second is learned from. `_shape`: that of the request which came alone, if there was one;
+    `_head`: its bytes up to its last word, `_first_words`: the words in them.
+    `_template`: that of the pipelines, if there was one; `_shared` the places of the words that their requests have
+    shared so far.
     """
 
-    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_shape", "_shared", "_template")
-
-    def __init__(self, limits: RequestLimits = AUTHENTICATED, initial: bytes = b"") -> None:
-        self._chunk_bytes = -1
-        self._shape: Shape | None = None
-        self._head: bytes | None = None
-        self._first_words: list[bytes] = []
-        self._template: Template | None = None
-        self._shared: list[int] | None = None
-        super().__init__(limits, initial)
+    __slots__ = ("_chunk_bytes", "_first_words", "_head", "_plain_bytes_max", "_shape", "_shared", "_template")
 
     @property
     def limits(self) -> RequestLimits:
@@ -142,16 +135,22 @@ class FastDecoder(Decoder):
 
     @limits.setter
     def limits(self, limits: RequestLimits) -> None:
-        self._shape = self._template = None  # what is like the last request may not be allowed any more
-        self._chunk_bytes = -1
         self._limits = limits
-        self._plain_bytes_max = self._plain_bytes_max_of(limits)
+        # What is like the last request may not be allowed any more.
+        self._chunk_bytes = -1
+        self._shape: Shape | None = None
+        self._head: bytes | None = None
+        self._first_words: list[bytes] = []
+        self._template: Template | None = None
+        self._shared: list[int] = []
+        # So long may a chunk be for the ways that look at no single length.
+        self._plain_bytes_max = min(limits.bulk_bytes_max, limits.request_bytes_max)
 
-    def receive(self, data: bytes, is_shared: bool = True) -> Requests:
+    def receive(self, data: bytes, is_shared: bool = True) -> list[list[bytes]] | Columns:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
-        Those of a template come as Alike, of which each makes new ones. is_shared: what others send may be executed
-        together with them, so that few are worth it, too.
+        is_shared: requests of other clients may be executed together with them. Then few are worth being taken as
+        Columns, too.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.
@@ -159,106 +158,87 @@ class FastDecoder(Decoder):
         if self._data or self._missing:
             self.feed(data)
             return self.take()
-        shape = self._shape
-        if shape is not None:
-            if len(data) == shape.size_bytes:  # (One alone, the most frequent, without the call.)
-                head = self._head
-                if head is not None and data.startswith(head):
-                    # Only the last word is another one: the others are there, and their hashes are known.
-                    return [[*self._first_words, data[len(head) : -2]]]
-                mask, headers = shape.one
-                if int.from_bytes(data, "little") & mask == headers:
-                    return [list(shape.cut_words(data))]
-            else:
-                template = self._template
-                if template is not None and (
-                    (is_shared and not template.is_asked_for_rows) or len(data) >= ROWS_MIN * shape.size_bytes
-                ):
-                    alike = template.cut(data)
-                    if alike is not None:
-                        self._chunk_bytes = -1
-                        return alike
-                    template = None
-                like = shape.cut(data)
-                if like is not None:
-                    if template is None and len(like) >= TEMPLATE_MIN and self._shared != []:
-                        self._learn_template(like)
-                    self._chunk_bytes = -1  # another shape has to come twice in a row to take its place
-                    return like
-        if data[:1] == b"*" and len(data) <= SHAPE_BYTES_MAX and self.error is None:
-            words = self._plain_request(data)
-            if words is not None:
-                return [words]
+        size, shape, template = len(data), self._shape, self._template
+        if shape is not None and size == shape.size_bytes:
+            head = self._head
+            if head is not None and data.startswith(head):
+                # Only the last word is another one: the others are there, and their hashes are known.
+                return [[*self._first_words, data[len(head) : -2]]]
+            if int.from_bytes(data, "little") & shape.mask == shape.headers:
+                return [list(shape.cut_words(data))]
+        elif template is not None and size > template.size_bytes:
+            is_whole = is_shared and not template.is_asked_for_rows
+            if is_whole or size >= ROWS_MIN * template.size_bytes:
+                columns = template.cut(data)
+                if columns is not None:
+                    self._chunk_bytes = -1
+                    return columns.rows() if template.is_asked_for_rows else columns
         self._data = data
         requests = self.take()
-        if len(data) != self._chunk_bytes:
-            self._chunk_bytes = len(data)
+        if size != self._chunk_bytes:
+            self._chunk_bytes = size
         elif requests and not self._data:
-            shape = shape_of(requests[0])
-            if shape is not None and len(data) == shape.size_bytes * len(requests) and shape is not self._shape:
-                # (Else the one before may come again, as between two numbers that have a digit more.)
-                self._head = None
-                self._shape = shape
-                self._template = self._shared = None
+            self._learn(requests, data)
         return requests
 
-    def _learn_template(self, requests: list[list[bytes]]) -> None:
-        """Note which words these requests share with each other and those before them, which have the same shape.
+    def _learn(self, requests: list[list[bytes]], data: bytes) -> None:
+        """Note the shape of a request that came alone, or which words the requests of a pipeline share with each other
+        and those before them, if they are of one shape.
 
         A word that was another one once is never taken for a shared one again: so this happens a few times at most.
         """
-        known = self._template
-        shared = range(len(requests[0])) if self._shared is None else self._shared
-        if known is not None:
-            shared = [place for place in shared if known.words[place] == requests[0][place]]
+        first = requests[0]
+        shape = shape_of(first)
+        if shape is None:
+            return
+        if len(requests) == 1:
+            self._shape, self._first_words = shape, first[:-1]
+            # (Of an inline request the chunk is shorter.)
+            self._head = data[: -len(first[-1]) - 2] if len(data) == shape.size_bytes else None
+            return
+        lengths = [*map(len, first)]
+        if any([*map(len, request)] != lengths for request in requests):
+            return
+        known, shared = self._template, [*range(len(first))]
+        if known is not None and [*map(len, known.words)] == lengths:
+            shared = [place for place in self._shared if known.words[place] == first[place]]
         self._template, self._shared = template_of(requests, shared)
 
-    def _plain_request(self, data: bytes) -> list[bytes] | None:
-        """Return the words of a chunk that is one plain request, and note its shape; None for anything else."""
-        lines = data.split(b"\r\n")
-        words = lines[2::2]
-        count = len(words)
-        if (
-            not count  # nothing is asked, nothing answered: the strict decoder passes over it
-            or len(lines) != 2 * count + 2
-            or lines[0] != b"*%d" % count
-            or lines[-1]
-            or count > self._limits.arguments_max
-            or len(data) > self._plain_bytes_max
-        ):
-            return None
-        lengths = list(map(len, words))
-        if lines[1:-1:2] != list(map(header_of, lengths)):
-            return None
-        if len(data) == self._chunk_bytes:
-            self._shape = shape_of(words)
-            self._template = self._shared = None
-            self._head = data[: len(data) - len(words[-1]) - 2]
-            self._first_words = words[:-1]
-        self._chunk_bytes = len(data)
-        return words
+    def take(self) -> list[list[bytes]]:
+        """Return all complete requests, in order; empty while none is complete."""
+        requests: list[list[bytes]] = []
+        if self._missing:
+            request = self.next()
+            if request is None:
+                return requests
+            requests.append(request)
+        if self._data and self.error is None:
+            requests += self._take_complete()
+        if self._data:
+            requests += Decoder.take(self)
+        return requests
 
-    def _take_plain(self, requests: list[list[bytes]]) -> None:
+    def _take_complete(self) -> list[list[bytes]]:
+        """Take what hiredis may decode of what is not decoded yet: all of it, or all but the last request."""
         data = self._data[self._at :] if self._at else self._data
         if (
-            HIREDIS_BYTES_MIN <= len(data) <= self._plain_bytes_max
-            and type(data) is bytes
-            and data[0] == STAR
-            and self._limits.arguments_max >= 10**COUNT_DIGITS_MAX
+            not HIREDIS_BYTES_MIN <= len(data) <= self._plain_bytes_max
+            or type(data) is not bytes
+            or data[0] != STAR
+            or self._limits.arguments_max < 10**COUNT_DIGITS_MAX
+            or (len(data) > LARGE_BYTES_MIN and data.count(b"\r\n", 0, LARGE_BYTES_MIN) < LINES_MIN)
         ):
-            if data.endswith(b"\r\n"):
-                decoded = _decode_complete(data)
-                if decoded is not None:
-                    requests += decoded
-                    self._data = b""
-                    self._at = self._searched = 0
-                    return
-            end = _last_request_start(data)
-            if end and end >= HIREDIS_BYTES_MIN:
-                decoded = _decode_complete(data[:end])
-                if decoded is not None:
-                    requests += decoded
-                    self._at += end
-                    self._searched = 0
-                    return
-        Decoder._take_plain(self, requests)
+            return []
+        if data.endswith(b"\r\n"):
+            decoded = _decode_complete(data)
+            if decoded is not None:
+                self._data = b""
+                self._at = self._searched = 0
+                return decoded
+        end = _last_request_start(data)
+        decoded = _decode_complete(data[:end]) if end else None
+        if decoded is None:
+            return []
+        self._at += end
+        self._searched = 0
+        return decoded

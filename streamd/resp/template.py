@@ -1,8 +1,8 @@
-"""The template of a pipeline: the words that all its requests share, and what cuts the others out of a chunk."""
+"""Requests as rows or as columns, and the template that cuts these out of a chunk by the words that all share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from struct import Struct
 from typing import Final
 
@@ -18,8 +18,8 @@ class Template:
 
     `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
     differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
-    each of them and behind the last one. `kept`: what others have found out about these words. `is_asked_for_rows`:
-    whoever gets such requests wants each of them made, and has said so.
+    each of them and behind the last one. `kept`: results that callers have worked out for these words.
+    `is_asked_for_rows`: the receiver of such requests has asked for separate ones.
 
     The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.
@@ -42,12 +42,7 @@ class Template:
                 pieces[-1] += word + b"\r\n"
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
-    def cut(self, data: bytes) -> "Requests | None":
-        """Return the requests of a chunk, made if they are asked for; None as `cut_alike` says."""
-        alike = self.cut_alike(data)
-        return alike.rows() if alike is not None and self.is_asked_for_rows else alike
-
-    def cut_alike(self, data: bytes) -> "Alike | None":
+    def cut(self, data: bytes) -> "Columns | None":
         """Return the requests of a chunk; None if it is not some requests of this template and nothing else.
 
         Sound: what is no word of a request's own is compared byte by byte, the lengths of all words included, so that
@@ -58,7 +53,7 @@ class Template:
         if rest:
             return None
         if not self.places:
-            return Alike(self, count, ()) if data == self._pieces[0] * count else None
+            return Columns(self, count, ()) if data == self._pieces[0] * count else None
         step = max(_BLOCK_BYTES_MAX // size, 1)
         found: tuple[bytes, ...] = ()
         for at in range(0, count, step):
@@ -71,16 +66,7 @@ class Template:
             if b"".join(woven) != block:
                 return None
             found = own if count <= step else found + own
-        return Alike(self, count, found)
-
-    def rows(self, count: int, own: tuple[bytes, ...]) -> list[list[bytes]]:
-        """Return requests, each a new list; `own`: the words that are their own, one request's behind the other's."""
-        requests = [*map(list, repeat(self.words, count))]
-        width = len(self.places)
-        for number, place in enumerate(self.places):
-            for request, word in zip(requests, own[number::width]):  # noqa: B905 (equally long, and hot)
-                request[place] = word
-        return requests
+        return Columns(self, count, found)
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
     def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
@@ -97,56 +83,71 @@ class Template:
         return Struct(f"{form}{len(pieces[-1])}x").unpack, woven
 
 
-class Alike:
-    """The requests of a chunk, in the order in which they came; they are made when somebody asks for them.
+class Rows:
+    """Requests as lists of their words.
 
-    own: the words that are their own, the first request's in the order of the template's places, then the second's, ...
+    first: the first of them. count: how many there are.
     """
 
-    __slots__ = ("count", "own", "template")
+    __slots__ = ("_rows", "count", "first")
+
+    def __init__(self, rows: list[list[bytes]]) -> None:
+        self._rows: Final = rows
+        self.first: Final = rows[0]
+        self.count: Final = len(rows)
+
+    def rows(self) -> list[list[bytes]]:
+        """Return the requests."""
+        return self._rows
+
+    def allowed_with(self) -> list[list[bytes]]:
+        """Return the requests that have to be allowed, so that all are."""
+        return self._rows
+
+
+class Columns:
+    """Requests of one template, in the order in which they came; lists of their words are made when they are asked for.
+
+    first: the words that all of them share, with others in place of those that are a request's own. count: how many
+    there are. own: the words that are their own, the first request's in the order of the template's places, then the
+    second's, ...
+    """
+
+    __slots__ = ("count", "first", "own", "template")
 
     def __init__(self, template: Template, count: int, own: tuple[bytes, ...]) -> None:
         self.template: Final = template
+        self.first: Final = template.words
         self.count: Final = count
         self.own: Final = own
 
-    def __len__(self) -> int:
-        return self.count
-
-    def __bool__(self) -> bool:
-        return self.count > 0
-
-    def first(self) -> list[bytes]:
-        """Return the first request, a new list."""
-        request = [*self.template.words]
-        for place, word in zip(self.template.places, self.own):  # noqa: B905 (of the words, those of the first)
-            request[place] = word
-        return request
-
-    def behind_first(self) -> "Alike":
-        """Return all requests but the first."""
-        return Alike(self.template, self.count - 1, self.own[len(self.template.places) :])
-
     def rows(self) -> list[list[bytes]]:
         """Return the requests, each a new list."""
-        return self.template.rows(self.count, self.own)
+        words: list[Iterable[bytes]] = [repeat(word, self.count) for word in self.first]
+        width = len(self.template.places)
+        for number, place in enumerate(self.template.places):
+            words[place] = self.own[number::width]
+        return [*map(list, zip(*words))]  # noqa: B905 (equally long, and hot)
 
     def columns(self) -> list[bytes | Sequence[bytes]]:
         """Return the words by their places: one that all share, else one for each request."""
-        columns: list[bytes | Sequence[bytes]] = [*self.template.words]
+        columns: list[bytes | Sequence[bytes]] = [*self.first]
         width = len(self.template.places)
         for number, place in enumerate(self.template.places):
             columns[place] = self.own[number::width]
         return columns
 
+    def allowed_with(self) -> list[list[bytes]]:
+        """Return the requests that have to be allowed, so that all are: they name the same key."""
+        return [self.first]
 
-# What a client sent: requests, or what makes them.
-Requests = list[list[bytes]] | Alike
+
+Requests = Rows | Columns
 
 
-def rows_of(requests: Requests) -> list[list[bytes]]:
-    """Return requests, made if they are not yet."""
-    return requests.rows() if isinstance(requests, Alike) else requests
+def rows_of(parts: Sequence[Requests]) -> list[list[bytes]]:
+    """Return the requests of all parts, one part's behind the other's."""
+    return parts[0].rows() if len(parts) == 1 else [*chain.from_iterable([part.rows() for part in parts])]
 
 
 _kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
@@ -160,15 +161,13 @@ def template_around(words: Sequence[bytes], own: tuple[int, ...]) -> Template:
     return _kept(tuple([bytes(len(word)) if place in own else word for place, word in enumerate(words)]), own)
 
 
-def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> tuple[Template | None, list[int]]:
+def template_of(requests: Sequence[Sequence[bytes]], shared: Sequence[int]) -> tuple[Template, list[int]]:
     """Return the template of requests whose words are equally long, and the places of the words that they share.
 
-    shared: where they may share words. None: too few are shared for cutting them by a template to be quicker.
+    shared: where they may share words.
     """
     first = requests[0]
     count = len(requests)
     shared = [place for place in shared if [request[place] for request in requests].count(first[place]) == count]
     own = tuple([place for place in range(len(first)) if place not in shared])
-    if 2 * len(own) >= len(first):
-        return None, []
     return template_around(first, own), shared

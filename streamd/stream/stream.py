@@ -8,7 +8,7 @@ from streamd.idmp.table import IdmpTable
 from streamd.stream.groups.group import Group
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.field_index import FieldIndex
-from streamd.stream.wire.run_layout import Layout, Texts
+from streamd.stream.wire.run_layout import Columns
 
 # A field takes over the index from another one when so many searches in a row asked for it.
 _RIVALS_MAX: Final = 8
@@ -62,11 +62,9 @@ class Stream:
         if self.entries_added < _COUNT_MAX:
             self.entries_added += 1
 
-    def append_run(self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None) -> None:
-        """Add entries that have `width` texts each; `texts` has them, one entry behind the other: fields and values, or
-        values alone if there is a layout.
-        """
-        self.log.append_many(ids, width, texts, layout)
+    def append_columns(self, ids: Sequence[int], columns: Columns) -> None:
+        """Add entries; their IDs, ascending, must be greater than the last one."""
+        self.log.append_columns(ids, columns)
         self.last_id = ids[-1]
         self.entries_added = min(self.entries_added + len(ids), _COUNT_MAX)
 

@@ -3,6 +3,7 @@
 import errno
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -165,7 +166,7 @@ def play(request: str, way: Way, injection: Injection) -> tuple[Restartable, byt
     command = leaf(server.engine.commands, request)
     handler, batch = command.handler, command.batch
     command.handler = injection.around(handler)
-    command.batch = injection.around(batch) if batch is not None else None
+    command.batch = replace(batch, take=injection.around(batch.take)) if batch is not None else None
     try:
         return server, way(server, request)
     finally:

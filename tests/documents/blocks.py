@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/**/*.md")
+DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "bench/NOTES.md", "docs/**/*.md")
 
 
 class Block(NamedTuple):

@@ -6,11 +6,10 @@ from functools import partial
 import pytest
 
 from streamd.base.limits import OUTPUT_PAUSE_BYTES, OUTPUT_STALLED_MS_MAX, SLICED_ITEMS_MIN, TURN_REQUESTS_MAX, TURN_US
-from streamd.catalog import Context
 from streamd.net.connection import Connection
-from tests.crash.restartable import Restartable
+from tests import connected
+from tests.connected import Transport
 from tests.faults.test_end_of_input import encoded, xadds
-from tests.unit.net.test_connection import FakeTransport
 
 POLICIES = {
     "always": {"appendfsync": "always"},
@@ -20,7 +19,7 @@ POLICIES = {
 }
 
 
-class Transport(FakeTransport):
+class Encrypted(Transport):
     """One that may be encrypted, and tells when something is written."""
 
     def __init__(self, is_encrypted: bool = False) -> None:
@@ -38,57 +37,32 @@ class Transport(FakeTransport):
         self.on_write()
 
 
-class Host:
-    """A server on a simulated disk whose turns end when the test says so, as those of several clients do."""
+class Host(connected.Host):
+    """A server at which each look at the time takes as long as one client's part of a turn may."""
 
     def __init__(self, **options: object) -> None:
-        self.restartable = Restartable(**options)
-        self.engine = self.restartable.engine
-        self.clock = self.restartable.clock
-        self.connections: set[Connection] = set()
-        self.soon: list[Connection] = []
+        super().__init__(**options)
         self._now_ns = 0
         self.engine.calls.stopwatch = self._stopwatch
 
     def _stopwatch(self) -> int:
-        """Let each look at the time take as long as one client's part of a turn may."""
         self._now_ns += TURN_US * 1000
         return self._now_ns
 
-    def end_turn(self) -> None:
-        """Be told that the turn may end."""
-
-    def resume_soon(self, connection: Connection) -> None:
-        self.soon.append(connection)
-
-    def connect(self, is_encrypted: bool = False) -> tuple[Connection, Transport]:
-        connection, transport = Connection(self), Transport(is_encrypted)
+    def connect(self, is_encrypted: bool = False) -> tuple[Connection, Encrypted]:
+        connection, transport = Connection(self), Encrypted(is_encrypted)
         connection.connection_made(transport)
         return connection, transport
-
-    def turns(self) -> int:
-        """End the turn, and run others until nothing goes on; return how many."""
-        count = 0
-        self.restartable.end_turn()
-        while self.soon:
-            count += 1
-            going, self.soon = self.soon, []
-            for connection in going:
-                assert isinstance(connection.client, Context)
-                if not connection.client.closed:
-                    connection.resume()
-            self.restartable.end_turn()
-        return count
 
     def ask(self, *words: str) -> object:
         return self.engine.execute(self.restartable.client, [[word.encode() for word in words]])[0]
 
 
-def half_close(host: Host, connection: Connection, transport: Transport) -> None:
+def half_close(host: Host, connection: Connection, transport: Encrypted) -> None:
     assert connection.eof_received() == (not transport.is_encrypted)
 
 
-def lose(host: Host, connection: Connection, transport: Transport) -> None:
+def lose(host: Host, connection: Connection, transport: Encrypted) -> None:
     connection.connection_lost(ConnectionResetError())
 
 
@@ -168,7 +142,7 @@ def fill(host: Host) -> None:
     connection, _ = host.connect()
     connection.data_received(xadds("long", count=SLICED_ITEMS_MIN * 3)[0])
     host.turns()
-    lose(host, connection, FakeTransport())
+    lose(host, connection, Encrypted())
 
 
 @pytest.mark.parametrize("end", [half_close, lose], ids=["half-closed", "lost"])
@@ -273,7 +247,7 @@ def look(host: Host, seconds: float) -> None:
         connection.close_if_left(host.clock.now_ms())
 
 
-def does_not_read(host: Host) -> tuple[Connection, Transport]:
+def does_not_read(host: Host) -> tuple[Connection, Encrypted]:
     """Return a half-closed client with replies that it does not read and requests behind them."""
     connection, transport = host.connect()
     transport.keeps = True

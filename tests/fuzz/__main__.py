@@ -1,7 +1,11 @@
 """`make fuzz`: looks for inputs that break a promise, the time shared by all targets, one line printed for each.
 
 By coverage with atheris, or without (`--blind`): so it is where atheris cannot be had, and on the compiled form, whose
-code atheris cannot watch (`make fuzz-compiled`).
+code atheris cannot watch (`make fuzz-compiled`). `make fuzz SECONDS=600 ARGS="decoder journal"` runs two targets.
+
+A target is a file in `targets/`: its first line is the promise that no input breaks, `check(data)` tries one input, and
+`WORDS` are the parts of inputs. It needs a directory in `corpus/`, and a line in test_corpus.py with a bug that its
+corpus finds. An input that broke a promise stays in the corpus, under a name that says what it is.
 """
 
 import argparse

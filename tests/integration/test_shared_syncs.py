@@ -8,7 +8,7 @@ import pytest
 from streamd.configuration.server_options import Config
 from streamd.net.connection import Connection
 from streamd.net.server import Server
-from tests.unit.net.test_connection import FakeTransport
+from tests.connected import Transport
 
 
 async def syncs_of_two(directory: Path, policy: str) -> tuple[int, list[bytes]]:
@@ -21,7 +21,7 @@ async def syncs_of_two(directory: Path, policy: str) -> tuple[int, list[bytes]]:
     journal = server.persistence.journal
     clients = []
     for _ in range(2):
-        connection, transport = Connection(server), FakeTransport()
+        connection, transport = Connection(server), Transport()
         connection.connection_made(transport)
         clients.append((connection, transport))
     before = journal.writes

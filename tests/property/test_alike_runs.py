@@ -1,6 +1,5 @@
 """Pipelines that are read by templates and executed by columns do what their requests do one after the other."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.catalog import Context
-from streamd.commands.stream import append_alike as append_alike_module
+from streamd.commands.stream import append_runs
 from streamd.resp.decoder import Decoder
-from streamd.resp.fast_decoder import ROWS_MIN, TEMPLATE_MIN, FastDecoder
-from streamd.resp.template import Alike, Requests
+from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
+from streamd.resp.template import Columns, Requests
 from streamd.stream.stream import Stream
-from tests.crash.restartable import Restartable
+from tests.connected import Host, encoded
 from tests.crash.state_dump import dump
 
 CLIENTS = 3
@@ -83,10 +82,6 @@ TURNS = st.lists(
 )
 
 
-def encoded(words: list[bytes]) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
-
-
 def numbered(kind: list[str], number: int) -> list[bytes]:
     return [word.replace("%", f"{number:03d}").replace("#", f"{number}").encode() for word in kind]
 
@@ -109,54 +104,64 @@ def without_seen(shown: Any) -> Any:
 
 
 class Connections:
-    """Clients that send bytes, as connections take them; `by_columns`: else the requests come one by one."""
+    """Clients that send bytes to connections; `by_columns`: else their requests arrive one by one.
 
-    def __init__(self, server: Restartable, by_columns: bool, rules: str) -> None:
-        self.server = server
+    alike: how often requests of one template arrived.
+    """
+
+    def __init__(self, host: Host, by_columns: bool, rules: str) -> None:
+        self.host = host
         self.by_columns = by_columns
-        self.clients = [server.connect() for _ in range(CLIENTS + 2)]
-        self.decoders = [FastDecoder() if by_columns else Decoder() for _ in self.clients]
-        self.chunks = Counter[str]()
+        self.all = [host.open() for _ in range(CLIENTS + 2)]
+        self.alike = 0
+        self._requests = [Decoder() for _ in self.all]
+        self._take_columns = host.engine.gathering.take_columns
+        host.engine.gathering.take_columns = self._count_alike
         if rules:
             words = ["ACL", "SETUSER", "ann", "on", "nopass", *rules.split()]
-            server.engine.run(self.clients[0], [[word.encode() for word in words]])
-            server.engine.run(self.clients[1], [[b"AUTH", b"ann", b"any"]])
-            server.end_turn()
+            host.receive(self.all[0], [[word.encode() for word in words]], is_shared=False)
+            host.receive(self.all[1], [[b"AUTH", b"ann", b"any"]], is_shared=False)
+            host.turns()
+
+    def _count_alike(self, client: Context, requests: Columns) -> bool:
+        self.alike += 1
+        return self._take_columns(client, requests)
 
     def receive(self, number: int, data: bytes) -> None:
-        """Do what Connection.data_received does."""
-        client, decoder, engine = self.clients[number], self.decoders[number], self.server.engine
-        if client.waiter is not None or client.backlog or not isinstance(decoder, FastDecoder):
-            decoder.feed(data)
-            for request in decoder.take():
-                engine.run(client, [request])
+        """Have bytes arrive."""
+        if self.by_columns:
+            self.all[number].data_received(data)
             return
-        gathering = engine.gathering
-        requests = decoder.receive(data, gathering.is_shared and not gathering.let_pass)
-        if not requests:
-            return
-        self.chunks[type(requests).__name__] += 1
-        rows = gathering.take_alike(client, requests) if isinstance(requests, Alike) else requests
-        if rows and not (gathering.is_shared and gathering.take(client, rows)):
-            engine.run(client, rows)
+        self._requests[number].feed(data)
+        for request in self._requests[number].take():
+            self.host.receive(self.all[number], [request], is_shared=False)
+
+    def written(self) -> list[bytes]:
+        """Return all that has left towards each client."""
+        return [self.host.written(connection) for connection in self.all]
+
+    def waits(self, number: int) -> bool:
+        """Return whether a client is blocked."""
+        client = self.all[number].client
+        return client is not None and client.waiter is not None
 
 
 def outcome(kinds: list[list[str]], turns: Any, by_columns: bool, policy: str | None, rules: str) -> tuple[Any, ...]:
     """rules: of the user that the second client is."""
-    server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
+    host = Host(appendfsync=policy or "no", stream_node_max_entries=4)
+    server, engine = host.restartable, host.engine
     if policy is None:
         server.turn_off()
-    engine = server.engine
     for words in (["SET", "text", "x"], ["XADD", "s", "*", "f", "v"], ["XADD", "t", "*", "f", "v"]):
         server.send(*words)
     server.send("XGROUP", "CREATE", "s", "g", "0")
-    connections = Connections(server, by_columns, rules)
+    connections = Connections(host, by_columns, rules)
     seen: list[Any] = []
     number = 0
 
     def end_turn() -> None:
-        server.end_turn()
-        seen.append([b"".join(server.replies[client]) for client in connections.clients])
+        host.turns()
+        seen.append(connections.written())
         seen.append([nodes(value) for value in engine.state.keyspace[0].values.values()])
         server.clock.advance(3)
 
@@ -164,7 +169,7 @@ def outcome(kinds: list[list[str]], turns: Any, by_columns: bool, policy: str | 
     warm = [([], [(client, 0, 6, False, 0) for client in range(CLIENTS)])] * 4
     for asides, pipelines in [*warm, *turns]:
         for who, words in asides:
-            if connections.clients[who].waiter is not None:
+            if connections.waits(who):
                 continue
             connections.receive(who, encoded([word.encode() for word in words]))
         for who, further, count, again, cut in pipelines:
@@ -183,7 +188,7 @@ def outcome(kinds: list[list[str]], turns: Any, by_columns: bool, policy: str | 
     before = dump(engine)
     if policy is not None:
         assert without_seen(dump(server.restart().engine)) == without_seen(before)
-    return seen, slow, engine.state.dirty, before, connections.chunks
+    return seen, slow, engine.state.dirty, before, connections.alike
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -201,15 +206,14 @@ def test_by_columns_or_one_by_one_is_the_same(kinds, turns, policy, rules):
 def batches(monkeypatch):
     """How many requests each batch by columns had, and 0 for each that was refused."""
     taken: list[int] = []
-    command = Restartable().engine.commands[b"xadd"]
-    function = append_alike_module.append_alike
+    function = append_runs.append_alike
 
     def counted(context: Context, parts: Sequence[Requests]) -> bool:
         done = function(context, parts)
-        taken.append(sum(map(len, parts)) if done else 0)
+        taken.append(sum(part.count for part in parts) if done else 0)
         return done
 
-    monkeypatch.setattr(command, "alike", counted)
+    monkeypatch.setattr(append_runs, "append_alike", counted)
     return taken
 
 
@@ -276,7 +280,7 @@ def test_few_requests_are_made_where_each_is_looked_at_anyway(command, is_shared
     for number in range(9):
         words[-1] = b"%d" % number
         received = decoder.receive(encoded(words) * (8 if number < 6 else count), is_shared)
-        if isinstance(received, Alike):
+        if isinstance(received, Columns):
             received.template.is_asked_for_rows = command == b"SET"  # as who executes it says
             received = received.rows()
             alike.append(number)
@@ -338,20 +342,21 @@ def test_requests_that_no_template_fits_are_told_apart_in_a_batch_with_others(ba
     assert tried >= 3
 
 
-@pytest.mark.parametrize("count", [TEMPLATE_MIN, ROWS_MIN])
+@pytest.mark.parametrize("count", [2, ROWS_MIN])
 def test_a_pipeline_cut_at_any_byte_is_the_same(count):
     kind = ["XADD", "s", "*", "f", "%", "g", "v"]
     size = len(encoded(numbered(kind, 1))) * count
     turns = [([], [(0, 0, count, False, cut), (1, 0, count, False, 0)]) for cut in range(1, size, count // 2)]
     seen = outcome([kind], turns, True, None, "")
     assert seen[:-1] == outcome([kind], turns, False, None, "")[:-1]
-    assert seen[-1]["Alike"] > 10
+    assert seen[-1] > 10
 
 
 def test_a_bug_in_a_batch_is_answered_to_all_who_were_in_it(monkeypatch):
-    server = Restartable()
+    host = Host()
+    server = host.restartable
     server.send("XADD", "s", "*", "f", "v")
-    connections = Connections(server, True, "")
+    connections = Connections(host, True, "")
 
     def broken(context: Context, parts: Sequence[Requests]) -> bool:
         raise ZeroDivisionError
@@ -360,12 +365,12 @@ def test_a_bug_in_a_batch_is_answered_to_all_who_were_in_it(monkeypatch):
     for _ in range(3):
         for client in range(2):
             connections.receive(client, data)
-        server.end_turn()
-    monkeypatch.setattr(server.engine.commands[b"xadd"], "alike", broken)
-    before = [len(b"".join(server.replies[client])) for client in connections.clients]
+        host.turns()
+    monkeypatch.setattr(append_runs, "append_alike", broken)
+    before = [len(written) for written in connections.written()]
     for client in range(2):
         connections.receive(client, data)
-    server.end_turn()
-    for client, size in zip(connections.clients[:2], before[:2], strict=True):
-        assert b"".join(server.replies[client])[size:] == b"-ERR internal error\r\n" * 8
+    host.turns()
+    for written, size in zip(connections.written()[:2], before[:2], strict=True):
+        assert written[size:] == b"-ERR internal error\r\n" * 8
     assert len(server.engine.state.keyspace[0].stream(b"s")) == 1 + 3 * 16

@@ -1,13 +1,15 @@
 """Requests of several clients that are gathered until their turn ends do what they do one after the other."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.catalog import COMMANDS
-from streamd.connected.client import Client
-from streamd.engine.engine import Engine
 from streamd.engine.gathering import RUN_MIN
+from streamd.net.connection import Connection
+from tests.connected import Host
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
 
@@ -75,12 +77,18 @@ PIPELINES = st.one_of(
         lambda request, times, rest: [request] * times + rest, APPENDS, st.integers(1, 6), st.lists(OTHERS, max_size=1)
     ),
 )
-PARTS = st.tuples(st.integers(0, CLIENTS - 1), PIPELINES)
+# What becomes of the connection behind a pipeline: mostly nothing.
+ENDS = st.sampled_from([None, None, None, None, "half-closed", "lost"])
+PARTS = st.tuples(st.integers(0, CLIENTS - 1), PIPELINES, ENDS)
 # Rounds as load makes them, each client once, and any others.
 TURNS = st.lists(
     st.one_of(
         st.lists(PARTS, max_size=8),
-        PIPELINES.map(lambda pipeline: [(client, pipeline) for client in range(CLIENTS)]),
+        st.builds(
+            lambda pipeline, end: [(client, pipeline, end) for client in range(CLIENTS)],
+            PIPELINES,
+            st.sampled_from([None, None, None, "half-closed", "lost"]),
+        ),
     ),
     max_size=6,
 )
@@ -96,42 +104,47 @@ def encoded(pipeline: list[list[str]]) -> list[list[bytes]]:
     return [[word.encode() for word in request] for request in pipeline]
 
 
-def gather(engine: Engine, client: Client, requests: list[list[bytes]]) -> None:
-    """Do what a connection does."""
-    if not engine.gathering.take(client, requests):
-        engine.run(client, requests)
-
-
 def outcome(
-    turns: list[list[tuple[int, list[list[str]]]]], gathered: bool, policy: str | None, rules: str = ""
+    turns: list[list[tuple[int, list[list[str]], str | None]]], gathered: bool, policy: str | None, rules: str = ""
 ) -> tuple[object, ...]:
-    """rules: of the user that every second client is."""
-    server = Restartable(appendfsync=policy or "no", stream_node_max_entries=4)
+    """rules: of the user that every second client is. Where a connection ends, another takes its place."""
+    host = Host(appendfsync=policy or "no", stream_node_max_entries=4)
+    server, engine = host.restartable, host.engine
     if policy is None:
         server.turn_off()
-    engine = server.engine
-    clients = [server.connect() for _ in range(CLIENTS)]
+
+    def connect(number: int) -> Connection:
+        connection = host.open()
+        if rules and number % 2:
+            host.receive(connection, encoded([["AUTH", "ann", "any"]]), is_shared=False)
+        return connection
+
     if rules:
-        engine.run(clients[0], encoded([["ACL", "SETUSER", "ann", "on", "nopass", *rules.split()]]))
-        for client in clients[1::2]:
-            engine.run(client, encoded([["AUTH", "ann", "any"]]))
-            assert client.guard is not None
-        server.end_turn()
+        server.send("ACL", "SETUSER", "ann", "on", "nopass", *rules.split())
+    connections = [connect(number) for number in range(CLIENTS)]
+    server.end_turn()
     stats = engine.commands[b"xadd"]
     stats.calls = stats.failed = stats.rejected = 0  # the harness has one table of commands
     seen = []
     for turn in turns:
-        for number, pipeline in turn:
-            client, requests = clients[number], encoded(pipeline)
-            if client.waiter is not None:
+        for number, pipeline, end in turn:
+            connection = connections[number]
+            assert connection.client is not None
+            if connection.client.waiter is not None:
                 engine.gathering.run()  # else it is a matter of luck whether it waits still
-            if gathered and client.waiter is None and not client.backlog:  # what a connection asks
-                gather(engine, client, requests)
-            else:
-                engine.run(client, requests)
-        server.end_turn()
-        seen.append([b"".join(server.replies[client]) for client in clients])
-        seen.append([(client.last_ms, client.last_command, len(client.backlog)) for client in clients])
+            host.receive(connection, encoded(pipeline), is_shared=gathered)
+            if end is not None:
+                if end == "lost":
+                    connection.connection_lost(ConnectionResetError())
+                else:
+                    connection.eof_received()
+                connections[number] = connect(number)
+        host.turns()
+        host.let_go()
+        seen.append([(transport.written, transport.closed) for transport in host.transports.values()])
+        # (What waits behind a blocking request may be decoded or not, depending on whether that was executed by then.)
+        clients = [connection.client for connection in connections]
+        seen.append([client and (client.last_ms, client.last_command, client.waiter is None) for client in clients])
         server.clock.advance(3)
     counts = (stats.calls, stats.failed, stats.rejected, engine.state.dirty, len(engine.state.slowlog.entries))
     assert engine.state.stats.internal_errors == 0
@@ -158,137 +171,145 @@ def batches(monkeypatch):
     offered: list[int] = []
     batch = COMMANDS[b"xadd"].batch
 
-    def counted(context, requests, at):
-        offered.append(len(requests) - at)
-        return batch(context, requests, at)
+    def counted(context, parts):
+        offered.append(sum(part.count for part in parts))
+        return batch.take(context, parts)
 
-    monkeypatch.setattr(Restartable().engine.commands[b"xadd"], "batch", counted)
+    monkeypatch.setattr(Restartable().engine.commands[b"xadd"], "batch", replace(batch, take=counted))
     return offered
 
 
 def test_requests_of_several_clients_are_executed_as_one(batches):
-    server = Restartable()
-    server.send(*LIKE)
-    clients = [server.connect() for _ in range(RUN_MIN)]
+    host = Host()
+    host.restartable.send(*LIKE)
+    clients = [host.open() for _ in range(RUN_MIN)]
     for client in clients:
-        gather(server.engine, client, encoded([LIKE]))
-    assert (batches, [server.replies[client] for client in clients]) == ([], [[]] * RUN_MIN)
-    server.end_turn()
+        host.receive(client, encoded([LIKE]))
+    assert (batches, [host.written(client) for client in clients]) == ([], [b""] * RUN_MIN)
+    host.turns()
     assert batches == [RUN_MIN]
-    assert [b"".join(server.replies[client]) for client in clients] == [
+    assert [host.written(client) for client in clients] == [
         b"$15\r\n1700000000000-%d\r\n" % number for number in range(1, 1 + RUN_MIN)
     ]
 
 
 def test_strings_that_several_clients_ask_for_are_read_as_one(monkeypatch):
-    server = Restartable()
+    host = Host()
+    server = host.restartable
     offered: list[int] = []
     command = server.engine.commands[b"get"]
     batch = command.batch
 
-    def counted(context, requests, at):
-        offered.append(len(requests) - at)
-        return batch(context, requests, at)
+    def counted(context, parts):
+        offered.append(sum(part.count for part in parts))
+        return batch.take(context, parts)
 
-    monkeypatch.setattr(command, "batch", counted)
+    monkeypatch.setattr(command, "batch", replace(batch, take=counted))
     server.send("SET", "k", "v")
-    clients = [server.connect() for _ in range(RUN_MIN)]
+    clients = [host.open() for _ in range(RUN_MIN)]
     for client, key in zip(clients, "kn" * RUN_MIN, strict=False):
-        gather(server.engine, client, encoded([["GET", key]]))
-    server.end_turn()
+        host.receive(client, encoded([["GET", key]]))
+    host.turns()
     assert offered == [RUN_MIN]
-    replies = [b"".join(server.replies[client]) for client in clients]
+    replies = [host.written(client) for client in clients]
     assert replies == [b"$1\r\nv\r\n", b"$-1\r\n"] * (RUN_MIN // 2)
 
 
 @pytest.mark.parametrize("rest", [[], [["XLEN", "s"]]])
 def test_no_request_is_looked_at_again_and_again(batches, rest):
-    server = Restartable()
+    host = Host()
+    server = host.restartable
     for number in range(20):
         server.send("XADD", f"s{number}", "*", "f", "v")
     batches.clear()
     for number in range(40):
         pipeline = [["XADD", f"s{number // 2}", "*", "f", "v"]] * 4 + rest
-        gather(server.engine, server.connect(), encoded(pipeline))
-    server.end_turn()
+        host.receive(host.open(), encoded(pipeline))
+    host.turns()
     assert sum(batches) <= 2 * 40 * 5
 
 
 @pytest.mark.parametrize("sets", [1, 4], ids=["one each", "a pipeline each"])
 def test_entries_that_cannot_be_appended_together_shift_nobody_s_reply(sets):
-    server = Restartable()
+    host = Host()
+    server = host.restartable
     server.send("SET", "text", "v")
-    clients = [server.connect() for _ in range(RUN_MIN)]
+    clients = [host.open() for _ in range(RUN_MIN)]
     for client in clients:
-        gather(server.engine, client, encoded([["XADD", "text", "*", "f", "v"], ["XADD", "other", "*", "f", "v"]]))
+        host.receive(client, encoded([["XADD", "text", "*", "f", "v"], ["XADD", "other", "*", "f", "v"]]))
     for client in clients:
-        gather(server.engine, client, encoded([["SET", "k", "v"]] * sets))
-    server.end_turn()
+        host.receive(client, encoded([["SET", "k", "v"]] * sets))
+    host.turns()
     for client in clients:
-        replies = b"".join(server.replies[client])
+        replies = host.written(client)
         assert (replies[:10], replies.count(b"$15"), replies[-5 * sets :]) == (b"-WRONGTYPE", 1, b"+OK\r\n" * sets)
 
 
 def test_what_else_happens_comes_behind_what_was_gathered():
-    server = Restartable()
-    one, two = server.connect(), server.connect()
-    gather(server.engine, one, encoded([LIKE]))
-    gather(server.engine, two, [[b"XLEN", b"s"]])
-    gather(server.engine, one, encoded([LIKE]))
-    server.engine.disconnect(one)
+    host = Host()
+    server = host.restartable
+    one, two = host.open(), host.open()
+    host.receive(one, encoded([LIKE]))
+    host.receive(two, [[b"XLEN", b"s"]])
+    host.receive(one, encoded([LIKE]))
+    one.connection_lost(None)
     assert server.send("XLEN", "s") == b":2\r\n"
-    assert b"".join(server.replies[two]) == b":1\r\n"
+    assert host.written(two) == b":1\r\n"
 
 
 def test_clients_in_different_databases_are_not_executed_as_one():
-    server = Restartable()
-    clients = [server.connect() for _ in range(5)]
-    server.send("SELECT", "1", client=clients[3])
+    host = Host()
+    server = host.restartable
+    clients = [host.open() for _ in range(5)]
+    host.receive(clients[3], [[b"SELECT", b"1"]])
     for index in ("1", "0"):
         server.send("SELECT", index)
         server.send(*LIKE)
     for client in clients:
-        gather(server.engine, client, encoded([LIKE]))
-    server.end_turn()
+        host.receive(client, encoded([LIKE]))
+    host.turns()
     assert [len(server.engine.state.keyspace[index].stream(b"s")) for index in (0, 1)] == [1 + 4, 1 + 1]
 
 
 def test_when_the_journal_cannot_be_written_all_who_were_gathered_are_told():
-    server = Restartable(appendfsync="everysec")
+    host = Host(appendfsync="everysec")
+    server = host.restartable
     server.send(*LIKE)
-    clients = [server.connect() for _ in range(5)]
+    clients = [host.open() for _ in range(5)]
     server.disk.fail_at, server.disk.fails_for = server.disk.operations + 1, 10**9
     for client in clients:
-        gather(server.engine, client, encoded([LIKE]))
-    server.end_turn()
+        host.receive(client, encoded([LIKE]))
+    host.turns()
     for client in clients:
-        assert b"".join(server.replies[client]).startswith(b"-MISCONF Errors writing to the AOF file")
+        assert host.written(client).startswith(b"-MISCONF Errors writing to the AOF file")
 
 
 def test_what_comes_together_is_executed_before_it_is_too_much(monkeypatch):
     monkeypatch.setattr("streamd.engine.gathering.GATHERED_MAX", 10)
-    server = Restartable()
-    clients = [server.connect() for _ in range(3)]
+    host = Host()
+    server = host.restartable
+    clients = [host.open() for _ in range(3)]
     sizes = []
     for client in clients:
-        gather(server.engine, client, encoded([LIKE] * 4))
+        host.receive(client, encoded([LIKE] * 4))
         sizes.append(server.engine.state.dirty)
     assert sizes == [0, 0, 12]
 
 
 def test_a_client_that_came_twice_and_waits_since_the_first_time_waits_with_the_second():
-    server = Restartable(appendfsync="everysec", at_once=False)
+    host = Host(appendfsync="everysec", at_once=False)
+    server = host.restartable
     server.send(*LIKE)
-    one, two = server.connect(), server.connect()
-    gather(server.engine, one, encoded([LIKE] * 3 + [["WAITAOF", "1", "0", "0"]]))
-    gather(server.engine, one, encoded([LIKE] * 3))
-    gather(server.engine, two, encoded([LIKE] * 3))
-    gather(server.engine, one, [[b"MULTI"]])
-    server.end_turn()
-    assert b"".join(server.replies[one]).count(b"$15") == 3
-    assert b"".join(server.replies[two]).count(b"$15") == 3
+    one, two = host.open(), host.open()
+    host.receive(one, encoded([LIKE] * 3 + [["WAITAOF", "1", "0", "0"]]))
+    host.receive(one, encoded([LIKE] * 3))
+    host.receive(two, encoded([LIKE] * 3))
+    host.receive(one, [[b"MULTI"]])
+    host.turns()
+    assert host.written(one).count(b"$15") == 3
+    assert host.written(two).count(b"$15") == 3
     while server.jobs:
         server.jobs[0].wait()
     server.engine.tick()
-    replies = b"".join(server.replies[one])
+    replies = host.written(one)
     assert (replies.count(b"$15"), replies.count(b"*2\r\n:1\r\n:0\r\n"), replies[-5:]) == (6, 1, b"+OK\r\n")

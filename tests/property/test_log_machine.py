@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.run_layout import Layout
+from streamd.stream.wire.run_layout import Columns
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])
@@ -37,14 +37,6 @@ class LogMachine(RuleBasedStateMachine):
             self.log.append(entry_id, fields)
             self.model.append(entry_id, fields)
 
-    @rule(count=st.integers(0, 250), step=STEPS, shape=SHAPES, value=VALUES)
-    def append_many(self, count, step, shape, value):
-        ids = [self.next_id(step) for _ in range(count)]
-        fields = [text for name in shape for text in (name, value)]
-        self.log.append_many(ids, len(fields), fields * count)
-        for entry_id in ids:
-            self.model.append(entry_id, fields)
-
     @rule(
         count=st.integers(1, 250),
         step=STEPS,
@@ -60,7 +52,7 @@ class LogMachine(RuleBasedStateMachine):
         rows = [[values[(place + shift) % 4] for place in range(len(shape))] for shift in shifts]
         lengths = tuple(map(len, rows[0])) if are_alike and is_said else None
         texts = [value for row in rows for value in row]
-        self.log.append_many(ids, len(shape), tuple(texts) if is_said else texts, Layout(shape, lengths))
+        self.log.append_columns(ids, Columns(shape, tuple(texts) if is_said else texts, lengths))
         for entry_id, row in zip(ids, rows, strict=True):
             self.model.append(entry_id, [text for pair in zip(shape, row, strict=True) for text in pair])
 

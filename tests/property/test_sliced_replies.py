@@ -1,10 +1,13 @@
 """A reply that is made in slices is the one that would have been made at once, whatever happens meanwhile."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.resp.reply_ends import split_replies
+from streamd.resp.template import rows_of
 from tests.session import Session, SessionClient
 
 SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
@@ -128,14 +131,14 @@ class Pair:
     def told_of_run(self, batch):
         """Have the twin execute what is executed for the reader as a run."""
 
-        def run(context, requests, at):
-            taken = batch(context, requests, at)
+        def run(context, parts):
+            taken = batch.take(context, parts)
             if context is self.reader.client:
-                for request in requests[at : at + taken]:
+                for request in rows_of(parts)[:taken]:
                     self.twin.send(request)
             return taken
 
-        return run
+        return replace(batch, take=run)
 
     def wait(self, milliseconds: int, *, ticks: bool = True) -> None:
         """Let time pass; what has expired is removed when somebody meets it."""

@@ -96,7 +96,7 @@ def test_a_hint_shows_what_a_command_takes(terminal, typed, hint):
 
 def test_commands_help_and_completion(terminal):
     terminal.run("set k v", b"OK\r\n")
-    assert b"Let a key expire in so many seconds" in terminal.run("help expire", b"group:")
+    assert b"Let a key expire after a number of seconds" in terminal.run("help expire", b"group:")
     terminal.run("help @stream", b"XTRIM")
     terminal.type("client k\t")
     terminal.until(b"CLIENT KILL")

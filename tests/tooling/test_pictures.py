@@ -1,13 +1,12 @@
 """The pictures of the documents are what the scripts draw, and show what the documents say."""
 
-import json
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from bench import plots
-from scripts import pictures_failures, pictures_speed
+from scripts import pictures_failures
 from scripts.failure_scenes import SCENES
 from scripts.svg import Picture
 
@@ -163,12 +162,12 @@ def test_numbers_at_an_axis_are_short(value, text):
 
 
 def test_the_pictures_of_speed_are_drawn_from_the_newest_table_and_the_document_shows_each():
-    drawn = pictures_speed.pictures()
-    table = json.loads(pictures_speed.FIGURES.read_text())["rows"]
+    table = plots.newest()
+    drawn = plots.draw(table, "speed")
     bars = [bar for text in drawn.values() for bar in shapes(text, "rect", "bar")]
     assert len(bars) == sum(row.get("ratio") is not None for row in table) > 40
     for name, text in drawn.items():
-        assert (pictures_speed.PICTURES / name).read_text(encoding="utf-8") == text, "`make pictures` draws it anew"
-    shown = re.findall(r"\(pictures/(speed-.*?)\)", (pictures_speed.ROOT / "docs" / "speed.md").read_text())
+        assert (plots.PICTURES / name).read_text(encoding="utf-8") == text, "`make pictures` draws it anew"
+    shown = re.findall(r"\(pictures/(speed-.*?)\)", (plots.ROOT / "docs" / "speed.md").read_text())
     assert sorted(shown) == sorted(drawn)
-    assert {path.name for path in pictures_speed.PICTURES.glob("speed-*")} == set(drawn)
+    assert {path.name for path in plots.PICTURES.glob("speed-*")} == set(drawn)

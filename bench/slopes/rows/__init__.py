@@ -1,4 +1,4 @@
-"""The rows of all commands: what is prepared, what is sent, and how its time may grow."""
+"""The rows of all commands: preparation, request, and permitted growth of its time."""
 
 from bench.slopes.rows.collections import COLLECTIONS
 from bench.slopes.rows.keyspace import KEYSPACE

@@ -1,4 +1,4 @@
-"""Rows of what is done with keys of any type, with many keys, and with databases."""
+"""Rows on keys of any type, on many keys, and on databases."""
 
 from bench.slopes.row import Row, rows
 

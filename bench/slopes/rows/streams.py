@@ -6,7 +6,6 @@ _ENTRIES = "N x XADD s #-1 f v"
 _IDS = "#-1*N"
 _GROUP = f"{_ENTRIES} ; XGROUP CREATE s g 0"
 _PENDING = f"{_GROUP} ; XREADGROUP GROUP g c COUNT N STREAMS s >"
-_TO_ADD = "100 x XADD s #-1 f v"
 
 ENTRIES = (
     *rows(

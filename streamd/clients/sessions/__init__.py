@@ -1,4 +1,4 @@
-"""Sessions of MQTT subscribers that are offline: what a broker keeps for them, by its Redis client."""
+"""Sessions of offline MQTT subscribers, which a broker keeps through its Redis client."""
 
 import importlib
 from typing import TYPE_CHECKING

@@ -16,9 +16,10 @@ T = TypeVar("T")
 
 
 class AsyncDeviceStore:
-    """As `DeviceStore`, for `redis.asyncio`: what several tasks ask for at one time is sent together.
+    """`DeviceStore` for `redis.asyncio`: concurrent calls of several tasks are sent together.
 
-    That is when `flush_commands` wait, or `flush_ms` after the first of them; the order of all calls is kept. A broker
+    They are sent when `flush_commands` wait, or `flush_ms` after the first of them; the order of all calls is kept. A
+    broker
     with a single task sets `flush_ms=0`.
     """
 
@@ -52,7 +53,7 @@ class AsyncDeviceStore:
         return await self._run(self._requests.get(client_id))
 
     async def remove(self, client_id: str, packet_id: int) -> None:
-        """Remove a message; one that is not there is removed already."""
+        """Remove a message; a missing one counts as removed."""
         await self._run(self._requests.remove(client_id, packet_id))
 
     async def remove_all(self, client_id: str) -> None:
@@ -64,7 +65,7 @@ class AsyncDeviceStore:
         await self._run(self._requests.mark_pubrel(client_id, packet_id))
 
     async def session(self, client_id: str) -> Session | None:
-        """Return a session's last packet ID and when it was given; None if there is none."""
+        """Return a session's last packet ID and when it was given; or None."""
         return await self._run(self._requests.session(client_id))
 
     async def set_last_packet_id(self, client_id: str, packet_id: int) -> None:
@@ -87,7 +88,7 @@ class AsyncDeviceStore:
         task.add_done_callback(self._flushes.discard)
 
     async def flush(self) -> None:
-        """Send what waits, and return when it is answered."""
+        """Send waiting requests, and return when they are answered."""
         async with self._sending:
             if self._timer is not None:
                 self._timer.cancel()
@@ -106,7 +107,7 @@ class AsyncDeviceStore:
             _settle(waiting, replies)
 
     async def aclose(self) -> None:
-        """Send what waits, and return when all is answered. The client stays open."""
+        """Send waiting requests, and return when all are answered. The client stays open."""
         await self.flush()
 
     async def __aenter__(self) -> "AsyncDeviceStore":

@@ -1,4 +1,4 @@
-"""A message as it is stored: MQTT's fields as JSON, in the form that the broker's other programs read."""
+"""Stored messages: MQTT's fields as JSON, in the form that the broker's other programs read."""
 
 import json
 from base64 import b64decode, b64encode
@@ -42,7 +42,7 @@ class Message:
     packet_type: str = PUBLISH
 
     def check(self) -> None:
-        """Check all that is written. Raises: ValueError."""
+        """Check all stored fields. Raises: ValueError."""
         check_topic("a topic", self.topic)
         if not isinstance(self.payload, bytes):
             raise ValueError(f"a payload is bytes, not {type(self.payload).__name__}")
@@ -80,7 +80,7 @@ def check_topic(what: str, topic: str) -> None:
 
 
 def to_fields(message: Message, client_id: str, now_ms: int) -> dict[str, Any]:
-    """Return what is stored of a checked message, for JSON; its packet ID is given by the script."""
+    """Return the stored fields of a checked message, for JSON; the script adds its packet ID."""
     fields: dict[str, Any] = {
         "clientId": client_id,
         "topic": message.topic,
@@ -109,12 +109,12 @@ def to_fields(message: Message, client_id: str, now_ms: int) -> dict[str, Any]:
 
 
 def to_json(fields: list[dict[str, Any]]) -> str:
-    """Return messages as the script takes them."""
+    """Return messages in the form that the script takes."""
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(text: bytes | str) -> Message:
-    """Return a message that was stored, by this library or by another broker. Raises: ValueError.
+    """Return a stored message, of this library or of another broker. Raises: ValueError.
 
     Some brokers write `topicName` and `retained` for `topic` and `retain`.
     """

@@ -1,4 +1,4 @@
-"""The way of requests to the server: gathered, sent together, answered in order."""
+"""The way of requests to the server: collected, sent together, answered in order."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,9 +19,10 @@ FLUSH_MS: Final = 3.0
 def exchange(client: redis.Redis, requests: Sequence[Request[Any]]) -> list[Any]:
     """Send requests at once and return their replies, errors of the server among them as values.
 
-    By a connection of the client's pool and not by its pipeline, which sends all again when the connection breaks: what
-    the server has executed would be done twice.
-    Raises: redis.ConnectionError, redis.TimeoutError: then nobody knows what was executed.
+    It uses a connection of the client's pool and not its pipeline, which sends all again when the connection breaks:
+    the
+    server would execute requests twice.
+    Raises: redis.ConnectionError, redis.TimeoutError: then it is unknown which requests were executed.
     """
     makes_known = loads(requests) if len(requests) > 1 else []
     replies = _exchange(client, [*makes_known, *(request.words for request in requests)])[len(makes_known) :]
@@ -51,7 +52,7 @@ def _reply(connection: Any) -> Any:
 
 
 def settle(waiting: Sequence[tuple[Request[Any], "Future[Any]"]], replies: Sequence[Any]) -> None:
-    """Give each request's result to who waits for it."""
+    """Give each request's result to the caller that waits for it."""
     for (request, future), reply in zip(waiting, replies, strict=True):
         if isinstance(reply, Exception):
             future.set_exception(reply)
@@ -65,9 +66,9 @@ def settle(waiting: Sequence[tuple[Request[Any], "Future[Any]"]], replies: Seque
 
 
 class Outbox:
-    """Requests that wait to be sent together: when there are so many, or so long after the first of them.
+    """Requests that are sent together: when enough of them wait, or some time after the first.
 
-    What is put in is sent in that order, whichever threads do it: one exchange at a time.
+    They are sent in the order of `put`, by any thread: one exchange at a time.
     """
 
     def __init__(self, client: redis.Redis, flush_commands: int = FLUSH_COMMANDS, flush_ms: float = FLUSH_MS) -> None:
@@ -82,7 +83,7 @@ class Outbox:
         self._is_closed = threading.Event()
 
     def put(self, request: Request[T]) -> "Future[T]":
-        """Have a request sent; return what becomes of it. Who fills the outbox sends it: so nobody runs ahead."""
+        """Add a request; return its future result. The caller that fills the outbox sends it."""
         future: Future[T] = Future()
         with self._guard:
             if self._is_closed.is_set():
@@ -106,7 +107,7 @@ class Outbox:
         return future.result()
 
     def flush(self) -> None:
-        """Send what waits, and return when it is answered."""
+        """Send waiting requests, and return when they are answered."""
         with self._sending:
             self._send()
 
@@ -133,7 +134,7 @@ class Outbox:
                 self.flush()
 
     def close(self) -> None:
-        """Send what waits, and take nothing more."""
+        """Send waiting requests, and take no more."""
         with self._guard:
             self._is_closed.set()
         self.flush()

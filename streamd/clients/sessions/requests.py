@@ -1,4 +1,4 @@
-"""What a store asks of the server: each call as a request, with what is made of its reply.
+"""The requests of a store: each call as a request, with a function that reads its reply.
 
 It knows no socket: `store` sends the requests by redis-py's client, `async_store` by the one for asyncio.
 """
@@ -34,7 +34,7 @@ REMOVE, REMOVE_ALL, MARK_PUBREL = Script("remove"), Script("remove_all"), Script
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """One command. script: the one that it runs, None for a plain command. read: makes the result of the reply."""
+    """One command. script: the one that it runs, None for a plain command. read: turns the reply into the result."""
 
     words: tuple[Word, ...]
     read: Callable[[Any], T]
@@ -51,7 +51,7 @@ class Session(NamedTuple):
 
 
 class Requests:
-    """Makes the requests of a store. All methods raise ValueError for what cannot be, before anything is sent."""
+    """Makes the requests of a store. All methods raise ValueError for wrong arguments, before anything is sent."""
 
     def __init__(self, limit: int, ttl_s: int, prefix: str) -> None:
         self.limit = check_integer("the limit of messages of a session", limit, 1, PACKET_ID_MAX)
@@ -128,10 +128,11 @@ def _session(reply: Any) -> Session | None:
 
 
 def loads(requests: Iterable[Request[Any]]) -> list[tuple[Word, ...]]:
-    """Return the commands that make the scripts known which these requests run.
+    """Return the commands that load the scripts of these requests.
 
-    They go in front of more than one request: if the server does not know a script and somebody makes it known while
-    the requests are executed, only the later ones would be, and messages would change their order.
+    They precede every batch of requests. Otherwise, if the server does not know a script and another client loads it
+    while
+    the batch runs, only the later requests would be executed, and messages would change their order.
     """
     texts = {request.script.sha: request.script.text for request in requests if request.script is not None}
     return [("SCRIPT", "LOAD", text) for text in texts.values()]

@@ -1,4 +1,4 @@
-"""Where a session lies: the names of its keys, which brokers share that use the same server."""
+"""The names of a session's keys, which all brokers on a server share."""
 
 from typing import Final
 
@@ -57,5 +57,5 @@ class Layout:
         return self._tag(client_id) + "_last_packet_id"
 
     def updated_ms(self, client_id: str) -> str:
-        """Return the key of when it was given: a brother of the others, which other brokers do not know."""
+        """Return the key of the time when it was given: streamd's own, unknown to other brokers."""
         return self._tag(client_id) + "_updated_ms"

@@ -12,13 +12,14 @@ from streamd.clients.sessions.requests import LIMIT, TTL_S, Requests, Session
 
 
 class DeviceStore:
-    """Keeps the messages of subscribers that are offline.
+    """Keeps the messages of offline subscribers.
 
-    Each method is one step that happens whole or not at all, and returns when the server has answered. `buffered` has
-    the same methods for brokers with much to do.
+    Each method is one atomic step, and returns when the server has answered. `buffered` has the same methods for busy
+    brokers.
 
-    Raises, all methods: ValueError for what cannot be, before anything is sent; redis.RedisError. After a connection
-    was lost nobody knows whether the step was taken: `session` says which packet ID was given last.
+    Raises, all methods: ValueError for wrong arguments, before anything is sent; redis.RedisError. After a lost
+    connection
+    it is unknown whether the step was taken: `session` tells the last packet ID.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class DeviceStore:
         flush_commands: int = FLUSH_COMMANDS,
         flush_ms: float = FLUSH_MS,
     ) -> None:
-        """limit: a session keeps so many messages, the newest ones; at most 65,535. ttl_s: a message lives so long
-        unless it says so itself. prefix: what all names of keys begin with.
+        """limit: the number of messages that a session keeps, the newest ones; at most 65,535. ttl_s: the time to live
+        of messages
+        without one of their own. prefix: the beginning of all keys.
         """
         self._requests = Requests(limit, ttl_s, prefix)
         self._outbox = Outbox(client, flush_commands, flush_ms)
@@ -48,7 +50,7 @@ class DeviceStore:
         return self._outbox.run(self._requests.get(client_id))
 
     def remove(self, client_id: str, packet_id: int) -> None:
-        """Remove a message; one that is not there is removed already."""
+        """Remove a message; a missing one counts as removed."""
         self._outbox.run(self._requests.remove(client_id, packet_id))
 
     def remove_all(self, client_id: str) -> None:
@@ -60,7 +62,7 @@ class DeviceStore:
         self._outbox.run(self._requests.mark_pubrel(client_id, packet_id))
 
     def session(self, client_id: str) -> Session | None:
-        """Return a session's last packet ID and when it was given; None if there is none."""
+        """Return a session's last packet ID and when it was given; or None."""
         return self._outbox.run(self._requests.session(client_id))
 
     def set_last_packet_id(self, client_id: str, packet_id: int) -> None:
@@ -68,11 +70,11 @@ class DeviceStore:
         self._outbox.run(self._requests.set_last_packet_id(client_id, packet_id))
 
     def flush(self) -> None:
-        """Send what `buffered` holds, and return when it is answered."""
+        """Send the requests of `buffered`, and return when they are answered."""
         self._outbox.flush()
 
     def close(self) -> None:
-        """Send what `buffered` holds, and end. The client stays open."""
+        """Send the requests of `buffered`, and end. The client stays open."""
         self._outbox.close()
 
     def __enter__(self) -> "DeviceStore":
@@ -85,11 +87,12 @@ class DeviceStore:
 
 
 class BufferedStore:
-    """The methods of a store that return at once: what they ask for is sent with what comes after.
+    """The methods of a store that return at once: their requests are sent together.
 
-    That is when `flush_commands` (150) wait, `flush_ms` (3) after the first of them, or with the next call of the store
-    itself. Whoever puts the last one in sends them all, so calls come back as quickly as the server works. The order of
-    all calls is kept.
+    They are sent when `flush_commands` (150) wait, `flush_ms` (3) after the first of them, or with the next call of the
+    store itself. The thread that adds the last request sends them all, so calls come back as quickly as the server
+    works.
+    The order of all calls is kept.
     """
 
     def __init__(self, requests: Requests, outbox: Outbox) -> None:

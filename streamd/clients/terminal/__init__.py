@@ -1,5 +1,5 @@
-"""Looking at a running server from a shell: `streamd tail`, `streamd top`, `streamd bench`.
+"""Commands that watch a running server: `streamd tail`, `streamd top`, `streamd bench`.
 
-A client like any other, of streamd or redis-server: it imports redis-py, click and rich (the extra `streamd[cli]`) and
+They are a client of streamd or redis-server: this imports redis-py, click and rich (the extra `streamd[cli]`) and
 nothing of the server.
 """

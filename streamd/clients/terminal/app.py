@@ -1,4 +1,4 @@
-"""The commands of click put together, and how a run of one ends."""
+"""Puts the commands of click together, and runs one."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ _OWN = {"tail": tail, "top": top, "bench": bench, "completion": completion}
 
 
 class _Endings(click.Group):
-    """Ends cleanly at Ctrl-C, and when nobody reads the output any more."""
+    """Ends cleanly at Ctrl-C, and when the reader of the output is gone."""
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
@@ -33,7 +33,7 @@ class _Endings(click.Group):
 
 @click.group("streamd", cls=_Endings, context_settings={"help_option_names": ["-h", "--help"]})
 def terminal() -> None:
-    """What one looks at a running server with."""
+    """The commands for looking at a running server."""
 
 
 for _name, _command in _OWN.items():
@@ -42,7 +42,7 @@ for _name, _command in _OWN.items():
 
 
 def run(words: list[str], parser: Callable[[], argparse.ArgumentParser]) -> int:
-    """Run a command line, or answer a shell; return the exit code. Ctrl-C is an end like any other."""
+    """Run a command line, or answer a shell's completion; return the exit code. Ctrl-C is a normal end."""
     group: click.Group = terminal
     if COMPLETE in os.environ:
         group = as_group(parser(), "streamd")

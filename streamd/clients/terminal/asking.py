@@ -1,4 +1,4 @@
-"""A Redis-protocol server as these commands ask it, with replies as they come."""
+"""The client of these commands: a Redis-protocol server, with replies unchanged."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import isnan
@@ -36,7 +36,7 @@ def url_option(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds within bounds; what is no number (nan) is within none."""
+    """A number of seconds within bounds; nan is out of bounds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number. Raises: click.BadParameter."""
@@ -74,7 +74,7 @@ class Source:
             raise explained(error, self.place)
 
     def ask_many(self, requests: Iterable[Sequence[Word]]) -> list[Any]:
-        """Return the replies of requests that are sent together; an error is a `redis.ResponseError` among them.
+        """Return the replies to requests that are sent together; an error is a `redis.ResponseError` among them.
 
         Raises: Trouble.
         """
@@ -94,7 +94,7 @@ class Source:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def check_stream(self, key: str) -> None:
-        """Return if there is such a stream. Raises: Trouble, with the nearest name there is."""
+        """Return if the stream exists. Raises: Trouble, with the most similar name."""
         kind = self.ask("TYPE", key)
         if kind == b"stream":
             return
@@ -105,7 +105,7 @@ class Source:
         raise Trouble(f"{self.place}: no stream {key}; {hint}")
 
     def streams(self, pattern: str = "*", most: int = 200, steps: int = 20) -> list[bytes]:
-        """Return keys of streams, in no order; at most so many, found in so many steps of 1,000 keys."""
+        """Return keys of streams, in no order; at most this many, found in at most `steps` steps of 1,000 keys."""
         found: dict[bytes, None] = {}
         cursor = b"0"
         for _ in range(steps):
@@ -127,7 +127,7 @@ class Source:
 
 
 def nearest(word: str, others: Iterable[str]) -> str | None:
-    """Return the one that `word` may have been meant to be."""
+    """Return the name that is most similar to `word`."""
     import difflib
 
     near = difflib.get_close_matches(word, others, n=1, cutoff=0.6)
@@ -135,5 +135,5 @@ def nearest(word: str, others: Iterable[str]) -> str | None:
 
 
 def paired(flat: Sequence[Any]) -> dict[str, Any]:
-    """Return name to value of a flat list, as XINFO replies."""
+    """Return the dict of a flat list of names and values, as XINFO replies."""
     return {bytes(name).decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}

@@ -88,7 +88,7 @@ def bench(
 
 
 def _turns(rounds: int, servers: int) -> Iterator[tuple[int, int]]:
-    """Yield (round, server), in an order that turns round each time."""
+    """Yield (round, server), in alternating order."""
     for number in range(rounds):
         yield from ((number, place) for place in (range(servers) if number % 2 == 0 else reversed(range(servers))))
 
@@ -100,9 +100,9 @@ def _bar(screen: Console) -> Progress:
 
 
 class _LogLines:
-    """What the bar shows on a terminal, elsewhere: a line a second on the standard error stream.
+    """The bar's text elsewhere than on a terminal: a line a second on the standard error stream.
 
-    Of what is done within a second nothing is said.
+    Steps shorter than a second show nothing.
     """
 
     def __init__(self, place_of_bar: Console, runs: int) -> None:
@@ -111,7 +111,7 @@ class _LogLines:
         self._next_s = monotonic() + 1
 
     def say(self, what: str) -> None:
-        """Say what begins now, if it is time."""
+        """Show the step that begins, if it is time."""
         now_s = monotonic()
         if self._is_needed and now_s >= self._next_s:
             self._next_s = now_s + 1

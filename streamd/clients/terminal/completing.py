@@ -1,4 +1,4 @@
-"""What a shell completes: the names of streams on the server, and the words of the commands that click does not run."""
+"""Shell completion: the names of streams on the server, and the words of commands outside of click."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ _NAMES_MAX = 100
 
 
 def complete_stream(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return names of streams that begin so, of the server that --url or STREAMD_URL names; none if it is not there."""
+    """Return names of streams with a prefix, of the server in --url or STREAMD_URL; none if it cannot be reached."""
     url = context.params.get("url") or os.environ.get("STREAMD_URL") or URL
     pattern = "".join(f"\\{one}" if one in "*?[]\\" else one for one in incomplete) + "*"
     found: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""How far consumer groups are with entries, without taking anything from them."""
+"""The progress of consumer groups, read without side effects."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +15,7 @@ _STYLES: Final = {WAITING: "yellow", PENDING: "magenta", DONE: "dim"}
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of one entry in one group; consumer, count and idle_ms of a pending one.
+    """The state of one entry in one group; consumer, count and idle_ms of a pending one.
 
     `done` is acknowledged, or passed over when the group was made or set.
     """
@@ -27,7 +27,7 @@ class Delivery:
 
     @property
     def style(self) -> str:
-        """The colour to show it in."""
+        """The colour of the state."""
         return _STYLES[self.state]
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Delivery:
         )
 
     def as_json(self) -> dict[str, object]:
-        """Return what a program gets."""
+        """Return the form for programs."""
         if self.state != PENDING:
             return {"state": self.state}
         return {
@@ -48,7 +48,7 @@ class Delivery:
 
 
 class Deliveries:
-    """The groups of a stream, or the one that is named. Raises: Trouble if it is not there."""
+    """The groups of a stream, or the named one. Raises: Trouble if it does not exist."""
 
     def __init__(self, source: Source, stream: str, group: str) -> None:
         self._source, self._stream = source, stream

@@ -1,4 +1,4 @@
-"""What went wrong, as one line that says what to do."""
+"""Failures of a command, told in one line with advice."""
 
 from typing import IO, Any, Final
 
@@ -11,7 +11,7 @@ EXIT_ADDRESS: Final = 3
 
 
 class Trouble(click.ClickException):
-    """An end that is told in one line: what was asked for is wrong, or not there."""
+    """An end with one line: a wrong argument, or something missing."""
 
     exit_code = EXIT_USAGE
 
@@ -24,13 +24,13 @@ class Trouble(click.ClickException):
 
 
 class Unreachable(Trouble):
-    """The server cannot be reached, or does not let one in."""
+    """The server cannot be reached, or refuses the login."""
 
     exit_code = EXIT_ADDRESS
 
 
 def explained(error: redis.RedisError, place: str) -> Trouble:
-    """Return what an error of redis-py means to somebody who has typed a command.
+    """Return the message for an error of redis-py, for people who have typed a command.
 
     place: the server as it may be shown, without its password.
     """

@@ -1,4 +1,4 @@
-"""Hands words of the command line over to click, which is imported only then: the start of a server need not wait."""
+"""Hands words of the command line over to click, which is imported only then, so that a server starts without it."""
 
 import argparse
 import os
@@ -12,14 +12,14 @@ _EXIT_USAGE: Final = 2
 
 
 def takes(words: list[str]) -> bool:
-    """Return whether a command line is for `run`."""
+    """Return whether `run` takes a command line."""
     return bool(words and words[0] in COMMANDS) or COMPLETE in os.environ
 
 
 def run(words: list[str], parser: Callable[[], argparse.ArgumentParser]) -> int:
-    """Run one of the commands, or answer a shell that asks for completions; return the exit code.
+    """Run one of the commands, or answer a shell's completion; return the exit code.
 
-    parser: makes the parser of all the other commands, whose words are completed, too.
+    parser: makes the parser of all other commands, whose words are completed, too.
     """
     try:
         from streamd.clients.terminal import app

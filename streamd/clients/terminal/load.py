@@ -89,7 +89,7 @@ class Measured:
 
 
 class NotThere(Exception):
-    """The server does not have what a load needs."""
+    """The server lacks something that a load needs."""
 
 
 class Loaded:
@@ -111,14 +111,14 @@ class Loaded:
             pass  # the server is gone, and the error that says so is on its way
 
     def _disconnect(self) -> None:
-        """Drop the connections: for what is under way on them nobody waits."""
+        """Drop the connections, with all replies under way."""
         for connection in self._connections:
             connection.disconnect()
             self.source.client.connection_pool.release(connection)
         self._connections.clear()
 
     def measure(self, load: Load, requests_max: int, seconds: float) -> Measured:
-        """Return what one run gives. Raises: NotThere; Trouble."""
+        """Return the figures of one run. Raises: NotThere; Trouble."""
         try:
             self._prepare(load)
             return self._measure(load, min(requests_max, load.n_max), seconds)

@@ -53,7 +53,7 @@ class OwnServer:
         self._directory.cleanup()
 
     def _wait(self, port: int) -> int:
-        """Return the port when the server has said that it is ready. Raises: Unreachable."""
+        """Return the port when the server has reported that it is ready. Raises: Unreachable."""
         assert self._process.stdout is not None
         out, said, deadline_s = self._process.stdout.fileno(), b"", time.monotonic() + _START_S
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -72,7 +72,7 @@ class OwnServer:
 
 
 def is_installed(name: str) -> bool:
-    """Return whether there is such a program on PATH."""
+    """Return whether a program is on PATH."""
     return shutil.which(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What `streamd top` knows of a server: samples, and the rates between two of them."""
+"""The samples of `streamd top`, and the rates between two of them."""
 
 import time
 from collections.abc import Callable
@@ -47,9 +47,9 @@ class Stream:
 
 @dataclass
 class Sample:
-    """One look at a server.
+    """One sample of a server.
 
-    more: there are streams that were not looked at; walked: all keys were seen once; pattern: of the streams' names.
+    more: some streams were not sampled; walked: all keys were seen once; pattern: of the streams' names.
     """
 
     at_s: float
@@ -64,7 +64,7 @@ class Sample:
 
 
 class Sampler:
-    """Looks at a server again and again. pattern: of the streams' names, as SCAN takes it; seconds: a clock."""
+    """Samples a server repeatedly. pattern: of the streams' names, as SCAN takes it; seconds: a clock."""
 
     def __init__(self, source: Source, pattern: str = "*", seconds: Callable[[], float] = time.monotonic) -> None:
         self._source, self._pattern, self._seconds = source, pattern, seconds
@@ -74,7 +74,7 @@ class Sampler:
         self._before: Sample | None = None
 
     def sample(self) -> Sample:
-        """Return what is there now; from the second time on with rates. Raises: Trouble."""
+        """Return a sample; from the second time on with rates. Raises: Trouble."""
         self._look_for_streams()
         info = self._source.info("server", "clients", "memory", "stats", "keyspace")
         sample = Sample(self._seconds(), info, more=self._more, walked=self._walked, pattern=self._pattern)
@@ -87,7 +87,7 @@ class Sampler:
         return sample
 
     def _look_for_streams(self) -> None:
-        """Go on with the walk through the keys: some time at the first look, a few steps at each one after it."""
+        """Continue the scan of the keys: longer at the first sample, a few steps at each one after it."""
         until_s = time.monotonic() + _FIRST_WALK_S
         steps = 0
         while steps < _STEPS or (self._before is None and time.monotonic() < until_s):
@@ -136,7 +136,7 @@ def _clients(text: str) -> list[dict[str, str]]:
 
 
 def _compare(before: Sample, now: Sample) -> None:
-    """Fill in the rates of `now`. A counter that went down began anew, and says nothing."""
+    """Fill in the rates of `now`. A counter that fell was reset, and has no rate."""
     seconds = max(now.at_s - before.at_s, 1e-6)
     for key, stream in now.streams.items():
         old = before.streams.get(key)

@@ -1,4 +1,4 @@
-"""Text for a terminal or a pipe, without anything that an entry's bytes could do to a terminal."""
+"""Text for a terminal or a pipe, in which an entry's bytes cannot control the terminal."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ _PIPE_WIDTH = 160
 
 
 class _Console(Console):
-    """Leaves it to the command how to end when nobody reads any more."""
+    """Leaves it to the command how to end when the reader of the output is gone."""
 
     def on_broken_pipe(self) -> None:
         """Called while the error is handled."""
@@ -18,7 +18,7 @@ class _Console(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """Return where to print: without colours in a pipe, and wherever NO_COLOR is set."""
+    """Return the output: without colours in a pipe, and with NO_COLOR."""
     colours = None if os.environ.get("NO_COLOR") else "auto"
     found = _Console(
         stderr=stderr,
@@ -34,9 +34,9 @@ def console(stderr: bool = False) -> Console:
 
 
 def printable(data: bytes, length_max: int = 0) -> str:
-    """Return bytes as text in which all that a terminal could obey, or that is no UTF-8, is escaped.
+    """Return bytes as text in which control characters, and bytes that are no UTF-8, are escaped.
 
-    length_max: in characters, 0 for all of them; what is cut ends with an ellipsis.
+    length_max: in characters, 0 for all of them; shortened text ends with an ellipsis.
     """
     text = data.decode("utf-8", "backslashreplace")
     if length_max and len(text) > length_max:
@@ -73,5 +73,5 @@ def span(seconds: float) -> str:
 
 
 def let_go_of_output() -> None:
-    """Have the interpreter flush to nowhere at its exit: whoever read the output is gone."""
+    """Let the interpreter flush to nowhere at its exit: the reader of the output is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

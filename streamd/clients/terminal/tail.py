@@ -1,4 +1,4 @@
-"""`streamd tail`: a stream's entries as lines, from where one likes, and on with what comes."""
+"""`streamd tail`: a stream's entries as lines, from a chosen position, then new ones as they come."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def tail(
 
 
 def _pages(source: Source, stream: str, start: str | None, count: int | None, follow: bool) -> Iterator[list[Entry]]:
-    """Yield entries a page at a time: what is there when it begins, and what comes then, if it is to be followed."""
+    """Yield entries a page at a time: the present ones, and then new ones, if it is to follow."""
     if start is None:
         at = _so_far_back(source, stream, count if count and not follow else min(count or LAST, LAST))
     else:
@@ -130,7 +130,7 @@ def _order(entry_id: bytes) -> tuple[int, int]:
 
 
 def _first_id(source: Source, start: str) -> str | None:
-    """Return from which ID on, None for what comes. Raises: Trouble."""
+    """Return the ID to begin at, None for new entries only. Raises: Trouble."""
     if start == "latest":
         return None
     if start == "earliest":
@@ -190,7 +190,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _time(entry_id: bytes) -> datetime | None:
-    """Return an entry ID's time in this machine's zone; None for one that no calendar has."""
+    """Return an entry ID's time in this machine's zone; None for one outside of the calendar."""
     try:
         return datetime.fromtimestamp(_order(entry_id)[0] / 1_000).astimezone()
     except (ValueError, OverflowError, OSError):

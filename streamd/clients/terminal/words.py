@@ -1,4 +1,4 @@
-"""The words of the command line that click takes, without importing click."""
+"""The words of the command line that click handles, without importing click."""
 
 from typing import Final
 

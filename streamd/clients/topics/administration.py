@@ -17,7 +17,7 @@ ATTEMPTS = 100  # of a transaction, each of which somebody else's came before
 def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[str]) -> Steps[Handle]:
     """Make a log, and return it open.
 
-    Raises: ValueError, also if there is one of this name, or one whose filters overlap.
+    Raises: ValueError, also if a log has this name, or overlapping filters.
     """
     layout.check_name("log", name)
     layout.check_shards(shards)
@@ -54,7 +54,7 @@ def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[
 
 
 def open_log(name: str, abilities: Abilities | None = None) -> Steps[Handle]:
-    """Return an open log. Raises: ValueError, if there is none of this name."""
+    """Return an open log. Raises: ValueError, if no log has this name."""
     layout.check_name("log", name)
     if abilities is None:
         abilities = yield from read_abilities()
@@ -168,7 +168,7 @@ def drop_log(handle: Handle) -> Steps[None]:
 
 
 def describe(handle: Handle) -> Steps[dict[str, Any]]:
-    """Return what there is to say of a log: its settings, and each generation's shards with how many entries."""
+    """Return a description of a log: its settings, and each generation's shards with how many entries."""
     meta = yield from refresh(handle)
     shares = yield from run_all([("HGETALL", layout.shares_key(meta.name))])
     generations = []
@@ -192,7 +192,7 @@ def describe(handle: Handle) -> Steps[dict[str, Any]]:
 
 
 def names() -> Steps[list[str]]:
-    """Return the names of all logs of a server, in the order in which they were made or last reconfigured."""
+    """Return the names of all logs of a server, in the order of their creation or last change."""
     (registered,) = yield from run_all([("XRANGE", layout.REGISTRY, "-", "+")])
     return [fields[b"log"].decode() for _, fields in registered]
 
@@ -220,7 +220,7 @@ def _remove(name: str, generation: layout.Generation, shares: Iterable[bytes] = 
 
 
 def _unread_by(name: str, generation: layout.Generation, shares: dict[bytes, bytes]) -> Steps[list[Command]]:
-    """Return the commands that tell shared replays of what they have not read of a generation."""
+    """Return the commands that tell shared replays of a generation's entries that they have not read."""
     if not shares:
         return []
     marked = set()

@@ -1,4 +1,4 @@
-"""AsyncTopicLog: what TopicLog is, over redis-py's client for asyncio."""
+"""AsyncTopicLog: TopicLog over redis-py's client for asyncio."""
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -107,11 +107,11 @@ class AsyncTopicLog:
         await run_async(self._client, administration.reconfigure(self._handle, shards, by, filters, retention_s))
 
     async def retain(self) -> int:
-        """Remove what is older than the retention; return how many entries."""
+        """Remove messages older than the retention; return the number of entries."""
         return await run_async(self._client, retention.retain(self._handle))
 
     async def drop(self, generation: int | None = None) -> None:
-        """Remove a closed generation, or the log with all that is in it. Raises: ValueError."""
+        """Remove a closed generation, or the whole log. Raises: ValueError."""
         if generation is None:
             await run_async(self._client, administration.drop_log(self._handle))
         else:
@@ -142,7 +142,7 @@ class AsyncMember:
 
     @property
     def start_ignored(self) -> bool:
-        """Whether another member came first, so that this one's start and lease count for nothing."""
+        """Whether another member came first, so that this one's start and lease are ignored."""
         return not self._member.is_first
 
     async def next(self, n: int = 100, block_ms: int = 0) -> Delivery:
@@ -150,7 +150,7 @@ class AsyncMember:
         return await run_async(self._client, self._mode.member_next(self._member, n, block_ms))
 
     async def ack(self, entries: Iterable[Entry]) -> int:
-        """Say that entries are done; return how many of them were still this replay's to do."""
+        """Acknowledge entries; return how many of them were still pending for this replay."""
         return await run_async(self._client, shares.acknowledge(self._member, entries))
 
     async def renew(self) -> None:
@@ -158,7 +158,7 @@ class AsyncMember:
         await run_async(self._client, self._mode.renew(self._member))
 
     async def close(self) -> None:
-        """Leave: what is not acknowledged goes to others at once."""
+        """Leave: entries that are still pending go to other members at once."""
         await run_async(self._client, self._mode.leave(self._member))
 
     async def __aenter__(self) -> "AsyncMember":

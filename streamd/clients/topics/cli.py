@@ -22,7 +22,7 @@ BLOCK_MS = 1_000
 
 
 def add_options(topics: argparse.ArgumentParser) -> None:
-    """Say what `streamd topics` takes; redis-py is not imported before one of its commands runs."""
+    """Declare the options of `streamd topics`; redis-py is not imported before one of its commands runs."""
     topics.description = (
         "Logs of messages by topic, on streamd or Redis 7.0 and later. Needs redis-py: streamd[client]."
     )

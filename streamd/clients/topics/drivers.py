@@ -1,4 +1,4 @@
-"""Running the logic of a topic log over redis-py's clients, the plain one or the one for asyncio."""
+"""Runs the logic of a topic log over redis-py's clients, the plain one or the one for asyncio."""
 
 from typing import Any, TypeVar
 
@@ -17,13 +17,13 @@ def check_client(client: Any) -> None:
 
 
 def block_ms_max(client: Any) -> int:
-    """Return for how many milliseconds a command may block before the client takes its connection for dead."""
+    """Return the milliseconds that a command may block before the client closes its connection."""
     timeout_s = client.connection_pool.connection_kwargs.get("socket_timeout")
     return 1_000 if timeout_s is None else max(1, min(1_000, int(timeout_s * 500)))
 
 
 def run(client: redis.Redis, steps: Steps[T]) -> T:
-    """Return what the logic returns, with its requests sent by this client."""
+    """Return the result of the logic, whose requests this client sends."""
     transaction: Any = None
     try:
         step = next(steps)
@@ -92,9 +92,10 @@ def _append(client: redis.Redis, packed: list[bytes]) -> list[Any]:
 
 
 def _take_received(connection: Any, replies: list[Any], count: int) -> None:
-    """Add the replies that are here already, up to `count` in all, which costs a tenth of reading them one by one.
+    """Add the replies that have arrived already, up to `count` in all, for a tenth of the cost of reading them one by
+    one.
 
-    Where redis-py is built otherwise than expected this does nothing.
+    If redis-py has other internals than expected this does nothing.
     """
     try:
         from redis._parsers.hiredis import NOT_ENOUGH_DATA
@@ -136,7 +137,7 @@ async def _append_async(client: redis.asyncio.Redis, packed: list[bytes]) -> lis
 
 
 async def run_async(client: redis.asyncio.Redis, steps: Steps[T]) -> T:
-    """Return what the logic returns, with its requests sent by this asyncio client."""
+    """Return the result of the logic, whose requests this asyncio client sends."""
     transaction: Any = None
     try:
         step = next(steps)

@@ -1,4 +1,4 @@
-"""Entry IDs as a reader compares them."""
+"""Entry IDs as pairs of numbers, for comparisons."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ def following(entry_id: Id) -> Id:
 
 
 def to_ms(time: datetime) -> int:
-    """Return the Unix milliseconds of a time, rounded up, so that what begins there is never older.
+    """Return the Unix milliseconds of a time, rounded up, so that nothing older is read.
 
     Raises: ValueError, if the time does not say its zone.
     """

@@ -8,7 +8,7 @@ LENGTH_BYTES_MAX = 65_535  # what a topic's length can say in MQTT
 
 @lru_cache(maxsize=16_384)
 def check_topic(topic: str) -> bytes:
-    """Return a topic in UTF-8, if a message can be published under it. Raises: ValueError, which says where and why."""
+    """Return a valid topic in UTF-8. Raises: ValueError, which says where the fault is, and why."""
     encoded = _check_text("topic", topic)
     for wildcard in "+#":
         if wildcard in topic:
@@ -44,12 +44,12 @@ class TopicFilter:
         self._pattern = re.compile(self._expression().encode("utf-8"), re.DOTALL)
 
     def matches(self, topic: str | bytes) -> bool:
-        """Say whether a topic (bytes: in UTF-8) is matched."""
+        """Return whether a topic (bytes: in UTF-8) matches."""
         encoded = topic if isinstance(topic, bytes) else topic.encode("utf-8", "surrogatepass")
         return self._pattern.fullmatch(encoded) is not None
 
     def overlaps(self, other: "TopicFilter") -> bool:
-        """Say whether there can be a topic that both match."""
+        """Return whether a topic can match both."""
         for one, two in ((self.levels[0], other.levels[0]), (other.levels[0], self.levels[0])):
             if one in ("+", "#") and two.startswith("$"):
                 return False

@@ -1,4 +1,4 @@
-"""What an open log knows of itself: its meta hash as last read, what its server can do."""
+"""The state of an open log: its meta hash as last read, and the server's abilities."""
 
 import time
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from streamd.clients.topics.steps import Steps, run_all
 
 
 class LogDropped(ValueError):
-    """The log is no more; what is published now would be lost."""
+    """The log was dropped; new messages would be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """Which commands the server knows, as it says itself."""
+    """The commands that the server knows, as it says itself."""
 
     idmp: bool
     scripts: bool
@@ -59,11 +59,11 @@ class Handle:
         return meta
 
     def begin(self) -> None:
-        """Work out, from the first meta hash, for how long closed generations are to be looked into."""
+        """Compute, from the first meta hash, how long closed generations have to be searched."""
         self._probe(self.meta, self.now_ms)
 
     def closed_generations(self) -> list[layout.Generation]:
-        """Return the generations in which a message with an iid may be stored already, beside the current one."""
+        """Return the generations, beside the current one, in which a message with an iid may be stored already."""
         if self.monotonic_s() >= self.probe_until_s:
             return []
         ended_after_ms = self.now_ms - layout.WINDOW_S * 1_000
@@ -76,23 +76,23 @@ class Handle:
 
 
 def read_meta(name: str) -> Steps[tuple[layout.Meta | None, int]]:
-    """Return a log's meta hash, None if there is no such log, and the server's time in Unix milliseconds."""
+    """Return a log's meta hash, None without such a log, and the server's time in Unix milliseconds."""
     fields, now = yield from run_all([("HGETALL", layout.meta_key(name)), ("TIME",)])
     return layout.parse_meta(name, fields), server_ms(now)
 
 
 def server_ms(reply: tuple[int, int]) -> int:
-    """Return what TIME said in Unix milliseconds."""
+    """Return the reply of TIME in Unix milliseconds."""
     return int(reply[0]) * 1_000 + int(reply[1]) // 1_000
 
 
 def refresh(handle: Handle) -> Steps[layout.Meta]:
-    """Return the meta hash as it is now. Raises: LogDropped."""
+    """Return the present meta hash. Raises: LogDropped."""
     meta, now_ms = yield from read_meta(handle.name)
     return handle.take(meta, now_ms)
 
 
 def read_abilities() -> Steps[Abilities]:
-    """Return what the server can do: its commands are asked for, not its version."""
+    """Return the server's abilities, by its commands instead of its version."""
     replies = yield from run_all([("COMMAND INFO", name) for name in ("XCFGSET", "EVAL", "XFILTER")])
     return Abilities(*(bool(reply) and reply != [None] for reply in replies))

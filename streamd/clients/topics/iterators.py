@@ -1,4 +1,4 @@
-"""A reader's place in a log, as a value that can be kept."""
+"""A reader's position in a log, as a value that can be stored."""
 
 import json
 import zlib
@@ -12,12 +12,13 @@ _MAGIC = b"streamd-topics-1:"
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """Where a reader of a log is; the server keeps nothing of it.
+    """A reader's position in a log; the server does not keep it.
 
     at: the last entry ID passed in each shard of `generation`. floor_ms: where later generations begin, if the start
-    was a time that the reader has not come to yet.
+    was a
+    time that the reader has not reached yet.
 
-    `bytes(iterator)` can be kept anywhere, `Iterator.from_bytes` makes it again, also after a restart of both sides.
+    `bytes(iterator)` can be stored anywhere, and `Iterator.from_bytes` restores it, also after a restart of both sides.
     """
 
     log: str
@@ -34,7 +35,7 @@ class Iterator:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Iterator":
-        """Return the iterator that these bytes were made from. Raises: ValueError, if they are not what they were."""
+        """Return the iterator of these bytes. Raises: ValueError, if they were changed."""
         if not bytes(data).startswith(_MAGIC):
             version = "a newer version's: upgrade streamd" if bytes(data).startswith(_MAGIC[:15]) else "no iterator's"
             raise ValueError(f"these {len(data)} bytes are {version}; give what bytes(iterator) made")

@@ -1,4 +1,4 @@
-"""How a topic log lies in the server: the names of its keys, what its meta hash says.
+"""The layout of a topic log on its server: the names of its keys, the contents of its meta hash.
 
 All of it is ordinary keys, which redis-cli can read:
 
@@ -53,19 +53,19 @@ class Generation:
     since_ms: int
 
     def shard_of(self, topic: bytes, publisher: bytes | None) -> int:
-        """Return where messages of a publisher, or of a topic, are."""
+        """Return the shard for messages of a publisher, or of a topic."""
         return self.shard_named(self.name_of(topic, publisher))
 
     def name_of(self, topic: bytes, publisher: bytes | None) -> bytes:
-        """Return by what a message is dealt out: one without a publisher goes by its topic."""
+        """Return the name that decides a message's shard: its publisher, or without one its topic."""
         return topic if publisher is None or self.by == "topic" else publisher
 
     def shard_named(self, name: bytes) -> int:
-        """Return where messages that are dealt out by a name are."""
+        """Return the shard for a name."""
         return binascii.crc_hqx(name, 0) % self.shards
 
     def to_text(self) -> str:
-        """Return what stands in the meta hash."""
+        """Return its text in the meta hash."""
         return json.dumps(
             {
                 "shards": self.shards,
@@ -80,7 +80,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a log's meta hash says; generations are in the order of their numbers."""
+    """A log's meta hash; generations are in the order of their numbers."""
 
     name: str
     uid: str
@@ -93,7 +93,7 @@ class Meta:
         return self.generations[-1]
 
     def generation(self, number: int) -> Generation | None:
-        """Return a generation that is still there."""
+        """Return a generation that still exists."""
         return next((one for one in self.generations if one.number == number), None)
 
     def after(self, number: int) -> Generation | None:
@@ -107,12 +107,12 @@ def meta_key(name: str) -> str:
 
 
 def shares_key(name: str) -> str:
-    """Return the key of what was agreed on for a log's shared replays."""
+    """Return the key of the agreements on a log's shared replays."""
     return f"{{{name}}}:shares"
 
 
 def members_key(name: str, share: str) -> str:
-    """Return the key of the hash that says when each member of an ordered shared replay was last seen."""
+    """Return the key of the hash of an ordered shared replay: when each member was last seen."""
     return f"{{{name}}}:share:{share}:members"
 
 
@@ -122,7 +122,7 @@ def stream_key(name: str, shard: int, generation: int) -> str:
 
 
 def lease_key(name: str, shard: int, generation: int, share: str) -> str:
-    """Return the key that names the member to whom a shard is leased."""
+    """Return the key that names the member with the lease of a shard."""
     return f"{stream_key(name, shard, generation)}:lease:{share}"
 
 
@@ -142,7 +142,7 @@ def stream_keys(name: str, generation: Generation) -> list[str]:
 
 
 def parse_meta(name: str, fields: Mapping[bytes, bytes]) -> Meta | None:
-    """Return what a meta hash says; None if there is no such log.
+    """Return the contents of a meta hash; None without such a log.
 
     Raises: ValueError, if a newer version of the library made it.
     """
@@ -171,7 +171,7 @@ def check_shards(shards: int) -> int:
 
 
 def check_by(by: str) -> str:
-    """Return by what messages are dealt out to shards. Raises: ValueError."""
+    """Return the property that decides a message's shard. Raises: ValueError."""
     if by not in BY:
         raise ValueError(f"by {by!r}: messages go to shards by 'publisher' or by 'topic'")
     return by
@@ -195,7 +195,7 @@ def check_filters(filters: Iterable[str]) -> tuple[str, ...]:
 
 
 def overlapping(filters: Iterable[str], others: Iterable[str]) -> tuple[str, str] | None:
-    """Return a pair of filters for which there can be a topic that both match."""
+    """Return a pair of filters that one topic can match."""
     for text in filters:
         for other in others:
             if TopicFilter(text).overlaps(TopicFilter(other)):

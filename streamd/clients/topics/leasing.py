@@ -1,7 +1,7 @@
 """Shared replay in order: a shard is leased to one member at a time, generations are read one after the other.
 
-A lease is a key with an expiry, which names the member. A shard is only read in the transaction that watches the lease
-and makes it longer: who has lost it reads nothing more. Whoever gets the lease begins with what is pending.
+A lease is a key with an expiry, which names the member. Each read of a shard is a transaction that watches the lease
+and extends it: a member that has lost it reads no further. The next owner begins with the pending entries.
 """
 
 from streamd.clients.topics import layout
@@ -25,7 +25,7 @@ from streamd.clients.topics.steps import Command, Commit, Steps, Watch, run_all
 
 
 def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
-    """Return up to n entries of the shards that this member has a lease of; wait for so long if there is none."""
+    """Return up to n entries of the shards that this member has a lease of; wait up to that time for the first."""
     check_numbers(n, block_ms)
     deadline_s = member.handle.monotonic_s() + block_ms / 1_000
     while True:
@@ -55,7 +55,7 @@ def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
 
 
 def _lease(member: Member, generation: layout.Generation, told: News) -> Steps[list[Place]]:
-    """Take free shards up to this member's share of them, let go of what is above it; return what may be read."""
+    """Lease free shards up to this member's share, release those above it; return the shards to read."""
     places = [(generation.number, shard) for shard in range(generation.shards)]
     members_key = layout.members_key(member.handle.name, member.share)
     _, *owners = yield from run_all(
@@ -94,7 +94,7 @@ def _lease(member: Member, generation: layout.Generation, told: News) -> Steps[l
 
 
 def _read(member: Member, places: list[Place], n: int) -> Steps[list[tuple[Place, RawEntries]] | None]:
-    """Return what the leased shards hold next: first what was pending when the lease began. None if a lease is lost."""
+    """Return the next entries of the leased shards, pending ones first. None if a lease is lost."""
     if len(places) > n:
         member.turn = (member.turn + n) % len(places)
     chosen = (places + places)[member.turn : member.turn + n] if len(places) > n else places
@@ -136,7 +136,7 @@ def _read(member: Member, places: list[Place], n: int) -> Steps[list[tuple[Place
 
 
 def _finish(member: Member, generation: layout.Generation) -> Steps[bool]:
-    """Leave a closed generation of which all is delivered and acknowledged; say whether it is so."""
+    """Leave a closed generation whose entries are all delivered and acknowledged; return whether it was left."""
     is_delivered, is_idle = yield from group_states(member, generation)
     if not (is_delivered and is_idle):
         return False
@@ -160,7 +160,7 @@ def _lose(member: Member, place: Place) -> None:
 
 
 def _wait(member: Member, places: list[Place], wait_ms: int) -> Steps[None]:
-    """Wait for something new: in the shards, or among the logs."""
+    """Wait for new entries in the shards, or for changes of the logs."""
     keys = [member.key(place) for place in places] or [layout.REGISTRY]
     if places and member.handle.abilities.xfilter and not member.pattern.is_all:
         # Where the groups have come to, past what they have skipped.
@@ -185,7 +185,7 @@ def renew(member: Member) -> Steps[None]:
 
 
 def leave(member: Member) -> Steps[None]:
-    """Give all leases back; what is not acknowledged goes to whoever gets them."""
+    """Give all leases back; their next owners get the entries that are still pending."""
     for place in list(member.holdings):
         yield from _release(member, place)
     yield from run_all([("HDEL", layout.members_key(member.handle.name, member.share), member.name)])

@@ -1,4 +1,4 @@
-"""Messages as they are published, as they lie in a stream, as a reader gets them."""
+"""Messages in three forms: to be published, stored in a stream, and read."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ NAME_QUICK = 1_000  # characters of a name that needs no further look if they ar
 
 
 class Message(NamedTuple):
-    """What is to be published.
+    """A message to publish.
 
-    publisher: whose order is kept; iid: the publisher's name for this message, under which it is stored once however
-    often it is published. expiry_s: for how long readers still get it; properties: text to text. qos, retain: kept
+    publisher: its messages keep their order; iid: the publisher's name for this message, under which it is stored once
+    however often it is published. expiry_s: for how long readers still get it; properties: text to text. qos, retain:
+    kept
     for brokers, without a meaning here.
     """
 
@@ -36,7 +37,7 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A message as a reader gets it.
+    """A message that was read.
 
     id: the entry ID in the stream of its shard and generation; `time` is the server's when it came.
     """
@@ -63,7 +64,7 @@ class Entry:
 
 
 class Prepared(NamedTuple):
-    """A message that was checked: what stands behind the ID of its XADD, and what decides where it goes."""
+    """A checked message: the words behind the ID of its XADD, and the name that decides its shard."""
 
     topic: bytes
     publisher: bytes | None
@@ -96,7 +97,7 @@ def prepare(message: Message) -> Prepared:
 
 
 def pack(words: tuple[bytes, ...]) -> bytes:
-    """Return words as they go over the wire, one behind the other."""
+    """Return words in RESP, one behind the other."""
     return _BULKS[len(words)] % tuple(chain.from_iterable(zip(map(len, words), words, strict=True)))
 
 
@@ -109,7 +110,7 @@ _BULKS = _Bulks((words, b"$%d\r\n%b\r\n" * words) for words in range(16))
 
 
 def _rarer_words(message: Message) -> Iterator[bytes]:
-    """Yield what few messages have."""
+    """Yield the fields that few messages have."""
     if message.expiry_s is not None:
         expiry_ms = round(message.expiry_s * 1_000)
         if expiry_ms < 1:
@@ -146,7 +147,7 @@ def _refused(message: Message, why: str) -> ValueError:
 
 
 def is_expired(entry_id: Id, fields: Mapping[bytes, bytes], now_ms: int) -> bool:
-    """Say whether a message's time has passed; it is counted from its entry ID, so that no other clock matters."""
+    """Return whether a message has expired; its time is counted from its entry ID, so that no other clock matters."""
     expiry = fields.get(b"e")
     return expiry is not None and expiry.isdigit() and entry_id[0] + int(expiry) <= now_ms
 

@@ -19,7 +19,7 @@ Reply = bytes | Exception | None
 
 
 class NotStored(RuntimeError):
-    """The server refused a message of a batch. `ids` says which were stored: None for those that were not."""
+    """The server refused a message of a batch. `ids` has the entry IDs of the stored ones, None for the others."""
 
     def __init__(self, error: Exception, ids: list[str | None]) -> None:
         missing = sum(one is None for one in ids)
@@ -92,7 +92,7 @@ def _publish_batch(handle: Handle, batch: list[Prepared]) -> Steps[list[str]]:
 
 
 def _append(handle: Handle, generation: layout.Generation, messages: list[Prepared]) -> Steps[list[Reply]]:
-    """Return what the XADD of each message is answered: None if the generation is closed."""
+    """Return the reply to the XADD of each message: None if the generation is closed."""
     if not messages:
         return []
     keys = layout.stream_keys(handle.name, generation)

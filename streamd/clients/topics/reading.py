@@ -1,4 +1,4 @@
-"""Reading a log by iterators: from a place in it to its end, and on with what comes."""
+"""Reads a log by iterators: from a position to its end, and then new messages as they come."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,11 @@ SCANNED_PER_SLICE = 1_000
 
 
 class Batch(NamedTuple):
-    """What `next` answers.
+    """The result of `next`.
 
-    state: `more` is to be had at once; `live`: all that is there was read; `gap`: what came next was removed before it
-    was read, the next call goes on behind it; `end`: the log was dropped.
+    state: `more`: entries can be read at once; `live`: the end was reached; `gap`: the next entries were removed before
+    they
+    were read, the next call goes on behind them; `end`: the log was dropped.
     """
 
     entries: list[Entry]
@@ -39,7 +40,7 @@ class Batch(NamedTuple):
 
 
 def start_iterator(handle: Handle, pattern: str, start: Start) -> Steps[Iterator]:
-    """Return an iterator over what matches a filter, from a start on. Raises: ValueError; LogDropped."""
+    """Return an iterator over the messages that match a filter, from a start on. Raises: ValueError; LogDropped."""
     text = parse_filter(pattern).text
     start_ms = check_start(start)
     yield from retention.retain(handle)
@@ -57,7 +58,7 @@ def check_start(start: Start) -> int | None:
 
 
 def first_place(handle: Handle, start: Start, start_ms: int | None) -> Steps[tuple[int, tuple[Id, ...], int | None]]:
-    """Return the generation in which a start lies, the last ID before it in each shard, the floor of later ones."""
+    """Return the generation of a start, the last ID before it in each shard, and the floor of later generations."""
     meta = handle.meta
     if start == "latest":
         keys = layout.stream_keys(meta.name, meta.current)
@@ -71,7 +72,7 @@ def first_place(handle: Handle, start: Start, start_ms: int | None) -> Steps[tup
 
 
 def read_next(handle: Handle, iterator: Iterator, n: int, block_ms: int) -> Steps[Batch]:
-    """Return up to n entries, and the iterator that follows; wait for so long if there is none yet.
+    """Return up to n entries, and the iterator that follows; wait up to that time for the first.
 
     Raises: ValueError, if the iterator is another log's.
     """
@@ -104,7 +105,7 @@ def read_next(handle: Handle, iterator: Iterator, n: int, block_ms: int) -> Step
 
 
 def check_numbers(n: int, block_ms: int) -> None:
-    """Refuse what no read can do. Raises: ValueError."""
+    """Refuse numbers out of range. Raises: ValueError."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"n {n!r}: ask for 1 entry or more")
     if isinstance(block_ms, bool) or not isinstance(block_ms, int) or block_ms < 0:
@@ -113,9 +114,9 @@ def check_numbers(n: int, block_ms: int) -> None:
 
 @dataclass(slots=True)
 class _Page:
-    """What one round trip brought: entries and the last trimmed ID by shard, the log's meta hash, the server's time.
+    """The result of one round trip: entries and the last trimmed ID by shard, the log's meta hash, the server's time.
 
-    scanned_to: where the server filters, up to where it has looked in each shard; None where it does not.
+    scanned_to: where the server filters, the ID up to which it has searched each shard; else None.
     """
 
     entries: dict[int, RawEntries]
@@ -143,12 +144,12 @@ class _Cursor:
     behind_gap: Iterator | None = None
 
     def iterator(self) -> Iterator:
-        """Return the place that was come to."""
+        """Return the position that was reached."""
         one = self.start
         return Iterator(one.log, one.uid, one.filter, self.generation, tuple(self.at), self.floor_ms)
 
     def open_shards(self) -> list[int]:
-        """Return the shards whose end entry was not come to."""
+        """Return the shards whose end entry is not reached yet."""
         return [shard for shard, at in enumerate(self.at) if at != END]
 
     @property
@@ -157,7 +158,7 @@ class _Cursor:
         return not self.open_shards()
 
     def has_gap(self, page: _Page) -> bool:
-        """Say whether something was removed that comes next."""
+        """Return whether the next entries were removed."""
         assert page.meta is not None
         return page.meta.generation(self.generation) is None or any(self._is_cut(page, one) for one in page.entries)
 
@@ -170,7 +171,7 @@ class _Cursor:
         return page.scanned_to is not None or not entries or parse_id(entries[0][0]) > trimmed
 
     def pass_gap(self, page: _Page) -> None:
-        """Go to behind what was removed."""
+        """Skip removed entries."""
         assert page.meta is not None
         if page.meta.generation(self.generation) is None:
             self._enter(page.meta)
@@ -180,7 +181,7 @@ class _Cursor:
                 self.at[shard] = page.trimmed[shard]
 
     def advance(self, meta: layout.Meta) -> bool:
-        """Go on in the generation that follows; say whether it is the next one, and none was dropped in between."""
+        """Go on in the following generation; return whether it is the next one, and none was dropped in between."""
         before = self.generation
         self.behind_gap = None
         stopped = self.iterator()
@@ -190,7 +191,7 @@ class _Cursor:
         return following.after == before
 
     def before_gap(self) -> Batch:
-        """Return what was taken before a gap, and an iterator that comes to the gap by the next call."""
+        """Return the entries before a gap, and an iterator that meets the gap at the next call."""
         assert self.behind_gap is not None
         return Batch(self.taken, self.behind_gap, "more")
 
@@ -203,7 +204,7 @@ class _Cursor:
         return following
 
     def take(self, page: _Page) -> bool:
-        """Take what matches, in the order of IDs, up to the number that is wanted; say whether there was more."""
+        """Take matching entries, in the order of IDs, up to the wanted number; return whether there were more."""
         candidates: list[list[tuple[Id, Id, int, Mapping[bytes, bytes]]]] = []
         more = False
         ends = {}
@@ -244,7 +245,7 @@ class _Cursor:
         return more
 
     def wait_command(self, block_ms: int, by_server: bool) -> Command:
-        """Return the command that waits until something comes to one of the shards."""
+        """Return the command that waits for an entry in one of the shards."""
         shards = self.open_shards()
         keys = [layout.stream_key(self.start.log, shard, self.generation) for shard in shards]
         ids = [format_id(self.at[shard]) for shard in shards]
@@ -254,7 +255,7 @@ class _Cursor:
 
 
 def wait_for_match(keys: list[str], ids: list[str], pattern: TopicFilter, block_ms: int) -> Command:
-    """Return the command that waits until something that matches comes to one of these streams behind these IDs."""
+    """Return the command that waits for a matching entry in one of these streams behind these IDs."""
     others: list[str] = [word for key, one in zip(keys[1:], ids[1:], strict=True) for word in (key, f"({one}")]
     words: list[str | int] = ["BLOCK", block_ms, "FIELD", "t", "MQTT", pattern.text]
     if others:
@@ -273,9 +274,9 @@ def _cursor(handle: Handle, iterator: Iterator, n: int) -> _Cursor:
 
 
 def _fetch(handle: Handle, cursor: _Cursor) -> Steps[_Page]:
-    """Read each shard from where the cursor is.
+    """Read each shard from the cursor on.
 
-    While the start is a time that was not come to yet (`floor_ms`), the reader itself has to see what comes first.
+    While the start is a time that was not reached yet (`floor_ms`), the reader itself has to see the first entries.
     """
     name, count = handle.name, cursor.count
     shards = cursor.open_shards()

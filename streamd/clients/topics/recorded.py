@@ -1,4 +1,4 @@
-"""How many iids each publisher has recorded: a publisher that may fill its window is told."""
+"""Counts the iids that each publisher has recorded, and warns a publisher that may fill its window."""
 
 import warnings
 from collections import Counter, deque
@@ -20,11 +20,11 @@ Place = tuple[int, int]  # generation, shard: each has a window of its own
 
 
 class IidsForgotten(UserWarning):
-    """A publisher recorded so many iids that the oldest may be forgotten before their time is over."""
+    """A publisher recorded so many iids that the window may forget the oldest before their time is over."""
 
 
 class _Busy:
-    """A publisher of many iids: how many in each part of time, oldest first, and when it was told."""
+    """A publisher of many iids: how many in each span of time, oldest first, and when it was warned."""
 
     __slots__ = ("parts", "told", "total")
 
@@ -45,7 +45,7 @@ class _Busy:
 
 
 class Recorded:
-    """What one open log has recorded, by the times of the entry IDs.
+    """The iids that one open log has recorded, by the times of the entry IDs.
 
     An entry ID that is not newer than all that the log had been answered when the request was sent is a duplicate's. A
     duplicate from before this process began counts, for its own time. Each estimate errs upwards. Threads may share it.
@@ -59,7 +59,7 @@ class Recorded:
         self._busy: dict[tuple[Place, bytes], _Busy] = {}
 
     def newest(self, place: Place) -> Id:
-        """Return the newest entry ID that was answered."""
+        """Return the newest entry ID that was received."""
         return self._newest.get(place, BEGIN)
 
     def count(self, place: Place, publishers: list[bytes], last: Id, known: Id) -> None:
@@ -81,7 +81,7 @@ class Recorded:
             )
 
     def _count(self, place: Place, publishers: list[bytes], last: Id) -> list[bytes]:
-        """Return the publishers that are to be told."""
+        """Return the publishers to warn."""
         self._newest[place] = max(last, self.newest(place))
         part = last[0] // _PART_MS
         if last[0] // _WINDOW_MS > self._span:

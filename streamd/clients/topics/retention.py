@@ -1,4 +1,4 @@
-"""Removing what is older than a log's retention."""
+"""Removes messages older than a log's retention."""
 
 from itertools import pairwise
 
@@ -12,18 +12,18 @@ LOOKS_PER_RETENTION = 100
 
 
 def is_due(handle: Handle, now_ms: int) -> bool:
-    """Say whether a publisher, told this time by the server, is to look."""
+    """Return whether a publisher is to check the retention at this time of the server."""
     interval_ms = max(1_000, handle.meta.retention_s * 1_000 // LOOKS_PER_RETENTION)
     return abs(now_ms - handle.retained_ms) >= interval_ms
 
 
 def retain(handle: Handle) -> Steps[int]:
-    """Trim every shard to the retention, and drop closed generations of which nothing is left.
+    """Trim every shard to the retention, and drop closed generations that are empty.
 
-    Trims are exact, and the last entry ID that is removed is noted with them: so a reader can tell whether anything
-    went that it has not seen.
+    Trims are exact, and the last removed entry ID is stored with them: so a reader can tell whether it has missed
+    entries.
 
-    Returns how many entries were removed. If somebody else is at it, that one does it.
+    Returns the number of removed entries. Where another client does this already, that one goes on.
     """
     meta = yield from refresh(handle)
     handle.retained_ms = handle.now_ms
@@ -61,7 +61,7 @@ def retain(handle: Handle) -> Steps[int]:
 
 
 def _marks(name: str, last: dict[tuple[int, int], Id]) -> Steps[list[Command]]:
-    """Return the commands that tell shared replays of what goes before they have read it."""
+    """Return the commands that tell shared replays of entries that are removed before they have read them."""
     if not last:
         return []
     (shares,) = yield Watch([], [("HGETALL", layout.shares_key(name))])

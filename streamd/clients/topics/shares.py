@@ -1,4 +1,4 @@
-"""What the members of a shared replay have agreed on, what one of them knows."""
+"""The agreement of a shared replay's members, and the state of one of them."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ RawEntries = list[tuple[bytes, Mapping[bytes, bytes]]]
 
 
 class Delivery(NamedTuple):
-    """What a member of a shared replay is answered: see `Batch` for the states."""
+    """The result of a member's `next`: see `Batch` for the states."""
 
     entries: list[Entry]
     state: State
@@ -29,7 +29,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What the first member of a shared replay said, and all others keep to."""
+    """The settings of a shared replay: the first member's, which all others follow."""
 
     filter: str
     ordered: bool
@@ -40,12 +40,12 @@ class Agreement:
     floor_ms: int | None
 
     def to_text(self) -> str:
-        """Return what stands in the hash of shared replays."""
+        """Return its text in the hash of shared replays."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__}, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: bytes) -> "Agreement":
-        """Return what `to_text` was made from."""
+        """Return the agreement of a text."""
         said = json.loads(text)
         said["at"] = tuple(said["at"])
         return cls(**said)
@@ -55,7 +55,7 @@ class Agreement:
 class Holding:
     """A shard that is leased to a member of an ordered replay.
 
-    cursor: from where the pending entries of whoever had it before are still to be taken over; None when they are.
+    cursor: from where the pending entries of its last owner are still to be taken over; None when they are.
     """
 
     cursor: str | None = "0-0"
@@ -90,12 +90,12 @@ class Member:
         return layout.stream_key(self.handle.name, place[1], place[0])
 
     def lease_key(self, place: Place) -> str:
-        """Return the key that says to whom a shard is leased."""
+        """Return the key that names the member with the lease of a shard."""
         return layout.lease_key(self.handle.name, place[1], place[0], self.share)
 
 
 class News(NamedTuple):
-    """What a member learns before it reads: the log, the server's time, and when each member was last seen."""
+    """A member's state before it reads: the log, the server's time, and when each member was last seen."""
 
     meta: layout.Meta
     now_ms: int
@@ -103,7 +103,7 @@ class News(NamedTuple):
 
 
 def new_name() -> str:
-    """Return a name for a member that nobody else has."""
+    """Return a unique name for a member."""
     return secrets.token_hex(6)
 
 
@@ -166,7 +166,7 @@ def _refuse_other(share: str, agreement: Agreement, pattern: str, ordered: bool)
 
 
 def news(member: Member) -> Steps[News | State]:
-    """Return what is new: `end` if the log or the shared replay was dropped, `gap` to one member after a loss."""
+    """Return the news: `end` if the log or the shared replay was dropped, `gap` to one member after a loss."""
     name, key, mark = member.handle.name, layout.shares_key(member.handle.name), f"gap:{member.share}"
     fields, now, (said, gap), seen = yield from run_all(
         [
@@ -189,13 +189,13 @@ def news(member: Member) -> Steps[News | State]:
 
 
 def unfinished(member: Member, meta: layout.Meta) -> list[layout.Generation]:
-    """Return the generations that the shared replay reads, oldest first, without those that all is done in."""
+    """Return the generations of the shared replay with work left, oldest first."""
     first = member.agreement.generation
     return [one for one in meta.generations if one.number >= first and one.number not in member.finished]
 
 
 def ensure_group(member: Member, generation: layout.Generation) -> Steps[bool]:
-    """Make the consumer group in a generation that began later; say whether the generation is there."""
+    """Make the consumer group in a generation that began later; return whether the generation exists."""
     if generation.number in member.grouped:
         return True
     floor_ms = member.agreement.floor_ms
@@ -210,7 +210,7 @@ def ensure_group(member: Member, generation: layout.Generation) -> Steps[bool]:
 
 
 def sort_out(member: Member, found: Iterable[tuple[Place, RawEntries]], now_ms: int) -> Steps[list[Entry]]:
-    """Return the entries that match, and acknowledge the others, which nobody is to see."""
+    """Return the entries that match, and acknowledge the others, which no member gets."""
     taken = []
     acknowledged: list[Command] = []
     is_begun = False
@@ -238,13 +238,13 @@ def sort_out(member: Member, found: Iterable[tuple[Place, RawEntries]], now_ms: 
 
 
 def is_wanted(member: Member, entry_id: Id, fields: Mapping[bytes, bytes] | None, now_ms: int) -> bool:
-    """Say whether an entry is a message for this replay."""
+    """Return whether an entry is a message for this replay."""
     topic = fields.get(b"t") if fields else None
     return topic is not None and member.pattern.matches(topic) and not is_expired(entry_id, fields or {}, now_ms)
 
 
 def group_states(member: Member, generation: layout.Generation) -> Steps[tuple[bool, bool]]:
-    """Say whether all of a generation was delivered, and whether nothing of it is pending."""
+    """Return whether all of a generation was delivered, and whether nothing of it is pending."""
     keys = layout.stream_keys(member.handle.name, generation)
     replies = yield Pipeline([("XINFO GROUPS", key) for key in keys])
     delivered = idle = True
@@ -259,7 +259,7 @@ def group_states(member: Member, generation: layout.Generation) -> Steps[tuple[b
 
 
 def acknowledge(member: Member, entries: Iterable[Entry]) -> Steps[int]:
-    """Return how many of these entries were pending, and are done now."""
+    """Acknowledge entries; return how many were pending."""
     by_place: dict[Place, list[str]] = {}
     for entry in entries:
         by_place.setdefault((entry.generation, entry.shard), []).append(entry.id)
@@ -270,7 +270,7 @@ def acknowledge(member: Member, entries: Iterable[Entry]) -> Steps[int]:
 
 
 def group_entries(reply: object) -> dict[bytes, RawEntries]:
-    """Return the entries of an XREADGROUP reply by key, whichever protocol version it came by."""
+    """Return the entries of an XREADGROUP reply by key, in either protocol version."""
     if not reply:
         return {}
     if isinstance(reply, dict):

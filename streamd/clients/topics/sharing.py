@@ -22,7 +22,7 @@ CLAIMS_PER_LEASE = 10  # how often a member looks for idle work
 
 
 def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
-    """Return up to n entries that this member is to work on; wait for so long if there is none."""
+    """Return up to n entries for this member to work on; wait up to that time for the first."""
     check_numbers(n, block_ms)
     deadline_s = member.handle.monotonic_s() + block_ms / 1_000
     wait_ms = 0
@@ -53,7 +53,7 @@ def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
 def _claim(
     member: Member, generations: list[layout.Generation], now_ms: int, n: int
 ) -> Steps[tuple[list[Entry], bool]]:
-    """Take over what was delivered to members that have not acknowledged it for the time of a lease."""
+    """Claim entries that other members have not acknowledged for the time of a lease."""
     lease_ms = member.agreement.lease_ms
     if member.claimed_ms is not None and abs(now_ms - member.claimed_ms) < lease_ms // CLAIMS_PER_LEASE:
         return [], False
@@ -85,7 +85,7 @@ def _claim(
 def _read_new(
     member: Member, generations: list[layout.Generation], told: News, n: int, wait_ms: int
 ) -> Steps[tuple[list[Entry], bool]]:
-    """Return entries that nobody was given yet, and whether anything was found, or a generation came to its end."""
+    """Return undelivered entries, and whether any were found, or a generation came to its end."""
     generation = next((one for one in generations if one.number not in member.delivered), None)
     if generation is None:
         return [], False
@@ -118,14 +118,14 @@ def _some(member: Member, places: list[Place], n: int) -> list[Place]:
 
 
 def _forget_dropped(member: Member, generation: int, error: Exception) -> None:
-    """Take note that a generation's streams, or groups, are gone; other errors are the caller's."""
+    """Note that a generation's streams, or groups, are gone; other errors are the caller's."""
     if not str(error).startswith("NOGROUP"):
         raise error
     member.grouped.discard(generation)
 
 
 def renew(member: Member) -> Steps[None]:
-    """Begin the lease of all that this member has not acknowledged anew."""
+    """Restart the lease of this member's pending entries."""
     yield from run_all(
         [
             ("XCLAIM", member.key(place), member.share, member.name, 0, *sorted(ids))
@@ -136,7 +136,7 @@ def renew(member: Member) -> Steps[None]:
 
 
 def leave(member: Member) -> Steps[None]:
-    """Hand back what this member has not acknowledged, so that others get it at once."""
+    """Hand back this member's pending entries, so that other members get them at once."""
     commands: list[Command] = []
     for place, ids in member.unacknowledged.items():
         if ids:

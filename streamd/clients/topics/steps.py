@@ -1,4 +1,4 @@
-"""What the logic of a topic log asks of a client: it is written once, as generators that yield these requests.
+"""The requests of a topic log's logic: it is written once, as generators that yield these.
 
 A generator yields a request and is sent the reply; it knows no socket. `drivers` runs it over redis-py's client, or
 over the one for asyncio.
@@ -22,9 +22,9 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Send XADDs, ready as they go over the wire; the reply is the list of their replies, errors among them as values.
+    """Send XADDs that are already encoded; the reply is the list of their replies, errors among them as values.
 
-    There are many of them, and redis-py takes three quarters of its time for a pipeline to pack and to unpack.
+    There are many of them, and for a pipeline redis-py spends three quarters of its time on packing and unpacking.
     """
 
     packed: list[bytes]
@@ -34,7 +34,7 @@ class Append:
 class Watch:
     """Watch keys, then run commands one by one; the reply is the list of their replies.
 
-    It begins a transaction, which `Commit` ends; more of them before that watch and read more.
+    It begins a transaction, which `Commit` ends; further ones before that watch and read more.
     """
 
     keys: list[str]
@@ -45,8 +45,8 @@ class Watch:
 class Commit:
     """Run these commands as one; the reply is the list of their replies, or None.
 
-    None: a watched key was changed, or the connection was lost, and with it the reply. So whoever tries again must know
-    what was its own doing.
+    None: a watched key was changed, or the connection was lost, and with it the reply. So a retry must know its own
+    changes.
     """
 
     commands: list[Command]

@@ -25,7 +25,7 @@ class TopicLog:
         log.publish("devices/d7/temperature", b"21.5", publisher="d7", iid="reading-1")
         entries, iterator, state = log.next(log.iterator("devices/+/temperature"), 100)
 
-    It is made by `create` or `open`. One may be used by several threads, as its client may.
+    It is made by `create` or `open`. Several threads may share it, as they may share its client.
     """
 
     def __init__(self, client: redis.Redis, handle: Handle) -> None:
@@ -47,7 +47,7 @@ class TopicLog:
 
         by: whether a publisher's messages, or a topic's, go to one shard. filters: the topics that it takes.
 
-        Raises: ValueError, also if there is one of this name, or one that takes a topic that this one would take.
+        Raises: ValueError, also if a log has this name, or takes a topic that this one would take.
         """
         check_client(client)
         return cls(client, run(client, administration.create(name, shards, by, retention_s, filters)))
@@ -97,7 +97,7 @@ class TopicLog:
         return run(self._client, publishing.publish(self._handle, as_messages(messages)))
 
     def iterator(self, filter: str = "#", start: Start = "earliest") -> Iterator:
-        """Return a place in the log: its oldest message, its end as it is now, or a time, which says its zone.
+        """Return a position in the log: its oldest message, its present end, or a time with its zone.
 
         Raises: ValueError; LogDropped.
         """
@@ -121,9 +121,9 @@ class TopicLog:
     ) -> "Member":
         """Return a member of a shared replay, whose messages are dealt out to its members.
 
-        The first member sets start and lease_ms; `start_ignored` tells the others. member: a name that no other has
-        at the time; one is made if none is given. lease_ms: after how long what a member has not acknowledged goes to
-        another one. ordered: lease whole shards, so that each publisher's messages of a topic are worked on in order.
+        The first member sets start and lease_ms; `start_ignored` tells the others. member: a name that no other has at
+        the time; one is made if none is given. lease_ms: the time after which a member's pending entries go to another
+        one. ordered: lease whole shards, so that each publisher's messages of a topic are worked on in order.
 
         Raises: ValueError, also if the others have another filter.
         """
@@ -152,7 +152,7 @@ class TopicLog:
         return run(self._client, retention.retain(self._handle))
 
     def drop(self, generation: int | None = None) -> None:
-        """Remove a closed generation, or the log with all that is in it. Raises: ValueError."""
+        """Remove a closed generation, or the whole log. Raises: ValueError."""
         if generation is None:
             run(self._client, administration.drop_log(self._handle))
         else:
@@ -164,7 +164,7 @@ class TopicLog:
 
 
 class Member:
-    """A member of a shared replay; in a `with` it hands back at the end what it has not acknowledged.
+    """A member of a shared replay; the end of a `with` hands its pending entries back.
 
     with log.share("averages", "devices/+/temperature") as member:
         entries, state = member.next(100, block_ms=1_000)
@@ -189,7 +189,7 @@ class Member:
 
     @property
     def start_ignored(self) -> bool:
-        """Whether another member came first, so that this one's start and lease count for nothing."""
+        """Whether another member came first, so that this one's start and lease are ignored."""
         return not self._member.is_first
 
     def next(self, n: int = 100, block_ms: int = 0) -> Delivery:
@@ -197,7 +197,7 @@ class Member:
         return run(self._client, self._mode.member_next(self._member, n, block_ms))
 
     def ack(self, entries: Iterable[Entry]) -> int:
-        """Say that entries are done; return how many of them were still this replay's to do."""
+        """Acknowledge entries; return how many of them were still pending for this replay."""
         return run(self._client, shares.acknowledge(self._member, entries))
 
     def renew(self) -> None:
@@ -205,7 +205,7 @@ class Member:
         run(self._client, self._mode.renew(self._member))
 
     def close(self) -> None:
-        """Leave: what is not acknowledged goes to others at once."""
+        """Leave: entries that are still pending go to other members at once."""
         run(self._client, self._mode.leave(self._member))
 
     def __enter__(self) -> "Member":

@@ -15,7 +15,7 @@ PORT_MAX = 65_535
 
 
 def add_options(ui: argparse.ArgumentParser) -> None:
-    """Say what `streamd ui` takes; what it needs is not imported before it runs."""
+    """Declare the options of `streamd ui`; its dependencies are imported only when it runs."""
     ui.description = (
         "Show the streams of a Redis-protocol server in a browser, from a process of its own: entries with"
         " a live tail, consumer groups, idempotent writes, slow requests. Needs the extra: streamd[ui]."
@@ -74,7 +74,7 @@ def _ui(arguments: argparse.Namespace) -> int:
 
 
 def _rules(arguments: argparse.Namespace) -> "Rules":
-    """Return whom the page lets in. Raises: ValueError, for a token that can be guessed."""
+    """Return the rules of the page. Raises: ValueError, for a token that can be guessed."""
     import secrets
 
     from streamd.clients.ui import serving

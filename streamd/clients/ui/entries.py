@@ -1,4 +1,4 @@
-"""The entries of a stream, a page at a time, by place or by what a field holds."""
+"""The entries of a stream, a page at a time, by position or by the value of a field."""
 
 import time
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _LAST_ID: Final = b"18446744073709551615-18446744073709551615"
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry: its ID, its pairs of field and value in their order."""
+    """An entry: its ID, and its pairs of field and value in order."""
 
     id: bytes
     pairs: list[tuple[bytes, bytes]]
@@ -35,10 +35,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which entries a page shows.
+    """The entries of a page.
 
-    before, after: entry IDs that bound it, themselves not in it; start: an entry ID from which on it goes to newer
-    ones; without any of them it is the newest. field, value: what an entry must have, b"" for any.
+    before, after: entry IDs that bound it, exclusive; start: an entry ID from which on it goes to newer ones; without
+    any of
+    them it is the newest. field, value: what an entry must have, b"" for any.
     """
 
     before: bytes = b""
@@ -49,7 +50,7 @@ class Wanted:
 
     @property
     def is_search(self) -> bool:
-        """Whether entries are looked for by what they hold."""
+        """Whether entries are searched by their fields."""
         return bool(self.field or self.value)
 
     @property
@@ -58,7 +59,7 @@ class Wanted:
         return not self.before and bool(self.after or self.start)
 
     def takes(self, entry: Entry) -> bool:
-        """Say whether an entry has the field, and the value in it."""
+        """Return whether an entry has the field, and the value in it."""
         return any((not self.field or field == self.field) and self.value in value for field, value in entry.pairs)
 
 
@@ -75,7 +76,7 @@ class EntryPage:
 
 
 def page_size(stream: Stream, most: int = ENTRIES_PER_PAGE) -> int:
-    """Return how many entries to ask for at once."""
+    """Return the number of entries to ask for at once."""
     if not stream.memory_bytes or not stream.length:
         return most
     return max(1, min(most, PAGE_BYTES * stream.length // stream.memory_bytes))
@@ -117,7 +118,7 @@ def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
 
 
 def since(source: Source, stream: Stream, after: bytes) -> tuple[list[Entry], bool]:
-    """Return the newest entries behind an ID, the newest first, and whether some between were passed over."""
+    """Return the newest entries behind an ID, the newest first, and whether some between were left out."""
     size = page_size(stream)
     if after == _LAST_ID:
         return [], False
@@ -125,7 +126,7 @@ def since(source: Source, stream: Stream, after: bytes) -> tuple[list[Entry], bo
 
 
 def one_entry(source: Source, key: bytes, entry_id: bytes) -> Entry | None:
-    """Return an entry in full; None when it is not there. Raises: SourceError."""
+    """Return a whole entry, or None. Raises: SourceError."""
     found = _entries(source.ask("XRANGE", key, entry_id, entry_id, "COUNT", 1))
     return found[0] if found else None
 

@@ -1,4 +1,4 @@
-"""Consumer groups: how far they have come, who works in them, what is pending."""
+"""Consumer groups: their progress, their consumers, their pending entries."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ CHANGED_MAX = PENDING_PER_PAGE
 
 @dataclass(frozen=True)
 class Group:
-    """A consumer group. lag: entries that it has not been delivered, None where the server does not know."""
+    """A consumer group. lag: undelivered entries, None if the server does not know."""
 
     name: bytes
     consumers: int
@@ -26,7 +26,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Consumer:
-    """A consumer. idle_ms: since it last asked; inactive_ms: since it last got something, None if never or unknown."""
+    """A consumer. idle_ms: since its last request; inactive_ms: since its last entry, None if never or unknown."""
 
     name: bytes
     pending: int
@@ -45,7 +45,7 @@ class PendingEntry:
 
 
 def groups_of(source: Source, stream: Stream) -> list[Group] | None:
-    """Return the groups of a stream by name; None when they are too many to ask for. Raises: SourceError."""
+    """Return the groups of a stream by name; None if there are too many to ask for. Raises: SourceError."""
     if stream.groups > LISTED_MAX:
         return None
     found = [_group(pairs(facts)) for facts in source.ask("XINFO GROUPS", stream.key)]
@@ -53,7 +53,7 @@ def groups_of(source: Source, stream: Stream) -> list[Group] | None:
 
 
 def consumers_of(source: Source, stream: Stream, group: Group) -> list[Consumer] | None:
-    """Return the consumers of a group by name; None when they are too many to ask for. Raises: SourceError."""
+    """Return the consumers of a group by name; None if there are too many to ask for. Raises: SourceError."""
     if group.consumers > LISTED_MAX:
         return None
     found = [_consumer(pairs(facts)) for facts in source.ask("XINFO CONSUMERS", stream.key, group.name)]
@@ -63,9 +63,9 @@ def consumers_of(source: Source, stream: Stream, group: Group) -> list[Consumer]
 def pending_of(
     source: Source, stream: Stream, group: bytes, after: bytes = b"", consumer: bytes = b"", idle_ms: int = 0
 ) -> tuple[list[PendingEntry], bool]:
-    """Return pending entries by ID, and whether there are more behind them.
+    """Return pending entries by ID, and whether more follow.
 
-    after: the ID behind which to begin; consumer: only that one's; idle_ms: only those that are so long with somebody.
+    after: the ID behind which to begin; consumer: only its entries; idle_ms: only entries idle for at least that long.
     Raises: SourceError.
     """
     words: list[Any] = ["IDLE", idle_ms] if idle_ms else []

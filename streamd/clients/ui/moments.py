@@ -1,4 +1,4 @@
-"""A place in a stream in a user's words: an entry ID, a time, or how long ago."""
+"""A position in a stream in a user's words: an entry ID, a time, or an age."""
 
 import re
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ HOW = "give an entry ID (1700000000000-0), a time (2026-01-31 14:05, in UTC), or
 
 
 def entry_id_of(text: str, now_ms: int) -> bytes:
-    """Return the entry ID at which to begin. Raises: ValueError, with what to give instead."""
+    """Return the entry ID to begin at. Raises: ValueError, with valid forms."""
     text = text.strip()
     if is_entry_id(text):
         return text.encode()

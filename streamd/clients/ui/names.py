@@ -1,7 +1,7 @@
-r"""Bytes as text that comes back as the same bytes.
+r"""Bytes as text, and back to the same bytes.
 
-Keys, groups, consumers and fields are bytes. Pages, addresses and forms hold text, so what is no printable UTF-8 is
-written as `\xff`, and a backslash as two. What a user types is read the same way.
+Keys, groups, consumers and fields are bytes; pages, addresses and forms hold text. So bytes without printable UTF-8 are
+written as `\xff`, and a backslash as two. A user's input is read the same way.
 """
 
 import re
@@ -22,7 +22,7 @@ def bytes_of(text: str) -> bytes:
 
 
 def value_of(value: bytes, characters_max: int | None = None) -> str:
-    """Return a value for reading: lines and tabs stay, what is no text is escaped; cut behind so many characters."""
+    """Return a value for reading: lines and tabs stay, other bytes are escaped; it is cut after some characters."""
     cut = value if characters_max is None else value[: 4 * characters_max]
     text = cut.decode("utf-8", "backslashreplace")
     text = text if text.isprintable() else "".join(c if c in "\n\t" else _shown(c) for c in text)

@@ -1,4 +1,4 @@
-"""Who may ask a page: the right host, the own origin, a token where others could reach it.
+"""Which requests a page answers: right host, own origin, and a token where others could reach the page.
 
 A page on this machine's loopback is open to every web site that its user visits: by a form that posts to it, or by a
 name that is made to point to 127.0.0.1. So the host must be one of ours, and what posts must come from the page itself.
@@ -31,7 +31,8 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class Rules:
-    """What a request must bring. names: hosts besides localhost; any_address: whether an IP address will do.
+    """The conditions of a request. names: hosts besides localhost; any_address: whether any IP address is allowed as
+    host.
 
     token: None when the page listens on loopback only.
     """
@@ -42,7 +43,7 @@ class Rules:
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def knows_host(self, host: str) -> bool:
-        """Say whether a Host header is one of this page's."""
+        """Return whether a Host header is one of this page's."""
         name = _name_of(host)
         if name is None:
             return False
@@ -53,11 +54,11 @@ class Rules:
         return address.is_loopback or self.any_address or name in self.names
 
     def is_token(self, text: str) -> bool:
-        """Say whether a text is the token, in a time that does not tell how much of it is right."""
+        """Return whether a text is the token, in constant time."""
         return self.token is not None and hmac.compare_digest(text.encode(), self.token.encode())
 
     def lets_in(self, headers: Headers) -> bool:
-        """Say whether a request shows the token, or the cookie that one gets for it."""
+        """Return whether a request has the token, or the cookie for it."""
         if self.token is None:
             return True
         kind, _, shown = headers.get("authorization", "").partition(" ")
@@ -71,7 +72,7 @@ class Rules:
 
 
 class Guard:
-    """An ASGI application that hands on what keeps to the rules, and puts the headers of safety on each reply."""
+    """An ASGI application that passes on requests within the rules, and adds security headers to each response."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self.app = app
@@ -114,7 +115,7 @@ def _refuse(text: str) -> Response:
 
 
 def _is_own_origin(headers: Headers) -> bool:
-    """Say whether a browser says that a request comes from a page of the host that it asks."""
+    """Return whether the browser reports a page of the same host as the origin."""
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origin = headers.get("origin")

@@ -1,4 +1,4 @@
-"""The pages: what each address shows, and what of it may change something."""
+"""The pages behind each address, and the requests that may change something."""
 
 from urllib.parse import parse_qs
 
@@ -44,7 +44,7 @@ def application(source: Source, rules: Rules) -> Guard:
 
 
 class Pages:
-    """What the addresses show, of one server."""
+    """The pages, of one server."""
 
     def __init__(self, source: Source, rules: Rules) -> None:
         self.source = source
@@ -84,7 +84,7 @@ class Pages:
         )  # fmt: skip
 
     def tail(self, request: Request) -> Response:
-        """Show the entries behind an ID, as rows for a page that is open."""
+        """Show the entries behind an ID, as rows for an open page."""
         stream, after = self._stream(request), _entry_id(request.query_params.get("after", ""))
         found, passed_over = entries.since(self.source, stream, after or b"0-0")
         return self.show.page(
@@ -92,7 +92,7 @@ class Pages:
         )
 
     def entry(self, request: Request) -> Response:
-        """Show an entry whole."""
+        """Show a whole entry."""
         key, entry_id = _name(request, "key"), _entry_id(request.query_params.get("id", ""))
         entry = entries.one_entry(self.source, key, entry_id) if entry_id else None
         if entry is None:
@@ -140,7 +140,7 @@ class Pages:
         return self.show.page("login.html", error="")
 
     async def sign_in(self, request: Request) -> Response:
-        """Give the cookie to who knows the token."""
+        """Give the cookie to a browser that knows the token."""
         form = await _form(request)
         if not self.rules.is_token(_first(form, "token").strip()):
             error = "This is not the token; it stands where the page was started."
@@ -165,7 +165,7 @@ class Pages:
         return _back(key, group, "claimed", number)
 
     def failure(self, request: Request, error: Exception) -> Response:
-        """Show what went wrong, and what to do."""
+        """Show an error, and advice."""
         assert isinstance(error, SourceError)
         return self.show.page("error.html", error.status, text=str(error))
 
@@ -177,7 +177,7 @@ class Pages:
         return streams.one(self.source, self.rates, _name(request, "key"))
 
     def _has_windows(self) -> bool:
-        """Say whether the server knows idempotent writes."""
+        """Return whether the server knows idempotent writes."""
         (known,) = self.source.ask("COMMAND INFO", "XCFGSET")
         return bool(known)
 
@@ -232,5 +232,5 @@ def _number(request: Request, parameter: str) -> int:
 
 
 def _whole(text: str) -> int:
-    """Return a number that is not negative and that a server can take; 0 for all else."""
+    """Return a number that is not negative and that a server can take; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0

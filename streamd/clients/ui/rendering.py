@@ -1,4 +1,4 @@
-"""HTML from the templates, which know numbers, times and names as a reader sees them."""
+"""HTML from the templates, with numbers, times and names for readers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ WHOLE_CHARACTERS_MAX = 200_000
 
 
 class Templates:
-    """The templates, with what is the same on all pages."""
+    """The templates, with the common parts of all pages."""
 
     def __init__(self, **same: Any) -> None:
         loader = jinja2.FileSystemLoader(HERE / "templates")
@@ -45,7 +45,7 @@ class Templates:
 
 
 def address(path: str, **parameters: Any) -> str:
-    """Return a path with its parameters; bytes as text that comes back, what is empty left out."""
+    """Return a path with its parameters; bytes as reversible text, without empty ones."""
     given: Mapping[str, str] = {
         name: text_of(value) if isinstance(value, bytes) else str(value)
         for name, value in parameters.items()

@@ -14,7 +14,7 @@ STOP_S = 3
 
 
 def is_loopback(bind: str) -> bool:
-    """Say whether only this machine can reach what listens there."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(bind).is_loopback
     except ValueError:
@@ -22,7 +22,7 @@ def is_loopback(bind: str) -> bool:
 
 
 def listen(bind: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises: OSError; OverflowError for what is no port."""
+    """Return a listening socket. Raises: OSError; OverflowError for an invalid port."""
     (family, kind, protocol, _, address), *_ = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)
     listening = socket.socket(family, kind, protocol)
     try:
@@ -36,7 +36,7 @@ def listen(bind: str, port: int) -> socket.socket:
 
 
 def place_of(listening: socket.socket) -> str:
-    """Return the host and port at which a browser finds a socket of this machine."""
+    """Return the host and port of a socket for a browser on this machine."""
     host, port = listening.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -1,10 +1,10 @@
-"""Numbers, times and bytes as a reader sees them."""
+"""Numbers, times and bytes in a form for readers."""
 
 from datetime import UTC, datetime
 
 
 def count(number: int | None) -> str:
-    """Return 1,234,567; a dash for what is not known."""
+    """Return 1,234,567; a dash for unknown."""
     return "–" if number is None else f"{number:,}"
 
 
@@ -21,7 +21,7 @@ def size(number_bytes: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return 12.3/s, or per minute, hour or day where that says more."""
+    """Return 12.3/s, or per minute, hour or day if that is more readable."""
     if per_second is None:
         return "–"
     for amount, unit in ((per_second, "s"), (per_second * 60, "min"), (per_second * 3_600, "h")):

@@ -1,4 +1,4 @@
-"""The slow log: the requests that took a server long."""
+"""The slow log: the slowest recent requests of a server."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ SLOW_MAX = 50
 
 @dataclass(frozen=True)
 class SlowRequest:
-    """A request that took long."""
+    """A slow request."""
 
     unix_s: int
     took_us: int

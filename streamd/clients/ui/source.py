@@ -1,4 +1,4 @@
-"""The server that a page shows, and the commands that it may be sent."""
+"""The server behind a page, and the commands that may be sent to it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ Request = Sequence[str | bytes | int]
 
 
 class SourceError(Exception):
-    """What a page cannot show, and what to do about it. status: of the HTTP reply."""
+    """A failure for the page, with advice. status: of the HTTP response."""
 
     def __init__(self, text: str, status: int = 502) -> None:
         super().__init__(text)
@@ -36,7 +36,7 @@ class SourceError(Exception):
 class Source:
     """A Redis-protocol server, read by redis-py.
 
-    url: as redis-py reads it. Raises: ValueError for one that it cannot read.
+    url: in redis-py's format. Raises: ValueError for an invalid one.
     """
 
     def __init__(self, url: str, *, allow_writes: bool = False) -> None:
@@ -57,14 +57,14 @@ class Source:
         self.place = without_password(url)
 
     def ask(self, *request: str | bytes | int) -> Any:
-        """Return the reply to one request that changes nothing. Raises: SourceError."""
+        """Return the reply to a request that changes nothing. Raises: SourceError."""
         (reply,) = self.ask_all([request])
         return needed(reply)
 
     def ask_all(self, requests: Iterable[Request]) -> list[Any]:
         """Return the replies to requests that change nothing, sent as one; an error is a reply, too.
 
-        Raises: SourceError, when the server cannot be asked.
+        Raises: SourceError, when the server cannot be reached.
         """
         wanted = list(requests)
         for request in wanted:

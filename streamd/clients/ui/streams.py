@@ -1,4 +1,4 @@
-"""The streams of a server, a page at a time, each with what it holds and how quickly it grows."""
+"""The streams of a server, a page at a time, each with its size and growth."""
 
 import time
 from collections import OrderedDict
@@ -21,7 +21,7 @@ RATE_S_MAX = 600.0
 
 @dataclass(frozen=True)
 class Stream:
-    """What a page says of one stream. rate: entries per second, None while it is not known."""
+    """A stream on a page. rate: entries per second, None while unknown."""
 
     key: bytes
     length: int
@@ -39,30 +39,30 @@ class Stream:
 
     @property
     def has_window(self) -> bool:
-        """Whether the server says anything of idempotent writes."""
+        """Whether the server reports idempotent writes."""
         return b"idmp-duration" in self.facts
 
     def fact(self, name: str) -> int:
-        """Return a number of XINFO STREAM; 0 where the server does not have it."""
+        """Return a number of XINFO STREAM; 0 if the server does not have it."""
         return int(self.facts.get(name.encode(), 0))
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some of the streams. cursor: where to go on, "0" at the end."""
+    """Some of the streams. cursor: of the next page, "0" at the end."""
 
     streams: list[Stream]
     cursor: str
 
 
 class Rates:
-    """How quickly streams grow, from one look at them to the next."""
+    """The growth of streams between two samples."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[bytes, tuple[float, int, float | None]] = OrderedDict()
 
     def rate(self, key: bytes, added: int, now_s: float) -> float | None:
-        """Return entries per second since an earlier look; None at the first one."""
+        """Return entries per second since an earlier sample; None at the first one."""
         seen_s, seen_added, rate = self._seen.pop(key, (now_s, added, None))
         passed_s = now_s - seen_s
         if passed_s > RATE_S_MAX or added < seen_added:
@@ -76,7 +76,7 @@ class Rates:
 
 
 def find(source: Source, rates: Rates, match: bytes = b"", cursor: str = "0") -> Page:
-    """Return a page of the streams whose keys match a glob pattern, or hold a word. Raises: SourceError."""
+    """Return a page of the streams whose keys match a glob pattern, or contain a word. Raises: SourceError."""
     keys: list[bytes] = []
     pattern = match if any(sign in match for sign in (b"*", b"?", b"[")) else b"*" + _literal(match) + b"*"
     words: list[str | bytes] = ["MATCH", pattern] if match else []
@@ -98,7 +98,7 @@ def _literal(match: bytes) -> bytes:
 
 
 def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
-    """Return what there is to say of streams; those that are gone meanwhile are left out. Raises: SourceError."""
+    """Return a description of each stream; those that are gone meanwhile are left out. Raises: SourceError."""
     requests: list[tuple[str, bytes]] = []
     for key in keys:
         requests += [("XINFO STREAM", key), ("MEMORY USAGE", key)]
@@ -114,7 +114,7 @@ def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
 
 
 def one(source: Source, rates: Rates, key: bytes) -> Stream:
-    """Return what there is to say of a stream. Raises: SourceError, also when there is none."""
+    """Return a description of a stream. Raises: SourceError, also without such a stream."""
     facts, memory = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key)])
     return _stream(key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic())
 
@@ -138,7 +138,7 @@ def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rate
 
 
 def _average(facts: dict[bytes, Any], length: int) -> float | None:
-    """Return the rate at which the entries that are there came, by their IDs."""
+    """Return the rate at which the present entries came, by their IDs."""
     first, last = facts.get(b"first-entry"), facts.get(b"last-entry")
     if length < 2 or not first or not last:
         return None

@@ -1,1 +1,1 @@
-"""Commands about keys and about values that are no streams: a file for each family."""
+"""Commands on keys, and on values other than streams: a file for each family."""

@@ -1,4 +1,4 @@
-"""BITFIELD: integers of any number of bits at any place of a string."""
+"""BITFIELD: integers of any width at any position of a string."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ _OVERFLOWS: Final = (b"WRAP", b"SAT", b"FAIL")
 
 
 class _Operation(NamedTuple):
-    """GET, SET or INCRBY of the `bits` bits from `offset` on; `number` is what to set or to add."""
+    """GET, SET or INCRBY of the `bits` bits from `offset` on; `number` is the value to set or to add."""
 
     name: bytes
     is_signed: bool
@@ -23,19 +23,19 @@ class _Operation(NamedTuple):
     overflow: bytes
 
     def read(self, value: bytes | GrowingString) -> int:
-        """Return the integer that stands there; behind the end of a string all bits are 0."""
+        """Return the present integer; behind the end of a string all bits are 0."""
         first, last = self.offset >> 3, (self.offset + self.bits + 7) >> 3
         part = value[first:last] if isinstance(value, bytes) else value.part(first, min(last, max(first, len(value))))
         number = int.from_bytes(part.ljust(last - first, b"\0")) >> (-(self.offset + self.bits) % 8)
         return self._within(number)
 
     def _within(self, number: int) -> int:
-        """Return what the lowest bits of a number mean."""
+        """Return the value of a number's lowest bits."""
         number &= (1 << self.bits) - 1
         return number - (1 << self.bits) if self.is_signed and number >> (self.bits - 1) else number
 
     def new(self, old: int) -> int | None:
-        """Return what is to stand there instead; None where it does not fit and is not to be set."""
+        """Return the new integer; None if it does not fit and must not be set."""
         # Unsigned, a negative number that is set counts as the largest.
         number = old + self.number if self.name == b"INCRBY" else self.number if self.is_signed else self.number % 2**64
         low, high = (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1) if self.is_signed else (0, 2**self.bits - 1)
@@ -50,7 +50,7 @@ class _Operation(NamedTuple):
         return self._within(number)
 
     def write(self, context: Context, key: bytes, number: int) -> None:
-        """Put a number there; the string is long enough."""
+        """Write a number; the string is long enough."""
         first, last = self.offset >> 3, (self.offset + self.bits + 7) >> 3
         value = text_of(context.db.get(key))
         part = value[first:last] if isinstance(value, bytes) else value.part(first, last)
@@ -113,9 +113,9 @@ _GET = "GET encoding offset"
     "INCRBY encoding offset increment>]",
 )  # fmt: skip
 def bitfield(context: Context, args: list[bytes]) -> Reply:
-    """Read, set and add to integers at places of a string, which is filled up with zero bits.
+    """Read, set and add to integers at positions of a string, which is padded with zero bits.
 
-    Reply: array of what GET reads, of what was there before SET, and of what is there after INCRBY; nil where the
+    Reply: array of the values that GET reads, of the old values for SET, and of the new ones for INCRBY; nil where the
     number does not fit under OVERFLOW FAIL.
     """
     key, db = args[1], context.db
@@ -151,7 +151,7 @@ def bitfield(context: Context, args: list[bytes]) -> Reply:
     access="RO access",
 )  # fmt: skip
 def bitfield_ro(context: Context, args: list[bytes]) -> Reply:
-    """Read integers at places of a string.
+    """Read integers at positions of a string.
 
     Reply: array of the integers; behind the end of the string all bits are 0.
     """

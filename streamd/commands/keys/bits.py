@@ -32,7 +32,7 @@ def _offset(context: Context, word: bytes) -> int:
     syntax="key offset value:integer", access="RW access update",
 )  # fmt: skip
 def setbit(context: Context, args: list[bytes]) -> Reply:
-    """Set a bit of a string, filling up with zero bits, and return what it was."""
+    """Set a bit of a string, which is padded with zero bits, and return its old value."""
     key, offset = args[1], _offset(context, args[2])
     if args[3] not in (b"0", b"1"):
         raise CommandError("ERR bit is not an integer or out of range")
@@ -92,13 +92,13 @@ _ADDED_BYTES: Final = 8_184
 
 
 def _ones(part: bytes) -> int:
-    """Return how many bits are set. (The sum of a checksum takes two thirds of the time of bit_count of a number.)"""
+    """Return the number of set bits. (The sum of a checksum takes two thirds of the time of bit_count of a number.)"""
     counts = part.translate(_ONES)
     return sum([(adler32(counts[at : at + _ADDED_BYTES]) & 0xFFFF) - 1 for at in range(0, len(counts), _ADDED_BYTES)])
 
 
 def _count(value: bytes, start: int, end: int) -> Iterator[int | None]:
-    """Yield None behind each part, and then how many bits are set from `start` up to, not including, `end`."""
+    """Yield None behind each part, and then the number of set bits from `start` up to, not including, `end`."""
     if start == end:
         yield 0
         return
@@ -116,7 +116,7 @@ def _count(value: bytes, start: int, end: int) -> Iterator[int | None]:
 
 
 def _first_other(value: bytes, start: int, stop: int, byte: int) -> int:
-    """Return where the first byte that is not `byte` is, `stop` where there is none. (To compare pages is quickest.)"""
+    """Return the position of the first byte that is not `byte`, or `stop`. (Comparing pages is quickest.)"""
     for page in _PAGES[byte]:
         while start + len(page) <= stop and value.startswith(page, start):
             start += len(page)
@@ -131,7 +131,7 @@ _PAGES: Final = {byte: [bytes([byte]) * size for size in (65_536, 4_096, 256, 16
     group="bitmap", syntax="key [start:integer end:integer [BYTE | BIT]]", access="RO access",
 )  # fmt: skip
 def bitcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many bits of a string, or of a part of it, are set."""
+    """Return the number of set bits in a string, or in a part of it."""
     value = context.db.read_as(args[1], STRING)
     if value is None:
         return 0
@@ -149,7 +149,7 @@ def bitcount(context: Context, args: list[bytes]) -> Reply:
     group="bitmap", syntax="key bit:integer [start:integer [end:integer [BYTE | BIT]]]", access="RO access",
 )  # fmt: skip
 def bitpos(context: Context, args: list[bytes]) -> Reply:
-    """Return where the first bit that is 0, or 1, is in a string; -1 if there is none.
+    """Return the position of the first bit that is 0, or 1, in a string; or -1.
 
     Behind the end of the string all bits are 0, unless an end is given.
     """

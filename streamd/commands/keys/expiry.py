@@ -1,4 +1,4 @@
-"""Commands about when keys expire."""
+"""Commands on the expiry of keys."""
 
 from streamd.base.errors import CommandError, InvalidExpire, echoed
 from streamd.catalog import Context, command
@@ -60,7 +60,7 @@ def condition_holds(conditions: set[bytes], old_ms: int | None, due_ms: int) -> 
     access="RW update",
 )  # fmt: skip
 def expire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire in so many seconds; return whether it was set."""
+    """Let a key expire after a number of seconds; return whether it was set."""
     return _expire(context, args, 1000, relative=True)
 
 
@@ -70,7 +70,7 @@ def expire(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def pexpire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire in so many milliseconds; return whether it was set."""
+    """Let a key expire after a number of milliseconds; return whether it was set."""
     return _expire(context, args, 1, relative=True)
 
 
@@ -104,7 +104,7 @@ def _due_ms(context: Context, key: bytes) -> int | None:
     syntax="key", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def ttl(context: Context, args: list[bytes]) -> Reply:
-    """Return how many seconds a key has left, rounded; -1 when it does not expire, -2 without a key."""
+    """Return a key's time to live in seconds, rounded; -1 when it does not expire, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     if due_ms is None:
         return -2
@@ -116,7 +116,7 @@ def ttl(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def pttl(context: Context, args: list[bytes]) -> Reply:
-    """Return how many milliseconds a key has left; -1 when it does not expire, -2 without a key."""
+    """Return a key's time to live in milliseconds; -1 when it does not expire, -2 without a key."""
     due_ms = _due_ms(context, args[1])
     if due_ms is None:
         return -2

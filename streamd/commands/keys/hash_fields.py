@@ -1,4 +1,4 @@
-"""How commands change the fields of a hash that is at a key."""
+"""Sets and removes fields of the hash at a key, for several commands."""
 
 from streamd.catalog import Context
 from streamd.data.hash import Hash
@@ -10,7 +10,7 @@ def set_fields(
 ) -> int:
     """Set fields of the hash at a key, `[field, value, ...]`; return how many of the fields are new.
 
-    keeps_times: whether fields that have a time go on having it.
+    keeps_times: whether fields keep their times to live.
     """
     kept: dict[bytes, int] = {}
     if keeps_times and isinstance(value, TimedHash):

@@ -1,4 +1,4 @@
-"""Commands about when fields of a hash end."""
+"""Commands on the expiry of a hash's fields."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +29,7 @@ _NO_FIELD, _NO_TIME, _NOT_MET, _SET, _REMOVED = -2, -1, 0, 1, 2
 
 
 def _take_fields(words: Arguments, too_few: str = "Number of fields must be a positive integer") -> list[bytes]:
-    """Take `FIELDS number` and what follows, which ends the request. Raises: CommandError."""
+    """Parse `FIELDS number field ...`, which ends the request. Raises: CommandError."""
     if not words.flag(b"FIELDS"):
         raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
     try:
@@ -50,7 +50,7 @@ def _checked(taken: list[bytes], count: int) -> list[bytes]:
 
 
 def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: str) -> int:
-    """Return the Unix milliseconds that a number means. Raises: InvalidExpire, CommandError."""
+    """Return the Unix milliseconds of an argument. Raises: InvalidExpire, CommandError."""
     if number < 0:
         raise CommandError("ERR invalid expire time, must be >= 0")
     due_ms = number * unit_ms + (context.now_ms if relative else 0)
@@ -60,7 +60,7 @@ def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: s
 
 
 def _give_time(context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int) -> None:
-    """Let fields that are there end at a time to come, or be removed if it has passed."""
+    """Let present fields expire at a future time, or remove them if it has passed."""
     if not fields:
         return
     if due_ms <= context.now_ms:
@@ -137,7 +137,7 @@ for _name, _amount, _unit_ms, _relative, _summary in (
 
 
 def _declare_time(name: str, shown: Callable[[int, int], int], summary: str) -> None:
-    """shown(due_ms, now_ms): what is answered for a field that ends at `due_ms`."""
+    """shown(due_ms, now_ms): the reply for a field that expires at `due_ms`."""
 
     def handler(context: Context, args: list[bytes]) -> Reply:
         value = context.db.read_as(args[1], HASH)
@@ -183,7 +183,7 @@ _declare_time(
 def hpersist(context: Context, args: list[bytes]) -> Reply:
     """Let fields of a hash live as long as the hash.
 
-    Reply: array, for each field 1, -1 if it had no time, -2 if it is not there.
+    Reply: array, for each field 1, -1 if it had no time, -2 if it is missing.
     """
     value = context.db.get_as(args[1], HASH)
     fields = _take_fields(Arguments(args, 2))
@@ -202,7 +202,7 @@ def hpersist(context: Context, args: list[bytes]) -> Reply:
 
 
 def _take_expiry(context: Context, words: Arguments, name: str) -> int | None:
-    """Take `EX 10` or one of its like; return Unix milliseconds, None if there is none. Raises: CommandError."""
+    """Parse `EX 10` and the like; return Unix milliseconds, or None without such an option. Raises: CommandError."""
     for option, unit_ms, relative in _UNITS:
         if words.flag(option, followed_by=1):
             return _due_ms(context, words.integer(), unit_ms, relative, name)
@@ -214,7 +214,7 @@ def _take_expiry(context: Context, words: Arguments, name: str) -> int | None:
     syntax=f"key [{_EXPIRY} | PERSIST] {_FIELDS}", access="RW access update",
 )  # fmt: skip
 def hgetex(context: Context, args: list[bytes]) -> Reply:
-    """Return the values of fields, nil for those that are not there, and change when the fields end."""
+    """Return the values of fields, nil for missing ones, and change when the fields expire."""
     key = args[1]
     words = Arguments(args, 2)
     due_ms = _take_expiry(context, words, "hgetex")
@@ -237,7 +237,7 @@ def hgetex(context: Context, args: list[bytes]) -> Reply:
     syntax=f"key {_FIELDS}", access="RW access delete",
 )  # fmt: skip
 def hgetdel(context: Context, args: list[bytes]) -> Reply:
-    """Remove fields and return the values that they had; nil for those that are not there."""
+    """Remove fields and return their values; nil for missing ones."""
     fields = _take_fields(Arguments(args, 2))
     value = context.db.read_as(args[1], HASH)
     if value is None:
@@ -257,9 +257,9 @@ def hgetdel(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def hsetex(context: Context, args: list[bytes]) -> Reply:
-    """Set fields of a hash, and when they end.
+    """Set fields of a hash, and when they expire.
 
-    Reply: 1; 0 when a field was there under FNX, or was not under FXX, and nothing was set.
+    Reply: 1; 0 when a field existed under FNX, or was missing under FXX, and nothing was set.
     """
     key, db = args[1], context.db
     words = Arguments(args, 2)
@@ -288,7 +288,7 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
 
 
 def _take_pairs(words: Arguments) -> list[bytes]:
-    """Take `FIELDS number field value ...`. Raises: CommandError."""
+    """Parse `FIELDS number field value ...`. Raises: CommandError."""
     if not words.flag(b"FIELDS"):
         raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
     try:

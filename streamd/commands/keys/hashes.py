@@ -28,7 +28,7 @@ _NONE: Final = Hash()
 
 
 def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
-    """Set fields to values, `[field, value, ...]`, which then have no time; return how many of the fields are new."""
+    """Set fields to values, `[field, value, ...]`, and remove their times; return how many of the fields are new."""
     fields = context.db.get_as(key, HASH)
     if fields is None:
         context.db.put(key, fields := Hash())
@@ -39,7 +39,7 @@ def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
 
 
 def _store_number(context: Context, args: list[bytes], value: bytes) -> None:
-    """Set a field to what it was counted up to; a time that it has stays."""
+    """Set a field to a new count, and keep its time."""
     key = args[1]
     fields = context.db.get_as(key, HASH)
     if fields is None:
@@ -75,7 +75,7 @@ def hmset(context: Context, args: list[bytes]) -> Reply:
     syntax="key field value", access="RW insert",
 )  # fmt: skip
 def hsetnx(context: Context, args: list[bytes]) -> Reply:
-    """Set a field of a hash if it is not there; return whether it was set."""
+    """Set a field of a hash if it does not exist; return whether it was set."""
     if args[2] in (context.db.get_as(args[1], HASH) or ()):
         return 0
     return _store(context, args[1], args[2:])
@@ -95,7 +95,7 @@ def hget(context: Context, args: list[bytes]) -> Reply:
     syntax="key field [field ...]", access="RO access",
 )  # fmt: skip
 def hmget(context: Context, args: list[bytes]) -> Reply:
-    """Return the values of fields; nil for those that are not there."""
+    """Return the values of fields; nil for missing ones."""
     fields = context.db.read_as(args[1], HASH) or _NONE
     return [fields.get(field) for field in args[2:]]
 
@@ -136,7 +136,7 @@ def hvals(context: Context, args: list[bytes]) -> Reply:
     syntax="key field [field ...]", access="RW delete",
 )  # fmt: skip
 def hdel(context: Context, args: list[bytes]) -> Reply:
-    """Remove fields; return how many were there. A hash without fields is removed."""
+    """Remove fields; return the number of those that existed. A hash without fields is removed."""
     key = args[1]
     fields = context.db.get_as(key, HASH)
     if fields is None:
@@ -149,7 +149,7 @@ def hdel(context: Context, args: list[bytes]) -> Reply:
     access="RO",
 )  # fmt: skip
 def hlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many fields a hash has."""
+    """Return the number of fields in a hash."""
     value = context.db.read_as(args[1], HASH)
     return 0 if value is None else len(value)
 
@@ -159,7 +159,7 @@ def hlen(context: Context, args: list[bytes]) -> Reply:
     syntax="key field", access="RO",
 )  # fmt: skip
 def hstrlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many bytes the value of a field has."""
+    """Return the length of a field's value in bytes."""
     return len((context.db.read_as(args[1], HASH) or _NONE).get(args[2], b""))
 
 
@@ -168,7 +168,7 @@ def hstrlen(context: Context, args: list[bytes]) -> Reply:
     syntax="key field", access="RO",
 )  # fmt: skip
 def hexists(context: Context, args: list[bytes]) -> Reply:
-    """Return whether a field is there."""
+    """Return whether a field exists."""
     return int(args[2] in (context.db.read_as(args[1], HASH) or ()))
 
 
@@ -177,7 +177,7 @@ def hexists(context: Context, args: list[bytes]) -> Reply:
     syntax="key field increment", access="RW access update",
 )  # fmt: skip
 def hincrby(context: Context, args: list[bytes]) -> Reply:
-    """Add to a number in a field and return it; no field counts as 0."""
+    """Add to the number in a field and return it; a missing field counts as 0."""
     increment = parse_integer(args[3])
     try:
         number = parse_integer((context.db.get_as(args[1], HASH) or _NONE).get(args[2], b"0"))
@@ -224,7 +224,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
     syntax="key field increment:double", access="RW access update",
 )  # fmt: skip
 def hincrbyfloat(context: Context, args: list[bytes]) -> Reply:
-    """Add a fraction to a number in a field and return it; no field counts as 0."""
+    """Add a fraction to the number in a field and return it; a missing field counts as 0."""
     from streamd.base.long_double import add_fractions  # with `fractions`: a start need not wait for it
 
     try:

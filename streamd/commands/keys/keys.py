@@ -1,4 +1,4 @@
-"""Commands on keys of any type: there or not, removing, finding."""
+"""Commands on keys of any type: existence, removal, search."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -38,7 +38,7 @@ def _delete(context: Context, keys: Iterable[bytes]) -> int:
     syntax="key [key ...]", access="RM delete", tips=_SHARDS,
 )  # fmt: skip
 def del_(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return how many there were."""
+    """Remove keys; return the number of those that existed."""
     return _delete(context, islice(args, 1, None))
 
 
@@ -47,7 +47,7 @@ def del_(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
 )  # fmt: skip
 def unlink(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return how many there were."""
+    """Remove keys; return the number of those that existed."""
     return _delete(context, islice(args, 1, None))
 
 
@@ -56,7 +56,7 @@ def unlink(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
 )  # fmt: skip
 def exists(context: Context, args: list[bytes]) -> Reply:
-    """Return how many of the keys are there; a key named twice counts twice."""
+    """Return how many of the keys exist; a key named twice counts twice."""
     return context.db.count(args[1:])
 
 
@@ -65,7 +65,7 @@ def exists(context: Context, args: list[bytes]) -> Reply:
     group="generic", syntax="key [key ...]", access="RO", tips=_SHARDS,
 )  # fmt: skip
 def touch(context: Context, args: list[bytes]) -> Reply:
-    """Return how many of the keys are there."""
+    """Return how many of the keys exist, and count an access to each."""
     return sum(context.db.read(key) is not None for key in args[1:])
 
 
@@ -144,9 +144,10 @@ def scan(context: Context, args: list[bytes]) -> Reply:
 def _scan_in_slices(
     db: Database, cursor: int, count: int, matches: Callable[[bytes], object] | None, type_name: str | None
 ) -> Iterator[bytes]:
-    """Yield the two elements of a long page piece by piece: it is made of short ones, each of the keys there by then.
+    """Yield the two elements of a long page piece by piece: it consists of short ones, each with the keys of its
+    moment.
 
-    A key whose time has passed is left out, but not removed: a slice changes nothing.
+    An expired key is left out, but not removed: a slice changes nothing.
     """
     found: list[bytes] = []
     passed = 0
@@ -174,7 +175,7 @@ def _scan_in_slices(
     tips="request_policy:all_shards nondeterministic_output",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
-    """Return some key, or nil when there is none."""
+    """Return a random key, or nil in an empty database."""
     db = context.db
     while len(db):
         key = positions.some_row(db.values, context.state.random)

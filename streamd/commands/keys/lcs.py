@@ -1,4 +1,4 @@
-"""LCS: the longest sequence of bytes that two strings have in common, with gaps."""
+"""LCS: the longest common subsequence of two strings."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -34,10 +34,11 @@ class _Match:
 
 @dataclass(slots=True)
 class _Table:
-    """The lengths of what beginnings of two strings have in common, as differences.
+    """The lengths of the common subsequences of two strings' prefixes, as differences.
 
-    length: what the whole strings have in common. rows: for each byte of the shorter string the bits of the longer one,
-    the first byte's lowest. A bit says whether the second string's byte there adds one to the length.
+    length: that of the whole strings. rows: for each byte of the shorter string the bits of the longer one, the first
+    byte's
+    lowest. A bit says whether the second string's byte there adds one to the length.
     """
 
     length: int
@@ -113,7 +114,7 @@ def _matches(one: bytes, other: bytes, table: _Table) -> Generator[None, None, t
 
 @dataclass(slots=True)
 class _Asked:
-    """What a request asks for."""
+    """The options of a request."""
 
     length: bool = False
     places: bool = False
@@ -152,7 +153,7 @@ def _string(context: Context, key: bytes) -> bytes:
     access="RO access",
 )  # fmt: skip
 def lcs(context: Context, args: list[bytes]) -> Reply:
-    """Return the longest sequence of bytes that two strings have in common, with gaps.
+    """Return the longest common subsequence of two strings.
 
     Reply: the bytes; with LEN their number; with IDX a map of `matches`, the last one first, and `len`.
     """

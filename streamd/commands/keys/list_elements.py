@@ -32,7 +32,7 @@ def lindex(context: Context, args: list[bytes]) -> Reply:
     syntax="key index element", access="RW update",
 )  # fmt: skip
 def lset(context: Context, args: list[bytes]) -> Reply:
-    """Put another element at a place of a list."""
+    """Replace the element at a place of a list."""
     value = context.db.get_as(args[1], LIST)
     if value is None:
         raise NoSuchKey()
@@ -51,7 +51,7 @@ def lset(context: Context, args: list[bytes]) -> Reply:
     syntax="key <BEFORE | AFTER> pivot element", access="RW insert",
 )  # fmt: skip
 def linsert(context: Context, args: list[bytes]) -> Reply:
-    """Put an element beside another; return the list's length, -1 if that other is not there, 0 without a list."""
+    """Insert an element beside another; return the list's length, -1 if that other is missing, 0 without a list."""
     side = args[2].upper()
     if side not in (b"BEFORE", b"AFTER"):
         raise SyntaxError_()
@@ -94,9 +94,9 @@ def ltrim(context: Context, args: list[bytes]) -> Reply:
     syntax="key count element", access="RW delete",
 )  # fmt: skip
 def lrem(context: Context, args: list[bytes]) -> Reply:
-    """Remove elements that are equal to one, so many from the head, from the end when negative, with 0 all.
+    """Remove elements equal to one: a number of them from the head, or from the end if negative, or with 0 all.
 
-    Reply: how many were removed.
+    Reply: the number of removed elements.
     """
     count, unwanted = parse_integer(args[2]), args[3]
     value = context.db.get_as(args[1], LIST)
@@ -111,7 +111,7 @@ def lrem(context: Context, args: list[bytes]) -> Reply:
 
 
 def _places(value: ElementList, element: bytes, rank: int, count: int, length_max: int) -> list[int]:
-    """Return the places of an element: from the |rank|-th one on, `count` at most, within so many looked at."""
+    """Return the places of an element: from the |rank|-th one on, `count` at most, within this many comparisons."""
     last = len(value) - 1
     skipped, found = abs(rank) - 1, []
     for at, one in enumerate(islice(reversed(value) if rank < 0 else value, length_max)):

@@ -26,7 +26,7 @@ def _pop_or_wait(context: Context, args: list[bytes], left: bool) -> Reply:
     syntax="key [key ...] timeout:double", access="RW access delete",
 )  # fmt: skip
 def blpop(context: Context, args: list[bytes]) -> Reply:
-    """Take the head of the first list that has elements, and name that list; wait for one if there is none."""
+    """Take the head of the first list that has elements, and name that list; wait if all are empty."""
     return _pop_or_wait(context, args, left=True)
 
 
@@ -35,7 +35,7 @@ def blpop(context: Context, args: list[bytes]) -> Reply:
     syntax="key [key ...] timeout:double", access="RW access delete",
 )  # fmt: skip
 def brpop(context: Context, args: list[bytes]) -> Reply:
-    """Take the last element of the first list that has elements, and name that list; wait for one if there is none."""
+    """Take the last element of the first list that has elements, and name that list; wait if all are empty."""
     return _pop_or_wait(context, args, left=False)
 
 
@@ -68,7 +68,7 @@ def lmpop(context: Context, args: list[bytes]) -> Reply:
     syntax="timeout:double numkeys:integer key [key ...] <LEFT | RIGHT> [COUNT count]", access="RW access delete",
 )  # fmt: skip
 def blmpop(context: Context, args: list[bytes]) -> Reply:
-    """Take elements of the first list that has any; wait for one if there is none.
+    """Take elements of the first list that has any; wait if all are empty.
 
     Reply: array of the key and an array of elements, or null.
     """
@@ -126,7 +126,7 @@ def lmove(context: Context, args: list[bytes]) -> Reply:
     group="list", syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout:double", access=_MOVE,
 )  # fmt: skip
 def blmove(context: Context, args: list[bytes]) -> Reply:
-    """Move an element from an end of a list to an end of another and return it; wait for one if there is none."""
+    """Move an element from an end of a list to an end of another and return it; wait if the list is empty."""
     return _move_or_wait(context, args, _is_left(args[3]), _is_left(args[4]), args[5])
 
 
@@ -144,5 +144,5 @@ def rpoplpush(context: Context, args: list[bytes]) -> Reply:
     group="list", syntax="source destination timeout:double", access=_MOVE,
 )  # fmt: skip
 def brpoplpush(context: Context, args: list[bytes]) -> Reply:
-    """Move the last element of a list to the head of another and return it; wait for one if there is none."""
+    """Move the last element of a list to the head of another and return it; wait if the list is empty."""
     return _move_or_wait(context, args, False, True, args[3])

@@ -39,7 +39,7 @@ def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
 
 
 def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[bytes]:
-    """Take up to so many elements from an end of a list that is there."""
+    """Remove and return up to this many elements from an end of a list that exists."""
     value = context.db.get_as(key, LIST)
     assert value is not None
     taken = value.take(count, left)
@@ -84,7 +84,7 @@ def _push_to_list(context: Context, args: list[bytes], left: bool) -> int:
     syntax="key element [element ...]", access="RW insert",
 )  # fmt: skip
 def lpushx(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the head of a list if it is there; return its length."""
+    """Put elements at the head of a list if it exists; return its length."""
     return _push_to_list(context, args, left=True)
 
 
@@ -93,7 +93,7 @@ def lpushx(context: Context, args: list[bytes]) -> Reply:
     syntax="key element [element ...]", access="RW insert",
 )  # fmt: skip
 def rpushx(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the end of a list if it is there; return its length."""
+    """Put elements at the end of a list if it exists; return its length."""
     return _push_to_list(context, args, left=False)
 
 

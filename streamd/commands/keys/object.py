@@ -1,4 +1,4 @@
-"""OBJECT: how a key's value is kept."""
+"""OBJECT: the encoding of a key's value, and accesses to the key."""
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
@@ -28,7 +28,7 @@ container(
     tips="nondeterministic_output",
 )  # fmt: skip
 def object_encoding(context: Context, args: list[bytes]) -> Reply:
-    """Return the name that Redis gives to how it would keep the value, or nil."""
+    """Return Redis's name for the encoding that it would choose for the value, or nil."""
     value = context.db.inspect(args[2], says_miss=False)
     return None if value is None else type_of(value).encoding(value)
 
@@ -38,7 +38,7 @@ def object_encoding(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_refcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many share the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000."""
+    """Return the number of references to the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000."""
     value = context.db.inspect(args[2], says_miss=False)
     if value is None:
         return None
@@ -51,7 +51,7 @@ def object_refcount(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_idletime(context: Context, args: list[bytes]) -> Reply:
-    """Return how many seconds ago the key was accessed, or nil."""
+    """Return the seconds since the last access to the key, or nil."""
     key, db = args[2], context.db
     if db.inspect(key, says_miss=False) is None:
         return None
@@ -63,7 +63,7 @@ def object_idletime(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_freq(context: Context, args: list[bytes]) -> Reply:
-    """Fail: how often keys are accessed is counted under an LFU policy alone, and there is none; nil without a key."""
+    """Fail: accesses are counted only under an LFU policy, which streamd has not; nil without a key."""
     if context.db.inspect(args[2], says_miss=False) is None:
         return None
     raise CommandError(

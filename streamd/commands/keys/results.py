@@ -1,4 +1,4 @@
-"""Puts what was made of other keys, a union or a range, at a key of its own."""
+"""Stores a result made of other keys, a union or a range, at a key of its own."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ def store_result(
     event: str,
     changes: int = 1,
 ) -> int:
-    """Put a value at a key over what is there, or remove that for an empty one; return how many elements it has.
+    """Replace the value at a key by a result, or remove the key for an empty one; return the number of its elements.
 
-    changes: what it counts for a server that saves after so many.
+    changes: the number of changes that it counts for, see `save`.
     """
     db, count = context.db, kind.elements(value)
     if not count:

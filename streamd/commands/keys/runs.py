@@ -1,25 +1,25 @@
 """Runs of requests for strings and sorted sets that are executed as one.
 
-Each is a batch function, see `command.Batch`: it executes what the handler would, as far as requests are alike, for
-whatever keys. Only what a request's own key says can end a run: another type, an expiry, somebody who waits for it,
-keyspace events of its class. Each leaves one piece of output for each request. Property tests hold them against the
-handlers.
+Each is what `Batch.take` says, for whatever keys. Only what a request's own key says can end a run: another type, an
+expiry, a client that waits for it, keyspace events of its class. Each leaves one piece of output for each request.
+Property tests hold them against the handlers.
 """
 
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from streamd.base.limits import GUARDED_RUN_MAX, LARGE_REPLY_BYTES
+from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context
 from streamd.data.sorted_set import SortedSet
 from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk, format_float
+from streamd.resp.template import Requests, rows_of
 
 EX: Final = frozenset({b"EX", b"ex"})
 _ZERO: Final = ord("0")
 _EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
 _SCORE_DIGITS_MAX: Final = 15
-# So many GETs are one run at most: of fewer in front of another command no more than these are looked at again.
+# So many GETs are one run at most: their replies are one output.
 _GETS_MAX: Final = 256
 # A longer reply is one by one, as the turn's output may end with it.
 _TEXT_BYTES_MAX: Final = LARGE_REPLY_BYTES // 2
@@ -30,23 +30,17 @@ def is_plain_expiry(seconds: bytes) -> bool:
     return seconds.isdigit() and len(seconds) <= 10 and seconds[0] != _ZERO
 
 
-def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+def set_run(context: Context, parts: Sequence[Requests]) -> int:
     """Set strings: a run of SETs with nothing but a key and a value, or with the same EX behind them."""
-    first, db, state = requests[at], context.db, context.state
+    first, db, state = parts[0].first, context.db, context.state
     words = len(first)
     if words not in (3, 5) or not _EVENTS_OF_SET.isdisjoint(state.notify_flags):
         return 0
     if words == 5 and not (first[3] in EX and is_plain_expiry(first[4])):
         return 0
-    guard = context.guard
-    if guard is not None and len(requests) > at + GUARDED_RUN_MAX:
-        requests, at = requests[at : at + GUARDED_RUN_MAX], 0
-    columns = _columns(requests, at)
+    columns = _columns(rows_of(parts))
     keys, texts = columns[1], columns[2]
     count = len(keys)
-    if guard is not None and (known := guard.known.get("set")) is not None and not known.covers_keys(keys):
-        count = guard.count_allowed(context.services.commands[b"set"], requests, at, count)
-        keys, texts = keys[:count], texts[:count]
     before = [*map(db.values.get, keys)]
     if {*map(type, before)} - _STRING_OR_NONE:
         count = next(place for place, value in enumerate(before) if type(value) not in _STRING_OR_NONE)
@@ -82,42 +76,35 @@ def set_run(context: Context, requests: list[list[bytes]], at: int) -> int:
 _STRING_OR_NONE: Final = frozenset({bytes, type(None)})
 
 
-def _columns(requests: list[list[bytes]], at: int) -> Sequence[tuple[bytes, ...]]:
-    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
-    name and, from the fourth word on, the same words.
+def _columns(requests: list[list[bytes]]) -> Sequence[tuple[bytes, ...]]:
+    """Return the words of a run by their places: of the first request and those behind it that have as many words, the
+    same name and, from the fourth word on, the same words.
     """
-    first = requests[at]
+    first, count = requests[0], len(requests)
     words = len(first)
-    rest = requests[at:] if at else requests
-    count = len(rest)
-    if [*map(len, rest)].count(words) == count:
-        columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
+    if [*map(len, requests)].count(words) == count:
+        columns = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
         if all(columns[place].count(first[place]) == count for place in (0, *range(3, words))):
             return columns
-    name, tail, end = first[0], first[3:], at + 1
+    name, tail, end = first[0], first[3:], 1
     for request in islice(requests, end, None):
         if len(request) != words or request[0] != name or request[3:] != tail:
             break
         end += 1
-    return [*zip(*requests[at:end], strict=True)]
+    return [*zip(*requests[:end], strict=True)]
 
 
-def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Return strings, or that there are none: a run of GETs."""
-    db, state, name = context.db, context.state, requests[at][0]
-    keys: list[bytes] = []
-    for request in requests[at : at + _GETS_MAX]:
-        if len(request) != 2 or request[0] != name:
-            break
-        keys.append(request[1])
-    guard = context.guard
-    if guard is not None and (known := guard.known.get("get")) is not None and not known.covers_keys(keys):
-        keys = keys[: guard.count_allowed(context.services.commands[b"get"], requests, at, len(keys))]
+def get_run(context: Context, parts: Sequence[Requests]) -> int:
+    """Return strings, or nil for a missing one: a run of GETs."""
+    db, state, name = context.db, context.state, parts[0].first[0]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
     replies: list[bytes] = []
     misses = 0
-    for key in keys:
+    for request in rows_of(parts)[:_GETS_MAX]:
+        if len(request) != 2 or request[0] != name:
+            break
+        key = request[1]
         value = values.get(key)
         if type(value) is bytes:
             length = len(value)
@@ -136,16 +123,16 @@ def get_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     return len(replies)
 
 
-def zadd_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+def zadd_run(context: Context, parts: Sequence[Requests]) -> int:
     """Add members to sorted sets, or give them other scores: a run of ZADDs with one score, a whole number, each."""
     db, state = context.db, context.state
     if "z" in state.notify_flags:
         return 0
-    name, records, followed = requests[at][0], state.records, db.followers.keys
+    name, records, followed = parts[0].first[0], state.records, db.followers.keys
     key, value = b"", None
     replies: list[bytes] = []
     changes = 0
-    for request in islice(requests, at, None):
+    for request in rows_of(parts):
         if len(request) != 4 or request[0] != name:
             break
         score_word = request[2]
@@ -182,12 +169,12 @@ def _sorted_set(context: Context, key: bytes) -> SortedSet | None:
     return value
 
 
-def zscore_run(context: Context, requests: list[list[bytes]], at: int) -> int:
+def zscore_run(context: Context, parts: Sequence[Requests]) -> int:
     """Return the scores of members of sorted sets: a run of ZSCOREs."""
-    is_old, name = context.protocol == 2, requests[at][0]
+    is_old, name = context.protocol == 2, parts[0].first[0]
     key, value = b"", None
     replies: list[bytes] = []
-    for request in islice(requests, at, None):
+    for request in rows_of(parts):
         if len(request) != 3 or request[0] != name:
             break
         if value is None or request[1] != key:

@@ -12,7 +12,7 @@ from streamd.resp.types import LongArray, Reply, Sliced
 
 
 class Scanned(Protocol):
-    """A value that is walked over: a hash, a set or a sorted set."""
+    """A value with pages: a hash, a set or a sorted set."""
 
     def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """Return the cursor of the next page, and the elements of this one."""
@@ -58,7 +58,7 @@ def _in_slices(
     rows: Mapping[bytes, Any] | None,
     text_of: Beside,
 ) -> Iterator[bytes]:
-    """Yield the two elements of a long page piece by piece: it is made of short ones, each as the value is by then."""
+    """Yield the two elements of a long page piece by piece: short ones, each with the value of its moment."""
     pieces: list[bytes] = []
     passed = found = 0
     while True:

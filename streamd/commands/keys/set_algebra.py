@@ -18,7 +18,7 @@ def _operands(context: Context, keys: list[bytes]) -> list[MemberSet]:
 
 
 def _common(operands: list[MemberSet]) -> Iterator[bytes]:
-    """Yield the members that all have: each of the smallest set is looked up in the others, smaller ones first."""
+    """Yield the common members: each of the smallest set is looked up in the others, smaller ones first."""
     least, *others = sorted(operands, key=len)
     found = iter(least)
     for other in others:
@@ -72,7 +72,7 @@ _declare("SDIFF", _difference, "OW", "what the first has and no other of")
     access="RO access",
 )  # fmt: skip
 def sintercard(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members all sets have, counted up to a limit."""
+    """Return the number of members that all sets share, counted up to a limit."""
     words = Arguments(args, 1)
     keys = take_counted_keys(
         words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
@@ -83,7 +83,7 @@ def sintercard(context: Context, args: list[bytes]) -> Reply:
 
 
 def take_limit(words: Arguments) -> int:
-    """Take `LIMIT number`, if it is there; 0 for no limit. Raises: CommandError."""
+    """Parse an optional `LIMIT number`; 0 for no limit. Raises: CommandError."""
     limit = 0
     error = CommandError("ERR LIMIT can't be negative")
     while words.left():

@@ -10,7 +10,7 @@ from streamd.resp.types import Reply, SetReply
 
 
 def _end_removal(context: Context, key: bytes, value: MemberSet, removed: list[bytes], event: str) -> None:
-    """Say that members are gone; a set without members is removed."""
+    """Note that members were removed; an empty set is removed."""
     if not removed:
         return
     context.record_words([b"SREM", key, *removed], len(removed))
@@ -41,7 +41,7 @@ def sadd(context: Context, args: list[bytes]) -> Reply:
     group="set", syntax="key member [member ...]", access="RW delete",
 )  # fmt: skip
 def srem(context: Context, args: list[bytes]) -> Reply:
-    """Remove members of a set; return how many were there."""
+    """Remove members of a set; return the number of those that existed."""
     value = context.db.get_as(args[1], SET)
     if value is None:
         return 0
@@ -83,7 +83,7 @@ def sismember(context: Context, args: list[bytes]) -> Reply:
     group="set", syntax="key member [member ...]", access="RO access",
 )  # fmt: skip
 def smismember(context: Context, args: list[bytes]) -> Reply:
-    """Return for each of some members whether a set has it."""
+    """Return for each given member whether a set has it."""
     value = context.db.read_as(args[1], SET) or ()
     return [int(member in value) for member in args[2:]]
 
@@ -131,7 +131,7 @@ def srandmember(context: Context, args: list[bytes]) -> Reply:
     syntax="source destination member", access="RW access delete; RW insert",
 )  # fmt: skip
 def smove(context: Context, args: list[bytes]) -> Reply:
-    """Move a member from a set to another; return whether it was there."""
+    """Move a member from a set to another; return whether it was moved."""
     source, target, member = args[1:]
     db = context.db
     value = db.get_as(source, SET)

@@ -1,4 +1,4 @@
-"""SORT: the elements of a list, a set or a sorted set in another order, with what keys named after them hold."""
+"""SORT: sorts the elements of a list, set or sorted set, also by values of keys that are named after them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _NO_NUMBER = "ERR One or more scores can't be converted into double"
 
 @dataclass(slots=True)
 class _Asked:
-    """What a request asks for; gets: patterns of what is returned, the element itself without any."""
+    """The options of a request; gets: patterns of returned values, the element itself without any."""
 
     by: bytes | None = None
     offset: int = 0
@@ -33,7 +33,7 @@ class _Asked:
 
     @property
     def sorts(self) -> bool:
-        """Whether elements get another order: a pattern without an asterisk asks for none."""
+        """Whether elements are sorted: not with a pattern without an asterisk."""
         return self.by is None or b"*" in self.by
 
 
@@ -73,7 +73,7 @@ def _parse(context: Context, args: list[bytes], stores: bool) -> _Asked:
 
 
 def _looked_up(context: Context, pattern: bytes, element: bytes) -> bytes | None:
-    """Return what the key that a pattern names for an element holds, or the field behind `->`; None if nothing."""
+    """Return the value of the key that a pattern names for an element, or of the field behind `->`; or None."""
     if pattern == b"#":
         return element
     head, asterisk, tail = pattern.partition(b"*")
@@ -111,9 +111,9 @@ def _elements(context: Context, key: bytes, asked: _Asked) -> list[bytes]:
 
 
 def _sort(context: Context, elements: list[bytes], asked: _Asked) -> list[bytes]:
-    """Return the elements in the order that was asked for. Raises: CommandError.
+    """Return the elements in the wanted order. Raises: CommandError.
 
-    Of equal numbers that of the elements' bytes decides, equal words stay as they were.
+    Equal numbers are ordered by the elements' bytes; equal words keep their order.
     """
     pattern = asked.by
 
@@ -176,7 +176,7 @@ _CATEGORIES = "set sortedset list dangerous"
     acl=_CATEGORIES, syntax=f"{_SYNTAX} [STORE destination]", access="RO access; RO access; OW update", find_keys=_keys,
 )  # fmt: skip
 def sort(context: Context, args: list[bytes]) -> Reply:
-    """Return the elements of a list, set or sorted set in order, or put them at a key."""
+    """Return the sorted elements of a list, set or sorted set, or store them at a key."""
     return _run(context, args, stores=True)
 
 
@@ -185,5 +185,5 @@ def sort(context: Context, args: list[bytes]) -> Reply:
     acl=_CATEGORIES, syntax=_SYNTAX, access="RO access; RO access", find_keys=lambda request: [request[1]],
 )  # fmt: skip
 def sort_ro(context: Context, args: list[bytes]) -> Reply:
-    """Return the elements of a list, set or sorted set in order."""
+    """Return the sorted elements of a list, set or sorted set."""
     return _run(context, args, stores=False)

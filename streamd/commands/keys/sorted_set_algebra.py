@@ -31,7 +31,7 @@ _AGGREGATES: Final[dict[bytes, Aggregate]] = {b"SUM": _sum, b"MIN": min, b"MAX":
 
 @dataclass(slots=True)
 class _Asked:
-    """What a request asks for: its operands, with their weights as they are to be multiplied, and how they meet."""
+    """The operands of a request, with their weights, and how scores are combined."""
 
     operands: list[Scores]
     weights: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ def _operand(context: Context, key: bytes) -> Scores:
 
 
 def _parse(context: Context, args: list[bytes], at: int, stores: bool, weighted: bool) -> _Asked:
-    """Read a request from the number of its keys on. Raises: CommandError."""
+    """Parse a request from the number of its keys on. Raises: CommandError."""
     words = Arguments(args, at)
     too_few = f"ERR at least 1 input key is needed for '{args[0].decode().lower()}' command"
     operands = [_operand(context, key) for key in _keys(words, too_few)]
@@ -159,7 +159,7 @@ _declare("ZDIFF", "6.2.0", _difference, False, _LOG, "what the first has and no 
     access="RO access",
 )  # fmt: skip
 def zintercard(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members all sorted sets have, counted up to a limit."""
+    """Return the number of members that all sorted sets share, counted up to a limit."""
     words = Arguments(args, 1)
     operands = [_operand(context, key) for key in _keys(words, _NO_KEY)]
     limit = take_limit(words)

@@ -45,7 +45,7 @@ def _pop_one_key(context: Context, args: list[bytes], last: bool) -> Reply:
     syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def zpopmin(context: Context, args: list[bytes]) -> Reply:
-    """Take the members with the smallest scores and return them with these."""
+    """Remove the members with the smallest scores and return them with their scores."""
     return _pop_one_key(context, args, last=False)
 
 
@@ -54,7 +54,7 @@ def zpopmin(context: Context, args: list[bytes]) -> Reply:
     syntax="key [count]", access="RW access delete",
 )  # fmt: skip
 def zpopmax(context: Context, args: list[bytes]) -> Reply:
-    """Take the members with the greatest scores and return them with these."""
+    """Remove the members with the greatest scores and return them with their scores."""
     return _pop_one_key(context, args, last=True)
 
 
@@ -72,7 +72,7 @@ def _pop_or_wait(context: Context, args: list[bytes], last: bool) -> Reply:
     group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
 )  # fmt: skip
 def bzpopmin(context: Context, args: list[bytes]) -> Reply:
-    """Take the member with the smallest score of the first sorted set that has one; wait for one if there is none."""
+    """Take the member with the smallest score of the first sorted set that has one; wait if all are empty."""
     return _pop_or_wait(context, args, last=False)
 
 
@@ -81,7 +81,7 @@ def bzpopmin(context: Context, args: list[bytes]) -> Reply:
     group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
 )  # fmt: skip
 def bzpopmax(context: Context, args: list[bytes]) -> Reply:
-    """Take the member with the greatest score of the first sorted set that has one; wait for one if there is none."""
+    """Take the member with the greatest score of the first sorted set that has one; wait if all are empty."""
     return _pop_or_wait(context, args, last=True)
 
 
@@ -109,7 +109,7 @@ def zmpop(context: Context, args: list[bytes]) -> Reply:
     access="RW access delete",
 )  # fmt: skip
 def bzmpop(context: Context, args: list[bytes]) -> Reply:
-    """Take members of the first sorted set that has any; wait for one if there is none.
+    """Take members of the first sorted set that has any; wait if all are empty.
 
     Reply: array of the key and an array of pairs of members and scores, or null.
     """

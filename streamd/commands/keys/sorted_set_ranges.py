@@ -1,19 +1,19 @@
 """Commands on ranges of a sorted set: by place, by score, by member."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, Literal
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.limits import SLICED_ITEMS_MIN
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
 from streamd.commands.keys.results import store_result
 from streamd.commands.keys.sorted_sets import end_removal, with_scores
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.encoder import format_float
+from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Raw, Reply
 
 By = Literal["rank", "score", "lex"]
@@ -65,10 +65,11 @@ _FINDERS: Final[dict[By, Callable[[bytes, bytes], Finder]]] = {"rank": _by_rank,
 
 @dataclass(slots=True)
 class _Range:
-    """What a request asks for: how it is found, in which order, how many of it, whether with scores.
+    """The wanted range: its kind, its order, its limit, whether with scores.
 
-    ready: the stamp of a sorted set -> what it was answered, short replies alone: a set that does not change between
-    two requests is asked the same again and again.
+    ready: the stamp of a sorted set -> the reply, short ones only: a set that does not change between two requests is
+    asked
+    the same again and again.
     """
 
     find: Finder
@@ -80,7 +81,7 @@ class _Range:
     ready: dict[int, Raw] = field(default_factory=dict)
 
     def members(self, value: SortedSet) -> list[bytes]:
-        """Return the members in the order that was asked for."""
+        """Return the members in the wanted order."""
         start, stop = self.find(value)
         if self.offset < 0 or start >= stop:
             return []
@@ -94,9 +95,9 @@ class _Range:
 
 
 def _parse(args: list[bytes], by: By | None, reverse: bool | None, stores: bool = False) -> _Range:
-    """Read a request whose range stands at `args[2]`, or behind the source of a store.
+    """Parse a request whose range stands at `args[2]`, or behind the source of a store.
 
-    by, reverse: what the command says of itself; None where an option may. Raises: CommandError.
+    by, reverse: fixed by the command; None where an option decides. Raises: CommandError.
     """
     at = 3 if stores else 2
     words = Arguments(args, at + 2)
@@ -158,7 +159,7 @@ def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | No
 
 
 def _ready(asked: _Range, value: SortedSet) -> Raw | None:
-    """Return a range as version 2 of the protocol says it, in a third of the time, and keep it; None for a long one."""
+    """Return a range in RESP2, in a third of the time, and keep it; None for a long one."""
     members, scores = asked.members(value), value.scores
     if len(members) > SLICED_ITEMS_MIN:
         return None
@@ -177,17 +178,17 @@ def _ready(asked: _Range, value: SortedSet) -> Raw | None:
     return reply
 
 
-def range_run(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Return short ranges by place, as were asked for before: a run of ZRANGEs for whatever keys; see command.Batch.
+def range_run(context: Context, parts: Sequence[Requests]) -> int:
+    """Return short ranges by place, as were asked for before: a run of ZRANGEs for whatever keys; see Batch.
 
     A property test holds this against the handler.
     """
     if context.protocol != 2:
         return 0
-    db, name = context.db, requests[at][0]
+    db, name = context.db, parts[0].first[0]
     expires_ms, now_ms = db.expires_ms, db.time.ms
     replies: list[bytes] = []
-    for request in islice(requests, at, None):
+    for request in rows_of(parts):
         asked = _asked.get((None, *request[2:])) if request[0] == name else None
         value = db.values.get(request[1]) if asked is not None else None
         if asked is None or type(value) is not SortedSet:
@@ -211,7 +212,7 @@ def _declare_range(name: str, since: str, by: By | None, reverse: bool | None, s
     handler.__doc__ = summary
     declare = command(
         name, arity=-4, flags="readonly", keys=(1, 1, 1), since=since, complexity=_OLOG, group="sorted-set",
-        syntax=syntax, access="RO access", batch=range_run if name == "ZRANGE" else None, mixes=name == "ZRANGE",
+        syntax=syntax, access="RO access", batch=Batch(range_run, any_keys=True) if name == "ZRANGE" else None,
     )  # fmt: skip
     declare(handler)
 
@@ -252,7 +253,7 @@ for _name, _since, _by, _reverse, _syntax, _summary in (
     access="OW update; RO access",
 )  # fmt: skip
 def zrangestore(context: Context, args: list[bytes]) -> Reply:
-    """Put a range of a sorted set at another key; return how many members it has."""
+    """Store a range of a sorted set at another key; return the number of its members."""
     asked = _parse(args, None, None, stores=True)
     value = context.db.read_as(args[2], SORTED_SET)
     stored = SortedSet()
@@ -275,7 +276,7 @@ def _count(context: Context, key: bytes, find: Finder) -> int:
     group="sorted-set", syntax="key min:double max:double", access="RO access",
 )  # fmt: skip
 def zcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members have a score between two."""
+    """Return the number of members with a score in a range."""
     return _count(context, args[1], _by_score(args[2], args[3]))
 
 
@@ -284,7 +285,7 @@ def zcount(context: Context, args: list[bytes]) -> Reply:
     group="sorted-set", syntax="key min max", access="RO access",
 )  # fmt: skip
 def zlexcount(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members are between two words, where all scores are the same."""
+    """Return the number of members between two words, where all scores are the same."""
     return _count(context, args[1], _by_lex(args[2], args[3]))
 
 
@@ -303,7 +304,7 @@ def _remove(context: Context, key: bytes, find: Finder, event: str) -> int:
     syntax="key start:integer stop:integer", access="RW delete",
 )  # fmt: skip
 def zremrangebyrank(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members between two places; return how many there were."""
+    """Remove the members between two places; return their number."""
     return _remove(context, args[1], _by_rank(args[2], args[3]), "zremrangebyrank")
 
 
@@ -312,7 +313,7 @@ def zremrangebyrank(context: Context, args: list[bytes]) -> Reply:
     syntax="key min:double max:double", access="RW delete",
 )  # fmt: skip
 def zremrangebyscore(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members whose scores are between two; return how many there were."""
+    """Remove the members with a score in a range; return their number."""
     return _remove(context, args[1], _by_score(args[2], args[3]), "zremrangebyscore")
 
 
@@ -321,5 +322,5 @@ def zremrangebyscore(context: Context, args: list[bytes]) -> Reply:
     syntax="key min max", access="RW delete",
 )  # fmt: skip
 def zremrangebylex(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members between two words, where all scores are the same; return how many there were."""
+    """Remove the members between two words, where all scores are the same; return their number."""
     return _remove(context, args[1], _by_lex(args[2], args[3]), "zremrangebylex")

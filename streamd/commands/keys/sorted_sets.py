@@ -5,7 +5,7 @@ from math import isnan
 from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
 from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.commands.keys.scan_pages import page_reply
@@ -17,7 +17,7 @@ _OLOG: Final = "O(log(N)) for each member, N the members"
 
 
 def score_text(score: float) -> bytes:
-    """Return a score as Redis writes it; read again it is the same number."""
+    """Return a score as Redis writes it; it is parsed as the same number."""
     return b"%.17g" % score
 
 
@@ -28,7 +28,7 @@ def with_scores(context: Context, value: SortedSet, members: list[bytes]) -> Rep
 
 
 def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[bytes], event: str) -> None:
-    """Say that members are gone; a sorted set without members is removed."""
+    """Note that members were removed; an empty sorted set is removed."""
     if not removed:
         return
     context.record_words([b"ZREM", key, *removed], len(removed))
@@ -62,7 +62,7 @@ class _Conditions:
                 break
 
     def check(self, words: int) -> None:
-        """Check that they go together, with so many words behind them. Raises: CommandError."""
+        """Check that the options agree, with this many words behind them. Raises: CommandError."""
         if words % 2 or not words:
             raise SyntaxError_()
         if self.new_only and self.old_only:
@@ -73,7 +73,7 @@ class _Conditions:
             raise CommandError("ERR INCR option supports a single increment-element pair")
 
     def score(self, before: float | None, asked: float) -> float | None:
-        """Return the score that a member gets, None if it stays as it is. Raises: CommandError."""
+        """Return the new score of a member, None if it does not change. Raises: CommandError."""
         if before is None:
             return None if self.old_only else asked
         if self.new_only:
@@ -121,7 +121,7 @@ def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tupl
 
 
 def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
-    """Add a member, or give it another score, without any condition: as `_add` does it, in less time."""
+    """Add a member, or change its score, without any condition: a faster `_add`."""
     db = context.db
     if member == db.newest:
         member = db.newest  # a reference to what was stored just now: both hold the same bytes
@@ -144,13 +144,14 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
 @command(
     "ZADD", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
     syntax="key [NX | XX] [GT | LT] [CH] [INCR] score:double member [score:double member ...]", access="RW update",
-    batch=zadd_run, mixes=True,
+    batch=Batch(zadd_run, any_keys=True),
 )  # fmt: skip
 def zadd(context: Context, args: list[bytes]) -> Reply:
     """Add members to a sorted set or change their scores.
 
-    Reply: how many members are new, with CH also how many got another score; with INCR the score, or nil if a condition
-    kept it from being changed.
+    Reply: the number of new members, with CH also of changed ones; with INCR the score, or nil if a condition kept it
+    from
+    being changed.
     """
     if len(args) == 4 and args[2].isdigit() and len(args[2]) < 16:  # most requests
         return _add_one(context, args[1], float(args[2]), args[3])
@@ -174,7 +175,7 @@ _INCREMENT: Final = _Conditions(Arguments([b"INCR"], 0))
     group="sorted-set", syntax="key increment:integer member", access="RW access update",
 )  # fmt: skip
 def zincrby(context: Context, args: list[bytes]) -> Reply:
-    """Add to the score of a member and return it; a member that is not there counts as 0."""
+    """Add to the score of a member and return it; a missing member counts as 0."""
     return _add(context, args[1], _INCREMENT, [(args[3], parse_double(args[2]))])
 
 
@@ -183,7 +184,7 @@ def zincrby(context: Context, args: list[bytes]) -> Reply:
     syntax="key member [member ...]", access="RW delete",
 )  # fmt: skip
 def zrem(context: Context, args: list[bytes]) -> Reply:
-    """Remove members; return how many were there. A sorted set without members is removed."""
+    """Remove members; return the number of those that existed. A sorted set without members is removed."""
     key, db, state = args[1], context.db, context.state
     value = db.get_as(key, SORTED_SET)
     if value is None:
@@ -215,7 +216,7 @@ def zcard(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ZSCORE", arity=3, flags="readonly fast", keys=(1, 1, 1), since="1.2.0", complexity="O(1)", group="sorted-set",
-    syntax="key member", access="RO access", batch=zscore_run, mixes=True,
+    syntax="key member", access="RO access", batch=Batch(zscore_run, any_keys=True),
 )  # fmt: skip
 def zscore(context: Context, args: list[bytes]) -> Reply:
     """Return the score of a member, or nil."""
@@ -228,7 +229,7 @@ def zscore(context: Context, args: list[bytes]) -> Reply:
     group="sorted-set", syntax="key member [member ...]", access="RO access",
 )  # fmt: skip
 def zmscore(context: Context, args: list[bytes]) -> Reply:
-    """Return the scores of members; nil for those that are not there."""
+    """Return the scores of members; nil for missing ones."""
     value = context.db.read_as(args[1], SORTED_SET)
     scores = {} if value is None else value.scores
     return [scores.get(member) for member in args[2:]]
@@ -254,7 +255,7 @@ def _rank(context: Context, args: list[bytes], reverse: bool) -> Reply:
     syntax="key member [WITHSCORE]", access="RO access",
 )  # fmt: skip
 def zrank(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members are before a member, with its score if asked for; nil if it is not there."""
+    """Return the number of members before a member, with its score if asked for; nil if it is missing."""
     return _rank(context, args, reverse=False)
 
 
@@ -263,7 +264,7 @@ def zrank(context: Context, args: list[bytes]) -> Reply:
     syntax="key member [WITHSCORE]", access="RO access",
 )  # fmt: skip
 def zrevrank(context: Context, args: list[bytes]) -> Reply:
-    """Return how many members are behind a member, with its score if asked for; nil if it is not there."""
+    """Return the number of members behind a member, with its score if asked for; nil if it is missing."""
     return _rank(context, args, reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""Commands on a part of a string: counting with it, its length, appending to it, ranges of it."""
+"""Commands on a part of a string, or on the number in it."""
 
 from streamd.base.errors import CommandError, StringTooLong, WouldOverflow, WrongType
 from streamd.catalog import Context, command
@@ -26,7 +26,7 @@ def _add(context: Context, key: bytes, increment: int) -> int:
     syntax="key", access="RW access update",
 )  # fmt: skip
 def incr(context: Context, args: list[bytes]) -> Reply:
-    """Add one to a number and return it; no key counts as 0."""
+    """Add one to a number and return it; a missing key counts as 0."""
     return _add(context, args[1], 1)
 
 
@@ -35,7 +35,7 @@ def incr(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RW access update",
 )  # fmt: skip
 def decr(context: Context, args: list[bytes]) -> Reply:
-    """Take one from a number and return it; no key counts as 0."""
+    """Subtract one from a number and return it; a missing key counts as 0."""
     return _add(context, args[1], -1)
 
 
@@ -44,7 +44,7 @@ def decr(context: Context, args: list[bytes]) -> Reply:
     syntax="key increment", access="RW access update",
 )  # fmt: skip
 def incrby(context: Context, args: list[bytes]) -> Reply:
-    """Add to a number and return it; no key counts as 0."""
+    """Add to a number and return it; a missing key counts as 0."""
     return _add(context, args[1], parse_integer(args[2]))
 
 
@@ -53,7 +53,7 @@ def incrby(context: Context, args: list[bytes]) -> Reply:
     syntax="key decrement", access="RW access update",
 )  # fmt: skip
 def decrby(context: Context, args: list[bytes]) -> Reply:
-    """Take from a number and return it; no key counts as 0."""
+    """Subtract from a number and return it; a missing key counts as 0."""
     decrement = parse_integer(args[2])
     if decrement == INT64_MIN:
         raise CommandError("ERR decrement would overflow")
@@ -65,7 +65,7 @@ def decrby(context: Context, args: list[bytes]) -> Reply:
     group="string", syntax="key increment:double", access="RW access update",
 )  # fmt: skip
 def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
-    """Add a fraction to a number and return it; no key counts as 0."""
+    """Add a fraction to a number and return it; a missing key counts as 0."""
     from streamd.base.long_double import add_fractions  # with `fractions`: a start need not wait for it
 
     key, db = args[1], context.db
@@ -78,7 +78,7 @@ def incrbyfloat(context: Context, args: list[bytes]) -> Reply:
 
 
 def text_of(value: KeyValue | None) -> bytes | GrowingString:
-    """Return a string in whatever form it is kept; an empty one where there is none. Raises: WrongType."""
+    """Return a string, kept in any form; an empty one for a missing key. Raises: WrongType."""
     if value is None:
         return b""
     if not isinstance(value, bytes | GrowingString):
@@ -95,7 +95,7 @@ def _growing(value: bytes | GrowingString) -> GrowingString:
     syntax="key", access="RO",
 )  # fmt: skip
 def strlen(context: Context, args: list[bytes]) -> Reply:
-    """Return how many bytes a string has."""
+    """Return the length of a string in bytes."""
     return len(text_of(context.db.read(args[1])))
 
 
@@ -126,7 +126,7 @@ def append(context: Context, args: list[bytes]) -> Reply:
     group="string", syntax="key start:integer end:integer", access="RO access",
 )  # fmt: skip
 def getrange(context: Context, args: list[bytes]) -> Reply:
-    """Return a part of a string, both ends included, counted from its end when negative."""
+    """Return a part of a string, both ends included; negative ones count from its end."""
     start, end = parse_integer(args[2]), parse_integer(args[3])
     value = text_of(context.db.read(args[1]))
     if start < 0 and end < 0 and start > end:
@@ -155,7 +155,7 @@ def substr(context: Context, args: list[bytes]) -> Reply:
     access="RW update",
 )  # fmt: skip
 def setrange(context: Context, args: list[bytes]) -> Reply:
-    """Overwrite a part of a string, filling up with zero bytes, and return its length."""
+    """Overwrite a part of a string, which is padded with zero bytes, and return its length."""
     key, offset, part = args[1], parse_integer(args[2]), args[3]
     if offset < 0:
         raise CommandError("ERR offset is out of range")
@@ -171,7 +171,7 @@ def setrange(context: Context, args: list[bytes]) -> Reply:
 
 
 def write_part(context: Context, key: bytes, offset: int, part: bytes) -> int:
-    """Overwrite a part of a string, filling up with zero bytes, and return its length. Raises: WrongType."""
+    """Overwrite a part of a string, which is padded with zero bytes, and return its length. Raises: WrongType."""
     value = text_of(context.db.get(key))
     if isinstance(value, bytes) and max(len(value), offset + len(part)) < GROWING_BYTES_MIN:
         value = value[:offset].ljust(offset, b"\0") + part + value[offset + len(part) :]

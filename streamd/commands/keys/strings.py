@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
 from streamd.commands.keys.runs import EX, get_run, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
@@ -14,14 +14,14 @@ _EXPIRY = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-tim
 
 
 class _Expiry(NamedTuple):
-    """An expiry as it was asked for: `EX 10`."""
+    """An expiry in a request's form: `EX 10`."""
 
     option: bytes
     number: bytes
 
 
 def _expiry_ms(context: Context, expiry: _Expiry, name: str) -> int:
-    """Return the Unix milliseconds that an expiry means. Raises: NotAnInteger, InvalidExpire."""
+    """Return the Unix milliseconds of an expiry. Raises: NotAnInteger, InvalidExpire."""
     number = parse_integer(expiry.number)
     seconds = expiry.option in (b"EX", b"EXAT")
     if number <= 0 or (seconds and number > INT64_MAX // 1000):
@@ -67,12 +67,12 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
     syntax=f"key value [NX | XX] [GET] [{_EXPIRY} | KEEPTTL]", access="RW access update variable_flags",
-    batch=set_run, mixes=True, asks=True,
+    batch=Batch(set_run, any_keys=True),
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string, whatever it held before.
+    """Set a key to a string, over any value.
 
-    Reply: OK; nil when NX or XX kept it from being set. With GET: the string that was there before, or nil.
+    Reply: OK; nil when NX or XX kept it from being set. With GET: the old string, or nil.
     Raises: SyntaxError_, NotAnInteger, InvalidExpire, WrongType (with GET).
     """
     key, value = args[1], args[2]
@@ -116,7 +116,7 @@ def set_(context: Context, args: list[bytes]) -> Reply:
     syntax="key value", access="OW insert",
 )  # fmt: skip
 def setnx(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string if it holds nothing; return whether it was set."""
+    """Set a key to a string if it does not exist; return whether it was set."""
     if context.db.get(args[1]) is not None:
         return 0
     _store(context, args[1], args[2])
@@ -128,7 +128,7 @@ def setnx(context: Context, args: list[bytes]) -> Reply:
     syntax="key seconds value", access="OW update",
 )  # fmt: skip
 def setex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that lives for so many seconds."""
+    """Set a key to a string that expires after a number of seconds."""
     _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"EX", args[2]), "setex"))
     return "OK"
 
@@ -138,17 +138,17 @@ def setex(context: Context, args: list[bytes]) -> Reply:
     syntax="key milliseconds value", access="OW update",
 )  # fmt: skip
 def psetex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that lives for so many milliseconds."""
+    """Set a key to a string that expires after a number of milliseconds."""
     _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"PX", args[2]), "psetex"))
     return "OK"
 
 
 @command(
     "GET", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
-    syntax="key", access="RO access", batch=get_run, mixes=True, asks=True,
+    syntax="key", access="RO access", batch=Batch(get_run, any_keys=True),
 )  # fmt: skip
 def get(context: Context, args: list[bytes]) -> Reply:
-    """Return the string that a key holds, or nil."""
+    """Return the string at a key, or nil."""
     # What read_as does first, without the call: it takes as long as counting and noting the access.
     key, db = args[1], context.db
     value = db.values.get(key)
@@ -175,7 +175,7 @@ def getset(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RW access delete",
 )  # fmt: skip
 def getdel(context: Context, args: list[bytes]) -> Reply:
-    """Remove a key and return the string that it held, or nil."""
+    """Remove a key and return its string, or nil."""
     key = args[1]
     old = context.db.read_as(key, STRING)
     if old is not None:
@@ -190,7 +190,7 @@ def getdel(context: Context, args: list[bytes]) -> Reply:
     syntax=f"key [{_EXPIRY} | PERSIST]", access="RW access update",
 )  # fmt: skip
 def getex(context: Context, args: list[bytes]) -> Reply:
-    """Return the string that a key holds, or nil, and change when the key expires."""
+    """Return the string at a key, or nil, and change when the key expires."""
     key, db = args[1], context.db
     words = Arguments(args, 2)
     expiry: _Expiry | None = None
@@ -234,7 +234,7 @@ def _string_or_none(db: Database, key: bytes) -> bytes | None:
     group="string", syntax="key [key ...]", access="RO access", tips="request_policy:multi_shard",
 )  # fmt: skip
 def mget(context: Context, args: list[bytes]) -> Reply:
-    """Return the strings that keys hold; nil for those that hold none."""
+    """Return the strings at keys; nil for keys without one."""
     return [_string_or_none(context.db, key) for key in args[1:]]
 
 
@@ -258,7 +258,7 @@ def mset(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:multi_shard response_policy:agg_min",
 )  # fmt: skip
 def msetnx(context: Context, args: list[bytes]) -> Reply:
-    """Set several keys to strings if none of them holds anything; return whether they were set."""
+    """Set several keys to strings if none of them exists; return whether they were set."""
     if len(args) % 2 == 0:
         raise WrongArity("msetnx")
     if any(context.db.get(key) is not None for key in args[1::2]):

@@ -1,4 +1,4 @@
-"""Takes from the first of several keys that has something, or waits until one of them has."""
+"""Takes elements from the first of several keys that has any, or waits for that."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from streamd.resp.types import NULL_ARRAY, Reply
 
 
 def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[bytes], bool, int]:
-    """Take what LMPOP, ZMPOP and the like ask for: keys, whether from this end or the other, and how many.
+    """Parse the arguments of LMPOP, ZMPOP and the like: keys, whether from this end or the other, and how many.
 
     Raises: CommandError.
     """
@@ -34,7 +34,7 @@ def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[byte
 def take_first(
     context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply]
 ) -> Reply | None:
-    """Return what `take` gives for the first key that is there; None if there is none. Raises: WrongType."""
+    """Return the result of `take` for the first key that exists, or None. Raises: WrongType."""
     for key in keys:
         if context.db.get_as(key, kind) is not None:
             return take(key)
@@ -49,9 +49,9 @@ def take_or_wait(
     timeout_ms: int,
     in_transaction: Reply = NULL_ARRAY,
 ) -> Reply:
-    """Return what `take` gives for the first key that is there, as soon as there is one.
+    """Return the result of `take` for the first key that exists, as soon as one does.
 
-    in_transaction: the reply where nobody may wait. A key that gets a value of another type ends no wait.
+    in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait.
     Raises: WrongType.
     """
     reply = take_first(context, keys, kind, take)

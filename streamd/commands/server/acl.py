@@ -1,4 +1,4 @@
-"""ACL: users, what they may do, and what was refused to them."""
+"""ACL: users, their rules, and the log of refusals."""
 
 from streamd.acl.categories import CATEGORIES
 from streamd.acl.selector import Selector
@@ -93,7 +93,7 @@ def acl_deluser(context: Context, args: list[bytes]) -> Reply:
     group="server", syntax="username",
 )  # fmt: skip
 def acl_getuser(context: Context, args: list[bytes]) -> Reply:
-    """Return what a user may do.
+    """Return the rules of a user.
 
     Reply: map: flags, passwords (their hashes), commands, keys, channels, selectors; nil without such a user.
     """
@@ -137,7 +137,7 @@ def acl_whoami(context: Context, args: list[bytes]) -> Reply:
 
 @command("ACL LOAD", arity=2, flags=_ADMIN, since="6.0.0", complexity="O(N), N the users", group="server")
 def acl_load(context: Context, args: list[bytes]) -> Reply:
-    """Take all users from the ACL file, or none where it is wrong anywhere."""
+    """Load all users from the ACL file, or none if any line is wrong."""
     context.services.access.load(context)
     return "OK"
 
@@ -151,7 +151,7 @@ def acl_save(context: Context, args: list[bytes]) -> Reply:
 
 @command("ACL GENPASS", arity=-2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="server", syntax="[bits]")
 def acl_genpass(context: Context, args: list[bytes]) -> Reply:
-    """Return a password that nobody can guess, in hexadecimal digits: of 256 bits, or so many."""
+    """Return a random password in hexadecimal digits, of 256 bits or a given number."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     bits = parse_integer(args[2]) if len(args) == 3 else 256
@@ -169,7 +169,7 @@ def acl_genpass(context: Context, args: list[bytes]) -> Reply:
     syntax="[count | RESET]",
 )  # fmt: skip
 def acl_log(context: Context, args: list[bytes]) -> Reply:
-    """Return the last refusals, ten or so many, or forget them all.
+    """Return the newest refusals, ten or a given number, or forget them all.
 
     Reply: array of maps: count, reason, context, object, username, age-seconds, client-info, entry-id,
     timestamp-created, timestamp-last-updated.
@@ -206,7 +206,7 @@ def acl_log(context: Context, args: list[bytes]) -> Reply:
     syntax="username command [arg [arg ...]]",
 )  # fmt: skip
 def acl_dryrun(context: Context, args: list[bytes]) -> Reply:
-    """Return OK if a user may have a request executed, or in a sentence why not; it is not executed."""
+    """Return OK if a user may run a request, or the reason why not; it is not executed."""
     user = context.state.users.get(args[2])
     if user is None:
         raise CommandError(f"ERR User '{echoed(args[2], len(args[2]))}' not found")

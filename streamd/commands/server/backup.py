@@ -1,10 +1,10 @@
-"""BACKUP: the journal over the protocol, as a state that was, to whoever asks."""
+"""BACKUP: the journal over the protocol, as one state of the server."""
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.connected.blocking import BLOCKED
-from streamd.connected.state import Backups
+from streamd.connected.durability_ports import Backups
 from streamd.resp.types import Reply
 
 _ADMIN = "admin noscript no_multi no_async_loading"
@@ -77,7 +77,7 @@ def backup_read(context: Context, args: list[bytes]) -> Reply:
     "BACKUP MARK", arity=2, flags=_ADMIN, since="0.1.0", complexity="O(1)", group="server", acl="admin dangerous",
 )  # fmt: skip
 def backup_mark(context: Context, args: list[bytes]) -> Reply:
-    """Return the sizes of the backup's files as they are now: up to these they are one state."""
+    """Return the present sizes of the backup's files: up to these they are one state."""
     return list(_backups(context).mark(context.client))
 
 
@@ -85,5 +85,5 @@ def backup_mark(context: Context, args: list[bytes]) -> Reply:
     "BACKUP END", arity=2, flags=_ADMIN, since="0.1.0", complexity="O(1)", group="server", acl="admin dangerous",
 )  # fmt: skip
 def backup_end(context: Context, args: list[bytes]) -> Reply:
-    """Let go of the backup's files; return 1 if there was one, else 0."""
+    """Release the backup's files; return 1 if there was one, else 0."""
     return int(_backups(context).end(context.client))

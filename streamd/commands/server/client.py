@@ -82,7 +82,7 @@ def client_setname(context: Context, args: list[bytes]) -> Reply:
     syntax="LIB-NAME libname | LIB-VER libver",
 )  # fmt: skip
 def client_setinfo(context: Context, args: list[bytes]) -> Reply:
-    """Say which library, in which version, the connection is used by."""
+    """Set the name or the version of the client's library."""
     attribute, value = args[2].upper(), args[3]
     if attribute not in (b"LIB-NAME", b"LIB-VER"):
         raise CommandError(f"ERR Unrecognized option '{echoed(args[2])}'")
@@ -162,7 +162,7 @@ def _type(client: Client) -> str:
 def client_kill(context: Context, args: list[bytes]) -> Reply:
     """Close a connection, or those that match all filters.
 
-    Reply: with an address: OK; with filters: how many were closed.
+    Reply: with an address: OK; with filters: the number of closed connections.
     """
     clients = list(context.state.clients.values())
     if len(args) == 3:
@@ -229,7 +229,7 @@ def _kill(context: Context, client: Client) -> None:
     syntax="client-id [TIMEOUT | ERROR]",
 )  # fmt: skip
 def client_unblock(context: Context, args: list[bytes]) -> Reply:
-    """End another connection's blocking command, as if its time were up or with an error; return whether it did."""
+    """End another connection's blocking command, by its time-out or with an error; return whether it did."""
     with_error = False
     if len(args) == 4:
         if args[3].upper() not in (b"TIMEOUT", b"ERROR"):
@@ -251,7 +251,7 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
     syntax="timeout [WRITE | ALL]",
 )  # fmt: skip
 def client_pause(context: Context, args: list[bytes]) -> Reply:
-    """Let the commands of all connections wait for so many milliseconds, or with WRITE those that change something."""
+    """Hold the commands of all connections for a number of milliseconds, or with WRITE only those that write."""
     state = context.state
     writes_only = False
     if len(args) > 4:
@@ -287,7 +287,7 @@ def client_unpause(context: Context, args: list[bytes]) -> Reply:
     syntax="ON | OFF | SKIP",
 )  # fmt: skip
 def client_reply(context: Context, args: list[bytes]) -> Reply:
-    """Send replies, none from here on, or not the next one."""
+    """Turn replies on, off from here on, or off for the next command."""
     client, mode = context.client, args[2].lower()
     if mode == b"on":
         client.reply_mode = "on"
@@ -314,7 +314,7 @@ def _on_or_off(word: bytes) -> bool:
     "CLIENT NO-EVICT", arity=3, flags=_ADMIN, since="7.0.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_no_evict(context: Context, args: list[bytes]) -> Reply:
-    """Keep the connection when memory is short; accepted, as none is closed for that."""
+    """Keep the connection when memory is short; accepted, as streamd closes no connection for that."""
     context.client.no_evict = _on_or_off(args[2])
     return "OK"
 
@@ -323,7 +323,7 @@ def client_no_evict(context: Context, args: list[bytes]) -> Reply:
     "CLIENT NO-TOUCH", arity=3, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection", syntax="ON | OFF",
 )  # fmt: skip
 def client_no_touch(context: Context, args: list[bytes]) -> Reply:
-    """Do not count the connection's commands, but TOUCH, as accesses to keys: OBJECT IDLETIME goes on."""
+    """Do not count the connection's commands, except TOUCH, as accesses to keys: OBJECT IDLETIME goes on."""
     context.client.no_touch = _on_or_off(args[2])
     context.update_quick()
     return "OK"

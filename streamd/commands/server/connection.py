@@ -35,7 +35,7 @@ def echo(context: Context, args: list[bytes]) -> Reply:
     group="connection", syntax="[protover [AUTH username password] [SETNAME clientname]]",
 )  # fmt: skip
 def hello(context: Context, args: list[bytes]) -> Reply:
-    """Choose the protocol version, optionally log in and set a name, and return what the server is.
+    """Choose the protocol version, optionally log in and set a name, and return facts about the server.
 
     Reply: map: server, version, proto, id, mode, role, modules.
     """
@@ -104,7 +104,7 @@ def auth(context: Context, args: list[bytes]) -> Reply:
     syntax="index",
 )  # fmt: skip
 def select(context: Context, args: list[bytes]) -> Reply:
-    """Work on another database from here on."""
+    """Select another database for this connection."""
     keyspace = context.state.keyspace
     context.db = keyspace[parse_database(args[1], len(keyspace.databases))]
     return "OK"
@@ -150,7 +150,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
     syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def wait(context: Context, args: list[bytes]) -> Reply:
-    """Wait for replicas, of which there are none: return 0 when the time is up."""
+    """Wait for replicas: return 0 when the time is up, as streamd has no replicas."""
     replicas = parse_integer(args[1])
     timeout_ms = parse_timeout_ms(args[2])
     if replicas <= 0 or context.in_unit:

@@ -1,4 +1,4 @@
-"""DEBUG: what tests of servers and of clients ask for."""
+"""DEBUG: commands for tests of servers and of clients."""
 
 import re
 from typing import Final
@@ -53,11 +53,13 @@ def _protocol(context: Context, kind: bytes) -> Reply:
     "SET-DISABLE-DENY-SCRIPTS <0 | 1> | QUICKLIST-PACKED-THRESHOLD size",
 )  # fmt: skip
 def debug(context: Context, args: list[bytes]) -> Reply:
-    """Stand still (SLEEP), let expired keys stay until somebody asks (SET-ACTIVE-EXPIRE 0), or load the journal.
+    """Sleep (SLEEP), stop removing expired keys in the background (SET-ACTIVE-EXPIRE 0), or load the journal.
 
-    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is. PROTOCOL answers with a reply of the kind that
-    is named. After SET-DISABLE-DENY-SCRIPTS 1 scripts may call what is not for them. QUICKLIST-PACKED-THRESHOLD is
-    accepted: Redis's own tests say it before what they do, and lists are kept in one form.
+    RELOAD rewrites the journal and loads it, LOADAOF loads it as it is. PROTOCOL replies with a value of the named
+    kind.
+    After SET-DISABLE-DENY-SCRIPTS 1 scripts may call commands that are not for them. QUICKLIST-PACKED-THRESHOLD is
+    accepted
+    for Redis's own tests: lists have a single form.
     """
     subcommand = args[1].upper()
     if subcommand == b"SLEEP" and len(args) == 3:

@@ -1,4 +1,4 @@
-"""FUNCTION, as a server without functions answers."""
+"""FUNCTION, for a server without functions."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ container(
     syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]", tips="nondeterministic_output_order",
 )  # fmt: skip
 def function_list(context: Context, args: list[bytes]) -> Reply:
-    """Return all functions: there are none."""
+    """Return all functions: an empty list."""
     words = Arguments(args, 2)
     with_code = named = False
     while words.left():
@@ -50,7 +50,7 @@ def function_list(context: Context, args: list[bytes]) -> Reply:
     syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def function_flush(context: Context, args: list[bytes]) -> Reply:
-    """Remove all functions: there are none."""
+    """Remove all functions, of which streamd has none."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     if len(args) == 3 and args[2].upper() not in (b"ASYNC", b"SYNC"):
@@ -73,7 +73,7 @@ answer(
     "FUNCTION KILL", complexity="O(1)", tips=f"{_ALL}:one_succeeded", **_WHILE_BUSY,
 )  # fmt: skip
 def function_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the function that runs: an error, as none does."""
+    """End the running function: an error, as none runs."""
     if context.state.is_busy:
         raise Busy()
     raise CommandError("NOTBUSY No scripts in execution right now.")

@@ -12,7 +12,7 @@ Fields = Iterable[tuple[str, object]]
 
 
 def _zeros(names: str) -> Fields:
-    """Return the fields of what is not counted, or cannot happen here."""
+    """Return the fields of things that are not counted, or cannot happen here."""
     return [(name, 0) for name in names.split()]
 
 

@@ -1,4 +1,4 @@
-"""COMMAND: what commands there are, and what they take."""
+"""COMMAND: descriptions of the commands."""
 
 from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.glob import compile_glob
@@ -40,7 +40,7 @@ container(
 
 @command("COMMAND COUNT", arity=2, flags=_FLAGS, since="2.8.13", complexity="O(1)", group="server", acl="connection")
 def command_count(context: Context, args: list[bytes]) -> Reply:
-    """Return how many commands there are, subcommands not counted."""
+    """Return the number of commands, without subcommands."""
     return len(context.services.commands)
 
 
@@ -68,7 +68,7 @@ def command_info(context: Context, args: list[bytes]) -> Reply:
     acl="connection", syntax="[command-name [command-name ...]]", tips=_ORDER,
 )  # fmt: skip
 def command_docs(context: Context, args: list[bytes]) -> Reply:
-    """Document commands, without arguments all; those that do not exist are left out.
+    """Document commands, without arguments all; unknown ones are left out.
 
     Reply: map of names to maps.
     """

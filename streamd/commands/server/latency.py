@@ -1,4 +1,4 @@
-"""LATENCY: what took longer than a threshold, and how long commands take."""
+"""LATENCY: slow events, and the times of commands."""
 
 from streamd.base.errors import CommandError, echoed
 from streamd.catalog import Context, command, container
@@ -38,7 +38,7 @@ def _name(word: bytes) -> str:
 def latency_latest(context: Context, args: list[bytes]) -> Reply:
     """Return the latest sample of each event.
 
-    Reply: array of [event, Unix time in seconds, milliseconds, the most milliseconds ever].
+    Reply: array of [event, Unix time in seconds, milliseconds, the longest ever in milliseconds].
     """
     events = context.state.latency.events
     return [[name.encode(), *event.samples[-1], event.most_ms] for name, event in events.items()]
@@ -59,7 +59,7 @@ def latency_history(context: Context, args: list[bytes]) -> Reply:
     syntax="[event [event ...]]", tips=f"{_NODES} response_policy:all_succeeded",
 )  # fmt: skip
 def latency_reset(context: Context, args: list[bytes]) -> Reply:
-    """Forget the samples of events; return of how many."""
+    """Forget the samples of events; return the number of these events."""
     return context.state.latency.reset(map(_name, args[2:]))
 
 
@@ -67,7 +67,7 @@ def latency_reset(context: Context, args: list[bytes]) -> Reply:
     "LATENCY DOCTOR", arity=2, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server", tips=_SPECIAL,
 )  # fmt: skip
 def latency_doctor(context: Context, args: list[bytes]) -> Reply:
-    """Return what the events say and what may be done, as text for people."""
+    """Return a report on the events, with advice, for people."""
     return Verbatim(diagnosis(context.state.latency, context.state.config.text("appendfsync")).encode())
 
 
@@ -76,7 +76,7 @@ def latency_doctor(context: Context, args: list[bytes]) -> Reply:
     tips=_SPECIAL,
 )  # fmt: skip
 def latency_graph(context: Context, args: list[bytes]) -> Reply:
-    """Return the samples of an event as a picture of letters."""
+    """Return the samples of an event as ASCII art."""
     name = _name(args[2])
     event = context.state.latency.events.get(name)
     if event is None:
@@ -89,8 +89,7 @@ def latency_graph(context: Context, args: list[bytes]) -> Reply:
     syntax="[command [command ...]]", tips=_SPECIAL,
 )  # fmt: skip
 def latency_histogram(context: Context, args: list[bytes]) -> Reply:
-    """Return how many calls of commands took at most how long, without arguments of all; those never called are left
-    out.
+    """Return histograms of the commands' times, without arguments of all commands that were called.
 
     Reply: map of names to maps: calls, and histogram_usec, a map of microseconds to the number of calls.
     """

@@ -1,4 +1,4 @@
-"""MEMORY: what keys and the process take, and what may be done about it."""
+"""MEMORY: the memory of keys and of the process, and advice."""
 
 from streamd.base.errors import SyntaxError_
 from streamd.base.heap import give_back
@@ -38,7 +38,7 @@ container(
     syntax="key [SAMPLES count]", access="RO",
 )  # fmt: skip
 def memory_usage(context: Context, args: list[bytes]) -> Reply:
-    """Return about how many bytes a key and its value take, or nil; going by so many elements, with 0 by all."""
+    """Return the estimated bytes of a key and its value, or nil, from a sample of elements, with 0 from all."""
     words, samples = Arguments(args, 3), _SAMPLES
     while words.left():
         if not words.flag(b"SAMPLES", followed_by=1):
@@ -57,7 +57,7 @@ def memory_usage(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:all_succeeded",
 )  # fmt: skip
 def memory_purge(context: Context, args: list[bytes]) -> Reply:
-    """Give memory that nothing uses back to the system. (A millisecond for 6 MB; an idle server does it by itself.)"""
+    """Return unused memory to the system. (A millisecond for 6 MB; an idle server does it by itself.)"""
     for _ in context.state.packing():
         pass
     give_back()
@@ -72,7 +72,7 @@ answer(
 
 @command("MEMORY STATS", arity=2, since="4.0.0", complexity="O(1)", group="server", tips=_SPECIAL)
 def memory_stats(context: Context, args: list[bytes]) -> Reply:
-    """Return the process's memory in bytes. What Python's allocator does not tell is 0, or what the process has.
+    """Return the process's memory in bytes. Where Python's allocator tells nothing, it is 0 or the process's figure.
 
     Reply: map.
     """
@@ -124,7 +124,7 @@ def memory_stats(context: Context, args: list[bytes]) -> Reply:
 
 @command("MEMORY DOCTOR", arity=2, since="4.0.0", complexity="O(N), N the clients", group="server", tips=_SPECIAL)
 def memory_doctor(context: Context, args: list[bytes]) -> Reply:
-    """Return what memory is used for that could be less, as text for people."""
+    """Return advice on saving memory, for people."""
     process, state = context.services.process_facts(), context.state
     used, limit = process.memory_bytes, state.config.integer("maxmemory")
     if not any(len(db) for db in state.keyspace):

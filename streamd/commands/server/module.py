@@ -1,4 +1,4 @@
-"""MODULE: what programs that look for modules are told: there are none."""
+"""MODULE: tells programs that look for modules that streamd has none."""
 
 from streamd.catalog import Context, command, container
 from streamd.resp.types import Reply

@@ -4,7 +4,7 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
 from streamd.connected.blocking import BLOCKED
-from streamd.connected.state import Journal
+from streamd.connected.durability_ports import Journal
 from streamd.resp.types import Reply
 
 _ADMIN = "admin noscript no_async_loading"
@@ -28,7 +28,7 @@ def _start_rewrite(context: Context) -> None:
     "BGREWRITEAOF", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server", acl="admin dangerous",
 )  # fmt: skip
 def bgrewriteaof(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal in the background, as short as the data allows."""
+    """Rewrite the journal in the background, in its shortest form."""
     _start_rewrite(context)
     return "Background append only file rewriting started"
 
@@ -38,7 +38,7 @@ def bgrewriteaof(context: Context, args: list[bytes]) -> Reply:
     acl="admin dangerous",
 )  # fmt: skip
 def bgsave(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal in the background: it is the one form in which data is saved."""
+    """Rewrite the journal in the background: streamd saves data in no other form."""
     if len(args) > 2 or (len(args) == 2 and args[1].upper() != b"SCHEDULE"):
         raise SyntaxError_()
     if _journal(context).is_rewriting:
@@ -52,7 +52,7 @@ def bgsave(context: Context, args: list[bytes]) -> Reply:
     group="server", acl="admin dangerous",
 )  # fmt: skip
 def save(context: Context, args: list[bytes]) -> Reply:
-    """Rewrite the journal while everybody waits."""
+    """Rewrite the journal while all clients wait."""
     _journal(context).save()
     return "OK"
 
@@ -62,7 +62,7 @@ def save(context: Context, args: list[bytes]) -> Reply:
     syntax="numlocal numreplicas timeout",
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
-    """Wait until what was written is synced here and on replicas, of which there are none; return how many have it."""
+    """Wait until all writes so far are synced; return for how many journals here, and on how many replicas (0)."""
     local, replicas, timeout_ms = parse_integer(args[1]), parse_integer(args[2]), parse_timeout_ms(args[3])
     if not 0 <= local <= 1:
         raise CommandError("ERR value is out of range, value must between 0 and 1")

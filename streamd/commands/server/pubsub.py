@@ -36,7 +36,7 @@ def _announce(context: Context, word: bytes, names: Iterable[bytes], change: Cal
     syntax="channel [channel ...]",
 )  # fmt: skip
 def subscribe(context: Context, args: list[bytes]) -> Reply:
-    """Get what is published on channels.
+    """Subscribe to channels.
 
     Reply: a push for each channel: subscribe, channel, number of subscriptions.
     """
@@ -48,7 +48,7 @@ def subscribe(context: Context, args: list[bytes]) -> Reply:
     syntax="pattern [pattern ...]",
 )  # fmt: skip
 def psubscribe(context: Context, args: list[bytes]) -> Reply:
-    """Get what is published on channels that match patterns.
+    """Subscribe to the channels that match patterns.
 
     Reply: a push for each pattern: psubscribe, pattern, number of subscriptions.
     """
@@ -86,7 +86,7 @@ def punsubscribe(context: Context, args: list[bytes]) -> Reply:
     complexity="O(N+M), N the receivers, M the patterns", group="pubsub", syntax="channel message",
 )  # fmt: skip
 def publish(context: Context, args: list[bytes]) -> Reply:
-    """Send a message to all who are subscribed; return how many times it was sent."""
+    """Send a message to all subscribers; return how many times it was sent."""
     return context.state.pubsub.publish(args[1], args[2])
 
 
@@ -114,7 +114,7 @@ container(
     syntax="[pattern]",
 )  # fmt: skip
 def pubsub_channels(context: Context, args: list[bytes]) -> Reply:
-    """Return the channels that somebody is subscribed to."""
+    """Return the channels with subscribers."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     matches = compile_glob(args[2] if len(args) == 3 else b"*")
@@ -126,7 +126,7 @@ def pubsub_channels(context: Context, args: list[bytes]) -> Reply:
     syntax="[channel [channel ...]]",
 )  # fmt: skip
 def pubsub_numsub(context: Context, args: list[bytes]) -> Reply:
-    """Return how many are subscribed to each channel, patterns not counted.
+    """Return the number of subscribers of each channel, patterns not counted.
 
     Reply: array of channels and numbers.
     """
@@ -136,7 +136,7 @@ def pubsub_numsub(context: Context, args: list[bytes]) -> Reply:
 
 @command("PUBSUB NUMPAT", arity=2, flags=_SUB, since="2.8.0", complexity="O(1)", group="pubsub")
 def pubsub_numpat(context: Context, args: list[bytes]) -> Reply:
-    """Return how many patterns somebody is subscribed to."""
+    """Return the number of patterns with subscribers."""
     return len(context.state.pubsub.patterns)
 
 
@@ -144,7 +144,7 @@ def pubsub_numpat(context: Context, args: list[bytes]) -> Reply:
     "PUBSUB SHARDCHANNELS", arity=-2, flags=_SUB, since="7.0.0", complexity="O(1)", group="pubsub", syntax="[pattern]",
 )  # fmt: skip
 def pubsub_shardchannels(context: Context, args: list[bytes]) -> Reply:
-    """Return the shard channels that somebody is subscribed to: there are none."""
+    """Return the shard channels with subscribers: an empty list."""
     if len(args) > 3:
         raise SubcommandSyntax(args)
     return []
@@ -155,5 +155,5 @@ def pubsub_shardchannels(context: Context, args: list[bytes]) -> Reply:
     group="pubsub", syntax="[shardchannel [shardchannel ...]]",
 )  # fmt: skip
 def pubsub_shardnumsub(context: Context, args: list[bytes]) -> Reply:
-    """Return how many are subscribed to each shard channel: nobody."""
+    """Return the number of subscribers of each shard channel: always 0."""
     return [word for channel in args[2:] for word in (channel, 0)]

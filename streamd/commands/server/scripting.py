@@ -1,4 +1,4 @@
-"""EVAL, EVALSHA and SCRIPT: programs in Lua that run where the data is."""
+"""EVAL, EVALSHA and SCRIPT: Lua scripts on the server."""
 
 from streamd.base.errors import CommandError, NoScript
 from streamd.catalog import Context, command, container
@@ -50,7 +50,7 @@ def _keys_count(args: list[bytes]) -> int:
 
 
 def _show(context: Context, args: list[bytes]) -> None:
-    """Show a request to those that monitor: before what the script calls."""
+    """Show a request to clients in MONITOR, before the commands of its script."""
     state = context.state
     state.show_monitors(monitor_line(state.clock.now_us(), context.db.index, context.client.address, args))
 
@@ -79,7 +79,7 @@ def _run_sha(context: Context, args: list[bytes], read_only: bool) -> Reply:
     find_keys=_keys, access="RW access update",
 )  # fmt: skip
 def eval_(context: Context, args: list[bytes]) -> Reply:
-    """Run a script and return what it returns."""
+    """Run a script and return its result."""
     return _run_source(context, args, read_only=False)
 
 
@@ -88,7 +88,7 @@ def eval_(context: Context, args: list[bytes]) -> Reply:
     find_keys=_keys, access="RW access update",
 )  # fmt: skip
 def evalsha(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that the server knows, and return what it returns.
+    """Run a script that the server knows, and return its result.
 
     Raises: NoScript.
     """
@@ -100,7 +100,7 @@ def evalsha(context: Context, args: list[bytes]) -> Reply:
     syntax=f"script {_SYNTAX}", find_keys=_keys, access="RO access",
 )  # fmt: skip
 def eval_ro(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that may not write, and return what it returns."""
+    """Run a script that may not write, and return its result."""
     return _run_source(context, args, read_only=True)
 
 
@@ -109,7 +109,7 @@ def eval_ro(context: Context, args: list[bytes]) -> Reply:
     syntax=_SHA_SYNTAX, find_keys=_keys, access="RO access",
 )  # fmt: skip
 def evalsha_ro(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that the server knows and that may not write, and return what it returns.
+    """Run a script that the server knows and that may not write, and return its result.
 
     Raises: NoScript.
     """
@@ -121,7 +121,7 @@ def evalsha_ro(context: Context, args: list[bytes]) -> Reply:
     group="scripting", syntax="script", tips="request_policy:all_nodes response_policy:all_succeeded",
 )  # fmt: skip
 def script_load(context: Context, args: list[bytes]) -> Reply:
-    """Make a script known and return its SHA1."""
+    """Store a script and return its SHA1."""
     return context.services.scripts.scripts.load(args[2]).sha.encode()
 
 
@@ -155,7 +155,7 @@ def script_flush(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:one_succeeded",
 )  # fmt: skip
 def script_kill(context: Context, args: list[bytes]) -> Reply:
-    """End the script that runs, if it has changed nothing."""
+    """End the running script, if it has changed nothing."""
     context.services.scripts.kill()
     return "OK"
 

@@ -1,4 +1,4 @@
-"""Commands about the server as a whole: time, size, flushing, shutting down, replication's answers."""
+"""Commands on the server as a whole: time, size, flushing, shutdown, replication."""
 
 from streamd.base.errors import Busy, CommandError, SyntaxError_
 from streamd.catalog import Context, command
@@ -25,7 +25,7 @@ def time(context: Context, args: list[bytes]) -> Reply:
     tips="request_policy:all_shards response_policy:agg_sum",
 )  # fmt: skip
 def dbsize(context: Context, args: list[bytes]) -> Reply:
-    """Return how many keys the database holds, expired ones included that were not yet removed."""
+    """Return the number of keys in the database, with expired ones that are not removed yet."""
     return len(context.db)
 
 
@@ -101,13 +101,13 @@ def lastsave(context: Context, args: list[bytes]) -> Reply:
     acl="admin dangerous",
 )  # fmt: skip
 def role(context: Context, args: list[bytes]) -> Reply:
-    """Return the part that the server plays in replication: a master without replicas."""
+    """Return the server's role in replication: a master without replicas."""
     return [b"master", 0, []]
 
 
 @command("MONITOR", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server")
 def monitor(context: Context, args: list[bytes]) -> Reply:
-    """Show every request that the server executes from here on, but administrative ones."""
+    """Show every request that the server executes from here on, except administrative ones."""
     client = context.client
     if context.in_unit:
         raise CommandError("ERR MONITOR isn't allowed for DENY BLOCKING client")

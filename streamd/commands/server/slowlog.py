@@ -1,4 +1,4 @@
-"""SLOWLOG: the last commands that took long."""
+"""SLOWLOG: the last slow commands."""
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax
 from streamd.catalog import Context, command, container
@@ -29,7 +29,7 @@ container(
     syntax="[count]", tips=f"{_NODES} nondeterministic_output",
 )  # fmt: skip
 def slowlog_get(context: Context, args: list[bytes]) -> Reply:
-    """Return the newest entries of the slow log, 10 if not said otherwise, all with -1.
+    """Return the newest entries of the slow log, 10 by default, all with -1.
 
     Reply: array of [number, Unix time in seconds, microseconds, request, client's address, client's name].
     """
@@ -55,7 +55,7 @@ def slowlog_get(context: Context, args: list[bytes]) -> Reply:
     tips=f"{_NODES} response_policy:agg_sum nondeterministic_output",
 )  # fmt: skip
 def slowlog_len(context: Context, args: list[bytes]) -> Reply:
-    """Return how many entries the slow log has."""
+    """Return the number of entries in the slow log."""
     return len(context.state.slowlog.entries)
 
 

@@ -1,4 +1,4 @@
-"""CLIENT TRACKING and its kin: a connection is told what has become stale of what it has read."""
+"""CLIENT TRACKING and its relatives: invalidations for clients that cache what they read."""
 
 from streamd.base.errors import CommandError, SyntaxError_, echoed
 from streamd.base.prefixes import overlapping
@@ -19,8 +19,8 @@ _OPTIONS = frozenset({b"BCAST", b"OPTIN", b"OPTOUT", b"NOLOOP"})
 def client_tracking(context: Context, args: list[bytes]) -> Reply:
     """Tell the connection, or another one, when keys change that it has read, or that begin with a prefix.
 
-    Who speaks RESP3 gets a push: `invalidate`, and a list of keys, or null when all are gone. Who speaks RESP2 gets
-    messages of the channel `__redis__:invalidate`, if another redirects its own there.
+    A client that speaks RESP3 gets a push: `invalidate`, and a list of keys, or null when all are gone. A client that
+    speaks RESP2 gets messages of the channel `__redis__:invalidate`, if another redirects its own there.
     """
     redirect, prefixes, options = _parse(context, Arguments(args, 3))
     word, tracking, client = args[2].upper(), context.state.tracking, context.client
@@ -42,7 +42,7 @@ def client_tracking(context: Context, args: list[bytes]) -> Reply:
 
 
 def _parse(context: Context, words: Arguments) -> tuple[int, list[bytes], set[bytes]]:
-    """Return who is told instead (0: nobody), the prefixes, and which other options there are. Raises: CommandError."""
+    """Return the redirect (0: none), the prefixes, and the other options. Raises: CommandError."""
     redirect = 0
     prefixes: list[bytes] = []
     options: set[bytes] = set()
@@ -64,7 +64,7 @@ def _parse(context: Context, words: Arguments) -> tuple[int, list[bytes], set[by
 
 
 def _check(tracker: Tracker | None, prefixes: list[bytes], options: set[bytes]) -> None:
-    """Look whether what is asked for goes together, and with what was asked for before. Raises: CommandError."""
+    """Check that the options agree, with each other and with earlier ones. Raises: CommandError."""
     is_broadcast = b"BCAST" in options
     if prefixes and not is_broadcast:
         raise CommandError("ERR PREFIX option requires BCAST mode to be enabled")
@@ -101,7 +101,7 @@ def _check(tracker: Tracker | None, prefixes: list[bytes], options: set[bytes]) 
     "CLIENT CACHING", arity=3, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection", syntax="YES | NO",
 )  # fmt: skip
 def client_caching(context: Context, args: list[bytes]) -> Reply:
-    """Say whether what the next command, or transaction, reads is to be tracked."""
+    """Choose whether the reads of the next command, or transaction, are tracked."""
     tracker = context.client.tracker
     if tracker is None:
         raise CommandError(
@@ -121,14 +121,14 @@ def client_caching(context: Context, args: list[bytes]) -> Reply:
 
 @command("CLIENT GETREDIR", arity=2, flags=_FLAGS, since="6.0.0", complexity="O(1)", group="connection")
 def client_getredir(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of the connection that gets the messages of tracking: 0 this one; -1 without tracking."""
+    """Return the number of the connection that gets the invalidations: 0 this one; -1 without tracking."""
     tracker = context.client.tracker
     return -1 if tracker is None else tracker.redirect
 
 
 @command("CLIENT TRACKINGINFO", arity=2, flags=_FLAGS, since="6.2.0", complexity="O(1)", group="connection")
 def client_trackinginfo(context: Context, args: list[bytes]) -> Reply:
-    """Return how the connection tracks: flags, who is told, prefixes."""
+    """Return how the connection tracks: flags, receiver, prefixes."""
     tracker = context.client.tracker
     if tracker is None:
         return {b"flags": SetReply([b"off"]), b"redirect": -1, b"prefixes": []}

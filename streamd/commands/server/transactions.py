@@ -4,7 +4,6 @@ from itertools import pairwise
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
-from streamd.catalog.context import Permissions
 from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, Raw, Reply
@@ -21,7 +20,6 @@ def multi(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("ERR MULTI calls can not be nested")
     client.transaction = []
     client.transaction_broken = False
-    context.vouched = context.guard
     context.update_quick()
     return "OK"
 
@@ -41,27 +39,27 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
     requests, broken = client.transaction, client.transaction_broken
     for db_index, key in client.watched:
         state.keyspace[db_index].get(key)  # marks the watchers of a key whose time has passed
-    touched, vouched = client.touched, context.vouched
+    touched = client.touched
     context.discard_transaction()
     if broken:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if touched:
         return NULL_ARRAY
     if any(request[0].lower() in SCRIPT_COMMANDS for request in requests):
-        return context.services.scripts.beside(context, lambda: _run_all(context, requests, vouched))
-    return _run_all(context, requests, vouched)
+        return context.services.scripts.beside(context, lambda: _run_all(context, requests))
+    return _run_all(context, requests)
 
 
-def _run_all(context: Context, requests: list[list[bytes]], vouched: Permissions | None) -> list[Reply]:
-    context.in_unit, context.vouched = True, vouched
+def _run_all(context: Context, requests: list[list[bytes]]) -> list[Reply]:
+    context.in_unit = True
     try:
         return _execute(context, requests)
     finally:
-        context.in_unit, context.vouched = False, None
+        context.in_unit = False
 
 
 def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:
-    """Execute what was queued; what comes before a HELLO stays in the protocol of its time."""
+    """Execute the queued commands; replies before a HELLO keep the earlier protocol."""
     replies: list[Reply] = []
     ends = [at + 1 for at, request in enumerate(requests) if len(request[0]) == 5 and request[0].upper() == b"HELLO"]
     for start, end in pairwise([0, *ends, len(requests)]):

@@ -1,21 +1,23 @@
 """Runs of XADDs that are executed as one."""
 
 from collections.abc import Sequence
-from itertools import compress, islice
+from itertools import chain, compress, islice
+from operator import attrgetter
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.base.limits import GUARDED_RUN_MAX
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
-from streamd.commands.stream.run_fields import RunFields
 from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
-from streamd.data.entry_record import EntryRows, entry_columns, entry_words
-from streamd.data.records import Column, Run
+from streamd.data.entry_record import Rows, entry_columns, entry_words
+from streamd.data.records import Column, ColumnsRecord
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
+from streamd.resp.template import Columns as RequestColumns
+from streamd.resp.template import Requests, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
+from streamd.stream.wire.run_layout import Columns, columns_of
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3
@@ -23,70 +25,81 @@ _COLUMN_MIN: Final = 3
 _REST_MAX: Final = 64
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
-_NO_NAMES: Final[set[bytes]] = set()
+_own_words: Final = attrgetter("own")
+
+# What a run has at the places of its words: one word that all requests share, or one for each of them.
+Places = Sequence[bytes | Sequence[bytes]]
 
 
 def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
     """Append a run of requests that have one head, the words up to a `*` for the ID but for iid and pid; see
-    command.Batch.
+    Batch.
 
-    The head is parsed once. Where they go to one stream, and are as long, what they have at one place of their words is
-    a column, and C code does a column at once: the stream and the window are looked up once, IDs follow from the first
-    one, and it is trimmed once. Where they go to several, they are appended row by row. Only what the key of a request
-    says can end a run: another type, somebody who waits, keyspace events of streams. Property tests hold this against
-    the handler.
+    The head is parsed once. Where they go to one stream, and have the same fields, what they have at one place of their
+    words is a column, and C code does a column at once. Where they go to several, they are appended row by row.
+    Property tests hold this against the handler.
     """
     first = requests[at]
-    state = context.state
-    if "t" in state.notify_flags:
+    options = _options_of_run(context, first)
+    if options is None:
         return 0
+    if at + 1 == len(requests) or requests[at + 1][1:2] == [first[1]]:
+        if _stream_of_run(context, first[1]) is None:
+            return 0  # at once: it is asked again behind each request that is executed alone
+        columns = _columns_alike(requests, at, options)
+        count = len(columns[0])
+        is_long = count >= _COLUMN_MIN or at + count == len(requests)
+        if is_long and _append_columns(context, columns, count, first, options):
+            return count
+    return _append_rows(context, requests, at, options)
+
+
+def append_parts(context: Context, parts: Sequence[Requests]) -> int:
+    """Append entries for requests that several clients sent, or one; see Batch."""
+    # (By a look at two: mostly all come the same way, or nearly all.)
+    if isinstance(parts[0], RequestColumns) or isinstance(parts[-1], RequestColumns):
+        if append_alike(context, parts):
+            return sum([part.count for part in parts])
+        if _stream_of_run(context, parts[0].first[1]) is None:
+            return 0  # before lists of requests are made
+    return append_run(context, rows_of(parts), 0)
+
+
+def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
+    """Append the entries of requests of one stream, in whole, or none of them; return whether it did.
+
+    What append_run does. Requests of one template are not made: their words go from the decoder to the log as they are.
+    """
+    first = parts[0].first
+    options = _options_of_run(context, first)
+    if options is None:
+        return False
+    part = parts[0]
+    if isinstance(part, RequestColumns):
+        template = part.template
+        if all(isinstance(other, RequestColumns) and other.template is template for other in parts):
+            own = part.own if len(parts) == 1 else tuple(chain.from_iterable(map(_own_words, parts)))
+            count = sum([other.count for other in parts])
+            lengths = tuple(map(len, template.words[options.fields_at + 1 :: 2]))
+            places = RequestColumns(template, count, own).columns()
+            return _append_columns(context, places, count, template.words, options, lengths)
+    rows = rows_of(parts)
+    columns = _columns_alike(rows, 0, options)
+    return len(columns[0]) == len(rows) and _append_columns(context, columns, len(rows), first, options)
+
+
+def _options_of_run(context: Context, first: list[bytes]) -> AppendOptions | None:
+    """Return the options of a run's first request; None if such requests are executed one by one."""
+    if "t" in context.state.notify_flags:
+        return None
     try:
-        options = parse_append(first, state.config)
+        options = parse_append(first, context.state.config)
     except CommandError:
-        return 0
-    if options.entry_id is not None:
-        return 0
-    if at + 1 < len(requests) and requests[at + 1][1:2] != [first[1]]:
-        return _append_rows(context, requests, at, options)
-    stream = stream_of_run(context, first[1])
-    if stream is None:
-        return 0
-    entry_id = max(state.time.ms << 64, stream.last_id + 1)
-    if (entry_id & SEQ_MAX) + len(requests) > SEQ_MAX or entry_id > ID_MAX:
-        return 0  # the IDs of one millisecond are nearly used up, or all of them
-    columns = _columns(requests, at, options)
-    count = len(columns[0])
-    if count < _COLUMN_MIN and at + count < len(requests):
-        return _append_rows(context, requests, at, options)
-    if options.pid_at and not (all(columns[options.pid_at]) and all(columns[options.iid_at])):
-        # An iid that is empty is an error, which the handler knows.
-        count = min(columns[place].index(b"") for place in (options.pid_at, options.iid_at) if b"" in columns[place])
-        columns = [column[:count] for column in columns]
-    if not count or (options.trim is not None and not is_trimmed_once(stream, options.trim, entry_id, count)):
-        return 0
-    context.db.touched[first[1]] = state.time.s
-    fields = RunFields(columns[options.at + 1 :])
-    if options.pid_at:
-        iids = columns[options.iid_at] if options.iid_at else idmpauto_iids(fields.columns())
-        append_idempotent(context, stream, entry_id, first[1], columns[options.pid_at], iids, fields, options.trim)
-    else:
-        append_entries(context, stream, range(entry_id, entry_id + count), first[1], fields, options.trim)
-        context.out.append(consecutive_replies(entry_id, count))
-    return count
-
-
-def stream_of_run(context: Context, key: bytes) -> Stream | None:
-    """Return the stream at `key` if nothing keeps requests for it from being executed as one."""
-    db = context.db
-    stream = db.values.get(key)
-    if type(stream) is not Stream or key in db.waiting:
         return None
-    if key in db.expires_ms and db.expires_ms[key] <= db.time.ms:
-        return None
-    return stream
+    return options if options.entry_id is None else None
 
 
-def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> list[tuple[bytes, ...]]:
+def _columns_alike(requests: list[list[bytes]], at: int, options: AppendOptions) -> list[tuple[bytes, ...]]:
     """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
     key and the same head.
     """
@@ -99,10 +112,7 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
         count = len(rest)
         if [*map(len, rest)].count(words) == count:
             columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
-            for place in options.places or options.places_shared():
-                if columns[place].count(first[place]) != count:
-                    break
-            else:
+            if all(columns[place].count(first[place]) == count for place in options.places_shared()):
                 return columns
     # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
     front, behind = options.own_words()
@@ -114,7 +124,61 @@ def _columns(requests: list[list[bytes]], at: int, options: AppendOptions) -> li
     return [*zip(*requests[at:end], strict=True)]
 
 
-def is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
+def _append_columns(
+    context: Context,
+    places: Places,
+    count: int,
+    first: Sequence[bytes],
+    options: AppendOptions,
+    lengths: tuple[int, ...] | None = None,
+) -> bool:
+    """Append the entries of a run, given by the places of its words, if nothing keeps it from being executed as one;
+    return whether that is so. first: a request's words. lengths: of the values, if they are known to be alike.
+
+    The stream and the window are looked up once, IDs follow from the first one, and the stream is trimmed once.
+    """
+    state, key, trim = context.state, first[1], options.trim
+    stream = _stream_of_run(context, key)
+    if stream is None:
+        return False
+    entry_id = max(state.time.ms << 64, stream.last_id + 1)
+    if (entry_id & SEQ_MAX) + count > SEQ_MAX or entry_id > ID_MAX:
+        return False  # the IDs of one millisecond are nearly used up, or all of them
+    if trim is not None and not _is_trimmed_once(stream, trim, entry_id, count):
+        return False
+    columns = columns_of(places[options.fields_at :], count, lengths)
+    if columns is None:
+        return False
+    if not options.pid_at:
+        context.db.touched[key] = state.time.s
+        _append_entries(context, stream, range(entry_id, entry_id + count), key, columns, trim)
+        context.out.append(consecutive_replies(entry_id, count))
+        return True
+    pids = _each(places[options.pid_at], count)
+    iids = _each(places[options.iid_at], count) if options.iid_at else idmpauto_iids(columns.names, columns.values)
+    if not (all(pids) and all(iids)):
+        return False  # an iid that is empty is an error, which the handler knows
+    context.db.touched[key] = state.time.s
+    _append_idempotent(context, stream, entry_id, key, pids, iids, columns, trim)
+    return True
+
+
+def _each(place: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
+    return [place] * count if isinstance(place, bytes) else place
+
+
+def _stream_of_run(context: Context, key: bytes) -> Stream | None:
+    """Return the stream at `key` if nothing keeps requests for it from being executed as one."""
+    db = context.db
+    stream = db.values.get(key)
+    if type(stream) is not Stream or key in db.waiting:
+        return None
+    if key in db.expires_ms and db.expires_ms[key] <= db.time.ms:
+        return None
+    return stream
+
+
+def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
     """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
     nodes that one behind each would leave.
 
@@ -137,14 +201,14 @@ def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
     return removed <= count + _TRIMMED_MAX or 0 < trim.limit <= count + _TRIMMED_MAX
 
 
-def append_idempotent(
+def _append_idempotent(
     context: Context,
     stream: Stream,
     first_id: int,
     key: bytes,
     pids: Sequence[bytes],
     iids: Sequence[bytes],
-    fields: RunFields,
+    columns: Columns,
     trim: Trim | None,
 ) -> None:
     """Do a batch of requests with iids."""
@@ -160,14 +224,13 @@ def append_idempotent(
     known = idmp.lookup_or_record_columns(pids, iids, ids, now_ms)
     new = known.count(None)
     if new == count:
-        append_entries(context, stream, ids, key, fields, trim, pids, iids)
+        _append_entries(context, stream, ids, key, columns, trim, pids, iids)
         context.out.append(consecutive_replies(first_id, count))
         return
     if new:
         is_new = [entry_id is None for entry_id in known]
-        fields = fields.selected(is_new)
         some_pids, some_iids = [*compress(pids, is_new)], [*compress(iids, is_new)]
-        append_entries(context, stream, ids[:new], key, fields, trim, some_pids, some_iids)
+        _append_entries(context, stream, ids[:new], key, columns.selected(is_new), trim, some_pids, some_iids)
         unused = iter(ids)
         answers = [next(unused) if entry_id is None else entry_id for entry_id in known]
     else:
@@ -182,43 +245,32 @@ def _count_duplicates(context: Context, key: bytes, stream: Stream, duplicates: 
     context.record(b"XIDMPDUPLICATE", key, b"%d" % stream.idmp.iids_duplicates, changes=duplicates)
 
 
-def append_entries(
+def _append_entries(
     context: Context,
     stream: Stream,
     ids: Sequence[int],
     key: bytes,
-    fields: RunFields,
+    columns: Columns,
     trim: Trim | None,
     pids: Sequence[bytes] | None = None,
     iids: Sequence[bytes] | None = None,
 ) -> None:
     """Append an entry for each request, with IDs that follow each other, trim and record that."""
     count = len(ids)
-    fields.append_to(stream, ids)
+    stream.append_columns(ids, columns)
     exact = trim.apply(stream) if trim is not None else None
     state, db = context.state, context.db
     state.dirty += count
     if state.records is not None:
         run = range(ids[0], ids[0] + count)
         end = (b"XTRIM", key, *exact) if exact else None
-        state.records.append(Run(db.index, entry_columns(key, run, fields.recorded(), pids, iids), end))
+        state.records.append(ColumnsRecord(db.index, entry_columns(key, run, columns.places(), pids, iids), end))
     if key in db.followers.keys:
         db.touch(key)
 
 
 def _append_rows(context: Context, requests: list[list[bytes]], at: int, options: AppendOptions) -> int:
     """Append requests that have one head, each to the stream of its key, as far as that is possible."""
-    guard, asks = context.guard, False
-    names = _NO_NAMES
-    if guard is not None:
-        command = context.services.commands[b"xadd"]
-        known = guard.known.get(command.name)
-        if known is not None and requests[at][1] in known.names:
-            # Mostly all keys are known: to look for each where it stands is quicker than for all before.
-            asks, names = True, known.names
-        elif known is not None:
-            requests = requests[: at + GUARDED_RUN_MAX]
-            requests = requests[: guard.end_of_run(command, requests, at)]
     state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
     first = requests[at]
     name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
@@ -230,7 +282,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     few = trim.threshold + _TRIMMED_MAX if trim is not None and trim.by == "maxlen" else 0
     trimmed: set[bytes] = set()  # of longer streams those that have few entries too many by now
     replies: list[bytes] = []
-    rows = EntryRows()
+    rows = Rows()
     appended = 0
     for request in islice(requests, at, None):
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
@@ -238,10 +290,6 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         if id_at > 2 and (request[2:front] != head or request[behind : id_at + 1] != tail):
             break
         key = request[1]
-        if asks and key not in names:
-            assert guard is not None
-            if not guard.allows(command, request):
-                break
         stream = values.get(key)
         if type(stream) is not Stream or key in waiting or key in expires_ms:
             break
@@ -275,12 +323,12 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
         exact = trim.apply(stream) if trim is not None else None
         if records is not None:
             id_text = new_text if entry_id == new_id else b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
-            if exact:
+            if exact:  # one unit
                 records += rows.records(db.index)
-                rows = EntryRows()
+                rows = Rows()
                 words = entry_words(key, id_text, fields, pid or b"", iid or b"")
-                columns: list[Column] = [words[0], key, *((word,) for word in words[2:])]
-                records.append(Run(db.index, columns, (b"XTRIM", key, *exact)))
+                places: list[Column] = [words[0], key, *((word,) for word in words[2:])]
+                records.append(ColumnsRecord(db.index, places, (b"XTRIM", key, *exact)))
             else:
                 rows.add(key, id_text, fields, pid or b"", iid or b"")
         if key in followed:

@@ -130,7 +130,9 @@ def parse_recorded_append(words: list[bytes]) -> AppendOptions:
 
     There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
     """
-    options = PLAIN_HEAD if words[2][:1].isdigit() else _COMMON.get(words[2])
+    if words[2][:1].isdigit() and len(words) & 1 and len(words) > 3:
+        return PLAIN_HEAD
+    options = _COMMON.get(words[2])
     if options is None or not words[options.at][:1].isdigit() or not words[3] or not words[4]:
         options = parse_append_options(words, 0, adding=True, recorded=True)
     _check_fields(words, options)
@@ -354,14 +356,14 @@ PLAIN_ID_BYTES_MAX: Final = 20
 _LAST_DIGITS: Final = {b"%03d" % ms: ms << 64 for ms in range(1000)}
 
 
-def parse_run(requests: list[list[bytes]], at: int) -> list[int]:
-    """Return the entry IDs that a run of requests ends with: requests[at] and those behind it that are like it but for
+def parse_run(requests: list[list[bytes]]) -> list[int]:
+    """Return the entry IDs that a run of requests ends with: the first one and those behind it that are like it but for
     their last word; empty if one of these is no ID.
     """
-    first = requests[at]
+    first = requests[0]
     length, like = len(first), first[:-1]
     words = [first[-1]]
-    for request in islice(requests, at + 1, None):
+    for request in islice(requests, 1, None):
         if len(request) != length or request[:-1] != like:
             break
         words.append(request[-1])
@@ -429,7 +431,7 @@ def stream_keys(words: list[bytes]) -> list[bytes]:
 
 
 def parse_count_option(words: list[bytes], at: int) -> int | None:
-    """Return the `COUNT n` that may stand at `at` as the last thing; a negative number is 0, None if there is none.
+    """Return the `COUNT n` that may stand at `at` as the last thing; a negative number is 0; None without it.
 
     Raises: SyntaxError_, NotAnInteger.
     """

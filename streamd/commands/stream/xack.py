@@ -1,28 +1,30 @@
 """XACK: acknowledge entries of a consumer group."""
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
 from streamd.commands.stream.options import parse_ids, parse_run
+from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
 
 
-def xack_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Acknowledge an entry for each of a run of requests that name one each; see command.Batch.
+def xack_batch(context: Context, parts: Sequence[Requests]) -> int:
+    """Acknowledge an entry for each of a run of requests that name one each; see Batch.
 
     The group is looked up once, and IDs are parsed together. A property test holds this against the handler.
     """
-    first, db = requests[at], context.db
+    first, db = parts[0].first, context.db
     key, group_name = first[1], first[2]
     stream = db.values.get(key)
     if len(first) != 4 or type(stream) is not Stream or key in db.expires_ms:
         return 0
     group = None if stream.groups is None else stream.groups.get(group_name)
-    ids = [] if group is None else parse_run(requests, at)
+    ids = [] if group is None else parse_run(rows_of(parts))
     if group is None or not ids:
         return 0
 
@@ -51,7 +53,7 @@ _REPLIES: Final = (b":0\r\n", b":1\r\n")
     complexity="O(log(N)) for each entry, N being the number of pending entries of the group.",
     syntax="key group id [id ...]",
     access="RW update",
-    batch=xack_batch,
+    batch=Batch(xack_batch),
 )
 def xack(context: Context, args: list[bytes]) -> Reply:
     """Acknowledge entries and return how many were pending.

@@ -1,13 +1,12 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.commands.stream.append_alike import append_alike
-from streamd.commands.stream.append_runs import append_run
+from streamd.commands.stream.append_runs import append_parts
 from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_recorded_append
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
@@ -15,6 +14,7 @@ from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
+from streamd.stream.wire.run_layout import columns_of
 
 
 @command(
@@ -28,8 +28,7 @@ from streamd.stream.trimming import Trim
     "[MAXLEN | MINID [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
     access="RW update",
     tips="nondeterministic_output",
-    batch=append_run,
-    alike=append_alike,
+    batch=Batch(append_parts, takes_columns=True),
 )
 def xadd(context: Context, args: list[bytes]) -> Reply:
     """Append an entry to a stream and return its ID; a duplicate returns the ID of the entry that is there.
@@ -103,14 +102,6 @@ def _explicit_id(wanted_id: int, seq_given: bool, last_id: int) -> int:
     return wanted_id
 
 
-def _answer_at_the_end(context: Context, key: bytes, stream: Stream, pid: bytes, iid: bytes) -> bytes:
-    """Answer a duplicate when no ID is left. Raises: CommandError for what is none."""
-    known_id = stream.idmp.lookup(pid, iid, context.now_ms) if pid else None
-    if known_id is None:
-        raise _exhausted()
-    return _duplicate(context, key, stream, known_id)
-
-
 def _exhausted() -> CommandError:
     return CommandError("ERR The stream has exhausted the last possible ID, unable to add more items")
 
@@ -141,7 +132,9 @@ def apply_entry(applying: Applying, words: list[bytes]) -> None:
             raise CannotApply("it has no ID")
         applying.stream(key).idmp.iids_duplicates += 1
         return
-    entry_id = parse_id(id_text)
+    entry_id = _plain_id(id_text)
+    if entry_id < 0:
+        entry_id = parse_id(id_text)
     stream = applying.stream_or_new(key) if options.make_stream else applying.stream(key)
     if entry_id <= stream.last_id:
         raise CannotApply("its ID is not greater than the last one")
@@ -153,138 +146,43 @@ def apply_entry(applying: Applying, words: list[bytes]) -> None:
         options.trim.apply(stream)
 
 
+def apply_columns(applying: Applying, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+    """Add so many entries of one stream, all with an iid or all without, given by the places of their records' words:
+    one word that is the same in all, or one for each. Return whether that was done: of others none is added.
+    """
+    first = [place if isinstance(place, bytes) else place[0] for place in places[:3]]
+    id_at = NAMED_ID_AT if first[2:] == [IDMP] else ID_AT
+    fields = len(places) - id_at - 1
+    if first[0] != NAME or fields < 2 or fields % 2:
+        return False
+    for at in (0, 1) if id_at == ID_AT else (0, 1, 2):
+        place = places[at]
+        if not isinstance(place, bytes) and place.count(first[at]) != count:
+            return False
+    id_texts, value = places[id_at], applying.db.values.get(first[1])
+    ids = [] if isinstance(id_texts, bytes) else _plain_ids(id_texts)
+    if not ids or (value is not None and (type(value) is not Stream or ids[0] <= value.last_id)):
+        return False  # it will be refused
+    columns = columns_of(places[id_at + 1 :], count)
+    if columns is None:
+        return False
+    stream = applying.stream_or_new(first[1])
+    stream.append_columns(ids, columns)
+    if id_at != ID_AT:
+        record = stream.idmp.record
+        for pid, iid, entry_id in zip(_each(places[PID_AT], count), _each(places[IID_AT], count), ids, strict=True):
+            record(pid, iid, entry_id)
+    return True
+
+
+def _each(place: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
+    return [place] * count if isinstance(place, bytes) else place
+
+
 @applies("XIDMPDUPLICATE")
 def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
     """Set how many duplicates a stream has answered."""
     applying.stream(words[1]).idmp.iids_duplicates = int(words[2])
-
-
-class EntryRun:
-    """Adds entries of one stream, which most of a journal is made of, some thousand at a time.
-
-    take() each record, or take_all() of a run of them, and apply what it does not take otherwise; end() before anybody
-    looks. 1M entries pass here at a start.
-    """
-
-    __slots__ = ("_applying", "_id_at", "_ids", "_key", "_last_id", "_remember", "_stream", "_texts", "_words")
-
-    def __init__(self, applying: Applying) -> None:
-        self._applying = applying
-        self._stream: Stream | None = None
-        self._remember: Callable[[bytes, bytes, int], None]
-        self._key = b""
-        self._words = 0
-        self._id_at = ID_AT
-        self._last_id = 0
-        self._ids: list[int] = []
-        self._texts: list[bytes] = []
-
-    def take(self, db_index: int, words: list[bytes]) -> bool:
-        """Return whether it took the record: it goes on with the run, or begins another one."""
-        # As many texts, the same key, an iid if the others have one, a greater ID.
-        if len(words) == self._words and words[1] == self._key and words[0] == NAME:
-            id_at = self._id_at
-            entry_id = _plain_id(words[id_at])
-            if entry_id > self._last_id and (id_at == ID_AT or words[2] == IDMP):
-                self._ids.append(entry_id)
-                self._texts += words[id_at + 1 :]
-                self._last_id = entry_id
-                if id_at != ID_AT:
-                    self._remember(words[PID_AT], words[IID_AT], entry_id)
-                if len(self._ids) >= _RUN_ENTRIES_MAX:
-                    self._append()
-                return True
-        if self._words:
-            self.end()
-        return words[0] == NAME and self._begin(db_index, words)
-
-    def take_all(self, db_index: int, records: list[list[bytes]]) -> bool:
-        """Return whether it took all of these records, a column at a time: entries of one stream that have as many
-        texts each, all with an iid or all without. Of others it takes none.
-        """
-        first, count = records[0], len(records)
-        if first[0] != NAME or [*map(len, records)].count(len(first)) != count:
-            return False
-        columns = [*zip(*records)]  # noqa: B905 (checked, at a fifth of the cost)
-        return self.take_columns(db_index, columns, count)
-
-    def take_columns(self, db_index: int, columns: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
-        """Return whether it took so many records, given by the places of their words: one word that is the same in all,
-        or one for each. Otherwise as take_all().
-        """
-        first = [column if isinstance(column, bytes) else column[0] for column in columns]
-        words, id_at = len(first), NAMED_ID_AT if first[2:3] == [IDMP] else ID_AT
-        width = words - id_at - 1
-        if first[0] != NAME or width < 2:
-            return False
-        key, id_texts = first[1], columns[id_at]
-        for place in (0, 1) if id_at == ID_AT else (0, 1, 2):
-            column = columns[place]
-            if not isinstance(column, bytes) and column.count(first[place]) != count:
-                return False
-        ids = [] if isinstance(id_texts, bytes) else _plain_ids(id_texts)
-        if not ids:
-            return False
-        begun = 0
-        if words != self._words or key != self._key or self._id_at != id_at or ids[0] <= self._last_id:
-            if not self.take(db_index, first):
-                return False
-            begun = 1
-        if id_at != ID_AT:
-            remember = self._remember
-            pids, iids = _each(columns[PID_AT], count), _each(columns[IID_AT], count)
-            for pid, iid, entry_id in zip(pids[begun:], iids[begun:], ids[begun:], strict=True):
-                remember(pid, iid, entry_id)
-        texts = [b""] * (count * width)
-        for place, column in enumerate(columns[id_at + 1 :]):
-            texts[place::width] = _each(column, count)
-        self._ids += ids[begun:]
-        self._texts += texts[begun * width :]
-        self._last_id = ids[-1]
-        if len(self._ids) >= _RUN_ENTRIES_MAX:
-            self._append()
-        return True
-
-    def _begin(self, db_index: int, words: list[bytes]) -> bool:
-        id_at = NAMED_ID_AT if words[2:3] == [IDMP] else ID_AT
-        fields = len(words) - id_at - 1
-        if fields < 2 or fields % 2:
-            return False
-        entry_id = _plain_id(words[id_at])
-        if entry_id <= 0:
-            return False
-        applying, key = self._applying, words[1]
-        applying.select(db_index)
-        value = applying.db.values.get(key)
-        if value is not None and (type(value) is not Stream or entry_id <= value.last_id):
-            return False  # it will be refused
-        self._stream = applying.stream_or_new(key)
-        self._key, self._words, self._id_at, self._last_id = key, len(words), id_at, entry_id
-        self._remember = self._stream.idmp.record
-        self._ids.append(entry_id)
-        self._texts += words[id_at + 1 :]
-        if id_at != ID_AT:
-            self._remember(words[PID_AT], words[IID_AT], entry_id)
-        return True
-
-    def end(self) -> None:
-        """Add what was taken."""
-        if self._ids:
-            self._append()
-        self._words = 0
-
-    def _append(self) -> None:
-        assert self._stream is not None
-        self._stream.append_run(self._ids, self._words - self._id_at - 1, self._texts)
-        self._ids, self._texts = [], []
-
-
-# Entries that one call of append_run takes: enough that the call does not count, few enough for a slice.
-_RUN_ENTRIES_MAX: Final = 2_000
-
-
-def _each(column: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
-    return [column] * count if isinstance(column, bytes) else column
 
 
 def _plain_id(text: bytes) -> int:

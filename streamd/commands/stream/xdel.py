@@ -1,27 +1,29 @@
 """XDEL: delete entries by their IDs."""
 
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
-from streamd.catalog import Context, command
+from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.options import parse_ids, parse_run
+from streamd.resp.template import Requests, rows_of
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, format_ids
 from streamd.stream.stream import Stream
 
 
-def xdel_batch(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Delete an entry for each of a run of requests that name one each; see command.Batch.
+def xdel_batch(context: Context, parts: Sequence[Requests]) -> int:
+    """Delete an entry for each of a run of requests that name one each; see Batch.
 
     The stream is looked up once, and IDs are parsed together. A property test holds this against the handler.
     """
-    first, db = requests[at], context.db
+    first, db = parts[0].first, context.db
     key = first[1]
     stream = db.values.get(key)
     if len(first) != 3 or type(stream) is not Stream or key in db.expires_ms:
         return 0
-    ids = parse_run(requests, at)
+    ids = parse_run(rows_of(parts))
     if not ids:
         return 0
 
@@ -50,7 +52,7 @@ _REPLIES: Final = (b":0\r\n", b":1\r\n")
     complexity="O(log(S)) for each entry, with S being the number of the stream's segments.",
     syntax="key id [id ...]",
     access="RW delete",
-    batch=xdel_batch,
+    batch=Batch(xdel_batch),
 )
 def xdel(context: Context, args: list[bytes]) -> Reply:
     """Delete entries from a stream and return how many were there.

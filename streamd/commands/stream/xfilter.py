@@ -171,7 +171,7 @@ class _Attempt:
         return reply
 
     def look(self, streams: Sequence[Stream | None]) -> Reply:
-        """Return what there is; None if there is nothing now, and something may come."""
+        """Return the reply so far; None if it is empty and entries may still come."""
         stop = slice_end(self.context)
         end = self.end
         wakes = False

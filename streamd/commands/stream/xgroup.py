@@ -159,7 +159,7 @@ def xgroup_create(context: Context, args: list[bytes]) -> Reply:
     access="RW delete",
 )
 def xgroup_destroy(context: Context, args: list[bytes]) -> Reply:
-    """Destroy a consumer group and return 1, or 0 when there is none of that name.
+    """Destroy a consumer group and return 1, or 0 if no group has that name.
 
     Raises: CommandError; WrongType.
     """

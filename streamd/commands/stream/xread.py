@@ -73,7 +73,7 @@ class _Attempt:
         return reply
 
     def read(self) -> Reply:
-        """Return what there is, or BLOCKED."""
+        """Return the new entries of all streams, or BLOCKED."""
         # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
         values = map(self.context.db.peek, self.options.keys)
         lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
@@ -97,7 +97,7 @@ def _resolve(stream: Stream | None, word: bytes) -> int | None:
 
 
 def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Reply:
-    """Return what there is, or None."""
+    """Return the new entries of all streams, or None."""
     budget: ReadBudget | None = None
     found: list[tuple[Reply, Reply]] = []
     pinned = 0

@@ -84,8 +84,9 @@ def _go_on(context: Context, options: ReadOptions, attempt: "_Attempt") -> Reply
 
 
 def _stands_in_line(options: ReadOptions) -> bool:
-    """Return whether who waits with these options finds nothing if another of the group, who waits so too, found
-    nothing: both want what the group has not read of the same stream, and take it whatever its size.
+    """Return whether a client that waits with these options finds nothing if another one of the group, which waits in
+    the same way, found nothing: both want what the group has not read of the same stream, and take it whatever its
+    size.
     """
     return len(options.keys) == 1 and options.claim_idle_ms is None and not options.bytes_max
 
@@ -152,7 +153,7 @@ class _Attempt:
         self.context.state.blocked.set_retry(waiter, min(times, default=None))
 
     def read(self) -> Reply:
-        """Return what there is, or None. Raises: NoGroup and WrongType when a stream or its group is gone."""
+        """Return the entries, or None. Raises: NoGroup and WrongType when a stream or its group is gone."""
         context, options = self.context, self.options
         assert options.group is not None
         groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]

@@ -156,7 +156,7 @@ class PendingEntries(PendingInSlices):
     def remove_many(self, ids: Sequence[int]) -> list[int]:
         """Remove entries; return which of `ids` were pending.
 
-        Who acknowledges what was delivered together says the same IDs: then they go as one slice.
+        An XACK of a whole delivery names the same IDs in the same order: they are removed as one slice.
         """
         removed: list[int] = []
         for chunk, index, run in self._runs(sorted(ids)):
@@ -396,7 +396,7 @@ class PendingEntries(PendingInSlices):
             heapify(heap)
 
     def _oldest_chunk(self, passed_over: Container[int]) -> Chunk | None:
-        """Return the chunk with the earliest delivery, its row being the heap's head then; None if there is none.
+        """Return the chunk with the earliest delivery, its row being the heap's head then; or None.
 
         passed_over: the `low` of chunks that do not count.
         """
@@ -425,7 +425,7 @@ class PendingEntries(PendingInSlices):
         return None
 
     def oldest_ms(self) -> int | None:
-        """Return when the entry that waits longest was delivered, None if there is none; 0 if one was released."""
+        """Return when the entry that waits longest was delivered, or None; 0 if one was released."""
         if self.nacked:
             return 0
         chunk = self._oldest_chunk(())

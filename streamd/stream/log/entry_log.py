@@ -9,7 +9,7 @@ from streamd.stream.log.open_tail import OpenTail
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
-from streamd.stream.wire.run_layout import Layout, Texts
+from streamd.stream.wire.run_layout import Columns
 
 # A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
 _NODE_ENTRIES_MAX = 10_000
@@ -66,34 +66,24 @@ class Log(OpenTail):
         texts = self._texts
         texts += fields
 
-    def append_many(self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None = None) -> None:
-        """Add entries that have `width` texts each; `texts` has them, one entry behind the other.
-
-        They are fields and values, or values alone if there is a layout.
-        """
-        if len(self._ids) + len(ids) <= self._room and width == self._width and layout is None:
-            # What a pipeline brings mostly fits into the tail.
-            self._ids.extend(ids)
-            self._texts.extend(texts)
-            return
-        done = 0
-        while done < len(ids):
+    def append_columns(self, ids: Sequence[int], columns: Columns) -> None:
+        """Add entries; their IDs, ascending, must be greater than every ID before."""
+        done, count = 0, len(ids)
+        while done < count:
             if len(self._ids) >= self._room:
                 self._roll()
             capacity = self._capacity
-            is_whole = len(ids) - done >= capacity and not (self._ids or self._gone)
-            upto = min(len(ids), done + (capacity if is_whole else self._room - len(self._ids)))
-            if done or upto < len(ids):
-                some, some_texts = ids[done:upto], texts[done * width : upto * width]
-            else:
-                some, some_texts = ids, texts
+            is_whole = count - done >= capacity and not (self._ids or self._gone)
+            upto = min(count, done + (capacity if is_whole else self._room - len(self._ids)))
+            is_all = upto - done == count
+            some, some_columns = (ids, columns) if is_all else (ids[done:upto], columns.part(done, upto))
             if is_whole:
                 sealed = self._sealed_for_writing()
                 like = sealed.segments[-1] if sealed else None
-                sealed.append(Segment(some, some_texts, width, None, like, layout))
+                sealed.append(Segment(some, some_columns, 0, None, like))
                 self._room = 0
             else:
-                self._extend(some, width, some_texts, layout)
+                self._extend(some, some_columns)
             done = upto
 
     def _roll(self) -> list[int]:
@@ -102,7 +92,8 @@ class Log(OpenTail):
         if ids:
             sealed = self._sealed_for_writing()
             like = sealed.segments[-1] if sealed else None
-            segment = Segment(ids, self._texts, self._width, self._widths, like, self._layout)
+            texts = self._texts if self._columns is None else self._columns
+            segment = Segment(ids, texts, self._width, self._widths, like)
             segment.used += self._gone
             segment.last_id = max(segment.last_id, self._gone_id)
             sealed.append(segment)
@@ -243,7 +234,7 @@ class Log(OpenTail):
 
     @property
     def first_id(self) -> int | None:
-        """The ID of the first entry; None when there is none."""
+        """The ID of the first entry, or None."""
         sealed = self._sealed
         if sealed:
             segment = sealed.segments[sealed.head]
@@ -255,7 +246,7 @@ class Log(OpenTail):
 
     @property
     def last_id(self) -> int | None:
-        """The ID of the last entry; None when there is none."""
+        """The ID of the last entry, or None."""
         if self._ids:
             return self._ids[-1]
         return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
@@ -292,38 +283,18 @@ class Log(OpenTail):
 
         `fields` is a new list. The log may change in between: entries that are not yielded yet may come as they were.
         """
-        while start <= end and (batch := self._batch(start, end, reverse)):
+        while start <= end and (batch := self.read_batch(start, end, reverse)):
             yield from batch
             if reverse:
                 end = batch[-1][0] - 1
             else:
                 start = batch[-1][0] + 1
 
-    def read_batch(self, start: int) -> list[tuple[int, list[bytes]]]:
-        """Return some entries, `(ID, fields)`, first the one that has ID `start` or the next; [] at the end of the log.
+    def read_batch(self, start: int, end: int = ID_MAX, reverse: bool = False) -> list[tuple[int, list[bytes]]]:
+        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] for an empty range.
 
         This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
         """
-        ids = self._ids
-        if not ids or start <= ids[0]:
-            return self._batch(start, ID_MAX, False)
-        low = bisect_left(ids, start)
-        rows = self._tail().entries(low, len(ids))
-        return list(zip(ids[low:], rows, strict=True))
-
-    def encode_commands(self, start: int, words: tuple[bytes, ...]) -> tuple[int, bytes] | None:
-        """Return `(the last ID, commands)` of some entries from ID `start` on: `words` ID field value ... for each.
-
-        None if there is no such entry, or if `read_batch` is the way: those that come now do not have the same fields,
-        or are few.
-        """
-        for source, low, high in self.runs(start, ID_MAX):
-            commands = source.encode_commands(low, high, words) if type(source) is Segment else None
-            return None if commands is None else (source.ids(high - 1, high)[0], commands)
-        return None
-
-    def _batch(self, start: int, end: int, reverse: bool) -> list[tuple[int, list[bytes]]]:
-        """Return the first entries, those that one node has."""
         batch: list[tuple[int, list[bytes]]] = []
         node = None
         for source, low, high in self.runs(start, end, reverse):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.log.tail import Tail
-from streamd.stream.wire.run_layout import Layout, Texts
+from streamd.stream.wire.run_layout import Columns
 
 
 class OpenTail:
@@ -13,51 +13,52 @@ class OpenTail:
     Shape: _ids, _texts: the tail's IDs, and all its fields and values one behind the other: no object per entry,
     nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ,
     _widths has them all, and _width is 0.
-    _layout: if all entries came in columns and have the same fields, these; then _texts has the values alone, and
-    _width is 0, so that whoever appends fields and values looks twice.
+    _columns: the entries if all of them came in columns and have the same fields; then _texts has their values alone,
+    and _width is 0, so that an entry that is appended alone looks twice.
     _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
     _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0.
     """
 
-    __slots__ = ("_gone", "_gone_id", "_ids", "_layout", "_room", "_texts", "_width", "_widths")
+    __slots__ = ("_columns", "_gone", "_gone_id", "_ids", "_room", "_texts", "_width", "_widths")
 
     def __init__(self) -> None:
         self._ids: list[int] = []
         self._texts: list[bytes] = []
         self._width = 0
         self._widths: list[int] | None = None
-        self._layout: Layout | None = None
+        self._columns: Columns | None = None
         self._room = self._gone = self._gone_id = 0
 
     def _tail(self) -> Tail:
         """Return the tail as it is read."""
-        return Tail(self._ids, self._texts, self._width, self._widths, self._layout)
+        return Tail(self._ids, self._texts, self._width, self._widths, self._columns)
 
-    def _extend(self, ids: Sequence[int], width: int, texts: Texts, layout: Layout | None) -> None:
-        """Add entries for which there is room; see Log.append_many."""
-        if layout is not None:
-            known = self._layout if self._ids else layout
-            joined = known.joined_with(layout) if known is not None else None
-            if joined is not None:
-                self._layout, self._width, self._widths = joined, 0, None
-                self._ids.extend(ids)
-                self._texts.extend(texts)
-                return
-            texts, width = layout.with_names(texts), 2 * width
-        if width != self._width:
-            self._differ(width, len(ids))
-        self._ids.extend(ids)
-        self._texts.extend(texts)
+    def _extend(self, ids: Sequence[int], columns: Columns) -> None:
+        """Add entries for which there is room."""
+        mine = self._columns
+        if not self._ids:
+            self._texts = [*columns.values]
+            self._columns, self._width, self._widths = Columns(columns.names, self._texts, columns.lengths), 0, None
+        elif mine is not None and mine.names == columns.names:
+            self._texts += columns.values
+            if mine.lengths != columns.lengths:
+                mine.lengths = None
+        else:
+            width = 2 * len(columns.names)
+            if width != self._width:
+                self._differ(width, len(ids))
+            self._texts += columns.texts(0, len(ids))
+        self._ids += ids
 
     def _differ(self, width: int, entries: int) -> None:
         """Note how many texts the next entries of the tail have, because it is not what `_width` says."""
         if not self._ids:
-            self._width, self._widths, self._layout = width, None, None
+            self._width, self._widths, self._columns = width, None, None
             return
-        if self._layout is not None:
-            self._width = 2 * len(self._layout.names)
-            self._texts = self._layout.with_names(self._texts)
-            self._layout = None
+        if self._columns is not None:
+            self._width = 2 * len(self._columns.names)
+            self._texts = self._columns.texts(0, len(self._ids))
+            self._columns = None
             if width == self._width:
                 return
         if self._widths is None:
@@ -69,8 +70,8 @@ class OpenTail:
         """Delete the entries at positions from `low` to before `high`."""
         width, widths = self._width, self._widths
         if widths is None:
-            if self._layout is not None:
-                width = len(self._layout.names)
+            if self._columns is not None:
+                width = len(self._columns.names)
             del self._texts[low * width : high * width]
         else:
             before = sum(widths[:low])
@@ -85,13 +86,15 @@ class OpenTail:
     def _drop_tail(self) -> None:
         CACHE.forget_tail(self._ids)
         self._ids.clear()
-        self._texts.clear()
+        self._texts = []
         self._width = self._gone = self._gone_id = self._room = 0
-        self._widths = self._layout = None
+        self._widths = self._columns = None
 
     def _copy_tail(self, other: "OpenTail") -> None:
         """Make this tail, an empty one, the same as another one."""
         self._ids, self._texts = list(other._ids), list(other._texts)
-        self._width, self._layout, self._room = other._width, other._layout, other._room
+        self._width, self._room = other._width, other._room
+        if other._columns is not None:
+            self._columns = Columns(other._columns.names, self._texts, other._columns.lengths)
         self._widths = None if other._widths is None else list(other._widths)
         self._gone, self._gone_id = other._gone, other._gone_id

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streamd.stream.wire.columns import pack
 from streamd.stream.wire.entry_encoder import split_fields
-from streamd.stream.wire.run_layout import Layout, Texts
+from streamd.stream.wire.run_layout import Columns
 
 try:
     from lz4.block import compress
@@ -20,30 +20,30 @@ _COMPRESSED_BYTES_MIN = 256
 
 
 def seal_texts(
-    texts: Texts, count: int, width: int, widths: Sequence[int] | None, layout: Layout | None
-) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Texts, int]:
+    texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
+) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
     """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them.
 
-    texts: fields and values, `width` for each entry, or as many as `widths` says; the values alone if there is a
-    layout.
+    texts: columns; or fields and values, `width` for each entry, or as many as `widths` says.
     """
-    names: tuple[bytes, ...] | None = None
-    if layout is not None:
-        names, alike = layout.names, layout.lengths
+    values: Sequence[bytes]
+    if isinstance(texts, Columns):
+        names: tuple[bytes, ...] | None = texts.names
+        values, alike = texts.values, texts.lengths
         if alike is not None:
-            return names, alike, texts, sum(alike) * count
-        lengths = [*map(len, texts)]
+            return texts.names, alike, values, sum(alike) * count
+        lengths = [*map(len, values)]
     elif widths is None:
-        names, texts, lengths = split_fields(texts, width, count)
+        names, values, lengths = split_fields(texts, width, count)
     else:
-        lengths = [*map(len, texts)]
+        names, values, lengths = None, texts, [*map(len, texts)]
     if names is None:
-        return pack(widths if widths is not None else [width] * count), pack(lengths), texts, sum(lengths)
+        return pack(widths if widths is not None else [width] * count), pack(lengths), values, sum(lengths)
     one = lengths[: len(names)]
-    return names, tuple(one) if lengths == one * count else pack(lengths), texts, sum(lengths)
+    return names, tuple(one) if lengths == one * count else pack(lengths), values, sum(lengths)
 
 
-def join_texts(texts: Texts, size: int) -> tuple[bytes | tuple[bytes, ...], int]:
+def join_texts(texts: Sequence[bytes], size: int) -> tuple[bytes | tuple[bytes, ...], int]:
     """Return `(texts, raw_bytes)` as a Segment has them; `size`: of all together."""
     if size > _JOINED_BYTES_MAX:
         return tuple(texts), 0

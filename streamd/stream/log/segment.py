@@ -22,7 +22,7 @@ from streamd.stream.wire.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.wire.entry_writer import WRITES, write
-from streamd.stream.wire.run_layout import Layout, Texts
+from streamd.stream.wire.run_layout import Columns
 
 try:
     from lz4.block import decompress
@@ -98,14 +98,13 @@ class Segment:
     def __init__(
         self,
         ids: Sequence[int],
-        texts: Texts,
+        texts: list[bytes] | Columns,
         width: int,
         widths: Sequence[int] | None,
         like: "Segment | None" = None,
-        layout: Layout | None = None,
     ) -> None:
-        """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says; the
-        values alone if there is a layout.
+        """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says; or
+        it is their columns.
 
         `like` is a segment, if any, whose field names and lengths are shared when they are the same. Without `ids` all
         is left to `copy`.
@@ -117,10 +116,10 @@ class Segment:
         if not ids:
             return
         self._seal_ids(ids)
-        fields, lengths, texts, size = seal_texts(texts, self.count, width, widths, layout)
+        fields, lengths, values, size = seal_texts(texts, self.count, width, widths)
         self.fields = like.fields if like is not None and like.fields == fields else fields
         self.lengths = like.lengths if like is not None and like.lengths == lengths else lengths
-        self.texts, self.raw_bytes = join_texts(texts, size)
+        self.texts, self.raw_bytes = join_texts(values, size)
 
     def _seal_ids(self, ids: Sequence[int]) -> None:
         self.first_id, self.last_id = ids[0], ids[-1]
@@ -155,7 +154,7 @@ class Segment:
     def position(self, entry_id: int) -> int:
         """Return the position of the first entry, deleted or not, whose ID is `entry_id` or more.
 
-        `count` if there is none.
+        `count` if none is.
         """
         if entry_id <= self.first_id:
             return 0
@@ -333,19 +332,8 @@ class Segment:
             return None
         return write(ids, self.count, low, high, fields, self.lengths, self.joined())
 
-    def encode_commands(self, low: int, high: int, words: tuple[bytes, ...]) -> bytes | None:
-        """Return commands that add the entries at positions from `low` to before `high`: `words` ID field value ...
-
-        None if these entries are better encoded one by one: they are few, or do not have the same fields.
-        """
-        if high - low < WOVEN_MIN or type(self.fields) is not tuple:
-            return None
-        return join(self._weave(low, high, False, words)[0])
-
-    def _weave(
-        self, low: int, high: int, reverse: bool, command: tuple[bytes, ...] = ()
-    ) -> tuple[list[bytes], int | list[int]]:
-        """Return the RESP as pieces, and how many of them an entry has; `command` is for entries of the same fields."""
+    def _weave(self, low: int, high: int, reverse: bool) -> tuple[list[bytes], int | list[int]]:
+        """Return the RESP as pieces, and how many of them an entry has."""
         first, count = self.first_id, self.count
         ms, seq = first >> 64, first & SEQ_MAX
         seqs = stamps = None
@@ -359,7 +347,7 @@ class Segment:
         fields = self.fields
         if type(fields) is tuple:
             texts, lengths = self.stored_texts(low, high, len(fields))
-            return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse, command)
+            return weave_same_fields((ms, stamps, seq, seqs), fields, texts, lengths, reverse)
         assert type(fields) is bytes
         widths = view(fields, count)
         texts, lengths = self._mixed_texts(widths, low, high)

@@ -91,9 +91,9 @@ class SegmentCache:
         touched: what was to be remembered before, 0 at first: how many entries were read, times _PLACES, and where the
         last part ended. is_compressed: its values are.
 
-        All should be kept for who reads on from where a part ended, or the same part again, and when all entries were
-        read twice: parts of many segments, read at random places, would drive each other out, and all cost more to
-        encode and compress than those parts. While the cache has room, the second part is enough if values are
+        All should be kept for a client that reads on from where a part ended, or the same part again, and when all
+        entries were read twice: parts of many segments, read at random places, would drive each other out, and all cost
+        more to encode and compress than those parts. While the cache has room, the second part is enough if values are
         compressed: then all of it costs as much as three parts, otherwise as much as thirty.
         """
         read, last = divmod(touched, _PLACES)

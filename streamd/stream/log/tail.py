@@ -13,23 +13,23 @@ from streamd.stream.wire.entry_encoder import (
     weave_mixed_fields,
     weave_same_fields,
 )
-from streamd.stream.wire.run_layout import Layout
+from streamd.stream.wire.run_layout import Columns
 
 
 class Tail:
     """The unsealed entries, to be read as a segment is (made for one reading; the lists are the log's own)."""
 
-    __slots__ = ("count", "entry_ids", "layout", "texts", "width", "widths")
+    __slots__ = ("columns", "count", "entry_ids", "texts", "width", "widths")
 
     def __init__(
-        self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None, layout: Layout | None
+        self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None, columns: Columns | None
     ) -> None:
         self.count = len(ids)
         self.entry_ids = ids
         self.texts = texts
         self.width = width
         self.widths = widths
-        self.layout = layout
+        self.columns = columns
 
     def position(self, entry_id: int) -> int:
         return bisect_left(self.entry_ids, entry_id)
@@ -43,9 +43,8 @@ class Tail:
 
     def entries(self, low: int, high: int) -> list[list[bytes]]:
         texts, width = self.texts, self.width
-        if self.layout is not None:
-            count = len(self.layout.names)
-            texts, width = self.layout.with_names(texts[low * count : high * count]), 2 * count
+        if self.columns is not None:
+            texts, width = self.columns.texts(low, high), 2 * len(self.columns.names)
             return [texts[start : start + width] for start in range(0, len(texts), width)]
         if self.widths is None:
             return [texts[start : start + width] for start in range(low * width, high * width, width)]
@@ -69,10 +68,10 @@ class Tail:
             return b"".join(encoded[::-1] if reverse else encoded)
         ids = split_ids(self.entry_ids[low:high])
         width = self.width
-        if self.layout is not None:
-            names = self.layout.names
+        if self.columns is not None:
+            names = self.columns.names
             values = self.texts[low * len(names) : high * len(names)]
-            lengths: Sequence[int] = self.layout.lengths or [*map(len, values)]
+            lengths: Sequence[int] = self.columns.lengths or [*map(len, values)]
             return join(weave_same_fields(ids, names, values, lengths, reverse)[0])
         if self.widths is None:
             texts = self.texts[low * width : high * width]

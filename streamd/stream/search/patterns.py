@@ -63,11 +63,6 @@ class EntryFilter:
         """What says it in a request, from FIELD on."""
         return b"FIELD", self.field, self.pattern.kind, self.pattern.text
 
-    def passes(self, fields: list[bytes]) -> bool:
-        """Return whether an entry with these fields and values is let through."""
-        value = value_of(fields, self.field)
-        return value is not None and bool(self.pattern.matches(value))
-
 
 def value_of(fields: list[bytes], field: bytes) -> bytes | None:
     """Return the last value of a field; None if it is not there. `fields` has fields and values in turn."""

@@ -23,8 +23,8 @@ class Found(NamedTuple):
     """What a search came to.
 
     entries, ids, parts: the entries that were let through: how many, their IDs if they were asked for, their RESP in
-    parts. passed_id: the last entry that was looked at or passed over, None if there was none. is_done: whether it came
-    to the end of the range.
+    parts. passed_id: the last entry that was looked at or passed over, or None. is_done: whether it came to the end of
+    the range.
     """
 
     entries: int

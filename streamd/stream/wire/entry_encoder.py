@@ -18,7 +18,6 @@ from typing import Final
 
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import have_no_seqs, seqs_of, stamps_of
-from streamd.stream.wire.run_layout import Texts
 
 _LAST_DIGITS: Final = [b"%03d" % number for number in range(1000)]
 _LAST_DIGITS_AGAIN: Final = _LAST_DIGITS * 4
@@ -61,7 +60,9 @@ def split_ids(ids: Sequence[int]) -> IdParts:
     return ms, stamps, seq, None if seqs.count(seq) == length else seqs
 
 
-def split_fields(texts: Texts, width: int, length: int) -> tuple[tuple[bytes, ...] | None, Texts, list[int]]:
+def split_fields(
+    texts: list[bytes], width: int, length: int
+) -> tuple[tuple[bytes, ...] | None, list[bytes], list[int]]:
     """Return `(fields, values, their lengths)` of `length` entries that have `width` texts each.
 
     When they do not have the same fields: `(None, texts, their lengths)`.
@@ -179,26 +180,16 @@ def _formatted(ms: int, stamps: Sequence[int], seq: int, seqs: Sequence[int] | N
     return [start % (len(text), text) for text in texts]
 
 
-def _field_texts(fields: tuple[bytes, ...], lengths: tuple[int, ...] | None, counted: bool) -> list[bytes]:
-    """Return what stands in front of each value of an entry; with the value's own header if `lengths` are given.
-
-    counted: the first one begins with `*2n`.
-    """
+def _field_texts(fields: tuple[bytes, ...], lengths: tuple[int, ...] | None) -> list[bytes]:
+    """Return what stands in front of each value of an entry; with the value's own header if `lengths` are given."""
     texts = [b"\r\n$%d\r\n%b" % (len(name), name) for name in fields]
-    if counted:
-        texts[0] = b"\r\n*%d%b" % (2 * len(fields), texts[0])
+    texts[0] = b"\r\n*%d%b" % (2 * len(fields), texts[0])
     if lengths is not None:
         texts = [b"%b\r\n$%d\r\n" % (text, length) for text, length in zip(texts, lengths, strict=True)]
     return texts
 
 
 _kept_field_texts: Final = lru_cache(maxsize=_KEPT_LISTS_MAX)(_field_texts)
-
-
-def _command_start(words: tuple[bytes, ...], width: int) -> bytes:
-    """Return the format of what stands in front of an entry's fields in a command, given the ID's length and the ID."""
-    texts = b"".join([b"\r\n$%d\r\n%b" % (len(word), word) for word in words])
-    return b"\r\n*%d%b\r\n$%%d\r\n%%b" % (len(words) + 1 + 2 * width, texts.replace(b"%", b"%%"))
 
 
 def _bulk_headers(lengths: Sequence[int]) -> Sequence[bytes]:
@@ -214,28 +205,26 @@ def weave_same_fields(
     values: Sequence[bytes],
     lengths: Sequence[int],
     reverse: bool,
-    command: tuple[bytes, ...] = (),
 ) -> tuple[list[bytes], int]:
     """Return the RESP of entries that have the same fields, as `(pieces for join, how many of them an entry has)`.
 
     values: those of the first entry, then those of the second, ... lengths: a tuple with the lengths of the values of
     one entry if all entries have them alike; else a list (or the like) with the length of each of the values.
-    command: the words of a command in front of ID, fields and values; none: they make an entry as it is read.
     """
     width = len(fields)
     length = len(values) // width
-    columns, tail = id_columns(ids, length, _command_start(command, width) if command else _ID)
+    columns, tail = id_columns(ids, length)
     alike = type(lengths) is tuple
     is_short = width <= KEPT_FIELDS_MAX and sum(map(len, fields)) <= KEPT_FIELD_BYTES_MAX
     texts_of: Callable[..., list[bytes]] = _kept_field_texts if is_short else _field_texts
     head, digits = columns[0], columns[-1]
     if width == 1 and alike and isinstance(head, bytes) and not isinstance(digits, bytes):
         # What many streams are: without loops over columns they take a tenth less.
-        pieces = [head, b"", tail + texts_of(fields, lengths, not command)[0], b""] * length
+        pieces = [head, b"", tail + texts_of(fields, lengths)[0], b""] * length
         pieces[1::4] = digits[::-1] if reverse else digits
         pieces[3::4] = values[::-1] if reverse else values
         return pieces, 4
-    for place, text in enumerate(texts_of(fields, lengths if alike else None, not command)):
+    for place, text in enumerate(texts_of(fields, lengths if alike else None)):
         columns.append(tail + text if tail and not place else text)
         if not alike:
             columns.append(_bulk_headers(lengths[place::width]))

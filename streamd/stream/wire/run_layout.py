@@ -1,32 +1,72 @@
-"""What the entries of a run have in common."""
+"""Entries by columns: the field names that all of them have, and their values."""
 
-from typing import Final
-
-# What entries have, one behind the other.
-Texts = list[bytes] | tuple[bytes, ...]
+from collections.abc import Sequence
+from itertools import compress
 
 
-class Layout:
-    """The fields' names of some entries, which are the same in all, and how long their values are.
+class Columns:
+    """Entries that have the same field names, without their IDs.
 
-    lengths: of the values of one entry, if they are the same in all entries, too; None if nobody knows.
+    names: the fields' names. values: the first entry's, then the second's, and so on. lengths: of one entry's values if
+    all entries have them alike; None if they differ, or nobody knows.
     """
 
-    __slots__ = ("lengths", "names")
+    __slots__ = ("lengths", "names", "values")
 
-    def __init__(self, names: tuple[bytes, ...], lengths: tuple[int, ...] | None) -> None:
-        self.names: Final = names
-        self.lengths: Final = lengths
+    def __init__(
+        self, names: tuple[bytes, ...], values: list[bytes] | tuple[bytes, ...], lengths: tuple[int, ...] | None
+    ) -> None:
+        self.names = names
+        self.values = values
+        self.lengths = lengths
 
-    def with_names(self, values: Texts) -> list[bytes]:
-        """Return the fields and values of entries whose values are given, one entry behind the other."""
+    def texts(self, low: int, high: int) -> list[bytes]:
+        """Return the fields and values of the entries from `low` to before `high`, one entry's behind the other's."""
+        width = len(self.names)
+        values = self.values[low * width : high * width]
         flat = [b""] * (2 * len(values))
-        flat[::2] = self.names * (len(values) // len(self.names))
+        flat[::2] = self.names * (high - low)
         flat[1::2] = values
         return flat
 
-    def joined_with(self, other: "Layout") -> "Layout | None":
-        """Return the layout of entries of which some have this one and some another; None if the names differ."""
-        if other is self or (other.names == self.names and other.lengths == self.lengths):
-            return self
-        return Layout(self.names, None) if other.names == self.names else None
+    def places(self) -> list[bytes | Sequence[bytes]]:
+        """Return a name, its values, the next name, its values, and so on."""
+        width = len(self.names)
+        places: list[bytes | Sequence[bytes]] = []
+        for place, name in enumerate(self.names):
+            places += (name, self.values[place::width])
+        return places
+
+    def part(self, low: int, high: int) -> "Columns":
+        """Return the entries from `low` to before `high`."""
+        width = len(self.names)
+        return Columns(self.names, self.values[low * width : high * width], self.lengths)
+
+    def selected(self, flags: Sequence[bool]) -> "Columns":
+        """Return those of the entries whose flag is set."""
+        width = len(self.names)
+        of_values = flags if width == 1 else [flag for flag in flags for _ in range(width)]
+        return Columns(self.names, [*compress(self.values, of_values)], self.lengths)
+
+
+def columns_of(
+    places: Sequence[bytes | Sequence[bytes]], count: int, lengths: tuple[int, ...] | None = None
+) -> Columns | None:
+    """Return so many entries, given by what they have at each place: one word that all share, or one for each of them.
+    None if their names differ.
+
+    lengths: of one entry's values if these are known to be alike.
+    """
+    names: list[bytes] = []
+    for place in places[::2]:
+        name = place if isinstance(place, bytes) else place[0]
+        if not isinstance(place, bytes) and place.count(name) != count:
+            return None
+        names.append(name)
+    width = len(names)
+    if width == 1 and isinstance(values := places[1], tuple):
+        return Columns(tuple(names), values, lengths)
+    texts = [b""] * (count * width)
+    for at, place in enumerate(places[1::2]):
+        texts[at::width] = (place,) * count if isinstance(place, bytes) else place
+    return Columns(tuple(names), texts, lengths)

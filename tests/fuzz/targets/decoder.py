@@ -7,7 +7,7 @@ from streamd.base.limits import BEFORE_AUTH, RequestLimits
 from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Alike, rows_of
+from streamd.resp.template import Columns
 
 LIMITS = [
     RequestLimits(),
@@ -42,9 +42,10 @@ def fast(pieces: list[bytes], limits: RequestLimits) -> Steps:
     decoder, steps = FastDecoder(limits), []
     for piece in pieces:
         requests = decoder.receive(piece)
-        if isinstance(requests, Alike):
-            assert (requests.first(), len(requests)) == (requests.rows()[0], len(requests.rows()))
-        steps.append((rows_of(requests), str(decoder.error)))
+        rows = requests.rows() if isinstance(requests, Columns) else requests
+        if isinstance(requests, Columns):
+            assert (len(requests.first), requests.count) == (len(rows[0]), len(rows))
+        steps.append((rows, str(decoder.error)))
     return steps
 
 

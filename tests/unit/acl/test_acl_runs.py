@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from streamd.acl.beginnings import Beginnings, each_begins, each_word_begins
+from streamd.acl.beginnings import Beginnings, each_begins
 from tests.session import Error
 from tests.unit.acl.test_acl import KEY, client_of
 
@@ -81,28 +81,6 @@ def test_names_are_known_to_begin_as_they_may_only_if_each_of_them_does():
                     assert not prefixes or each_begins([*some], beginnings.prefixes) == expected
                 has_break = any(b"\n" in one for one in (*some, *prefixes))
                 assert found == expected or (expected and has_break), (prefixes, some)
-
-
-def test_words_are_known_to_begin_as_they_may_only_if_each_of_them_does():
-    """All pairs of requests of up to two short words behind their names, which may begin as keys may."""
-    words = [bytes(word) for length in range(3) for word in product(b"a\n\r", repeat=length)]
-    requests = [[b"a", *some] for length in (1, 2) for some in product(words, repeat=length)]
-    for prefixes in ((b"a",), (b"aa", b"\ra"), (b"aa", b"b"), (b"a\r", b"a\na"), ()):
-        beginnings = Beginnings(prefixes)
-        wholes = [all(word.startswith(prefixes) for word in one[1:]) for one in requests]
-        plain = not any(b"\n" in one or b"\r" in one for one in prefixes)
-        for first, is_first in zip(requests, wholes, strict=True):
-            assert not beginnings.are_of_all_words([first]) or is_first, first
-            assert not beginnings.prefixes or each_word_begins([first], beginnings.prefixes) <= is_first
-            if plain and prefixes:
-                assert each_word_begins([first], beginnings.prefixes) == is_first
-            for second, is_second in zip(requests[:40], wholes, strict=False):
-                found = beginnings.are_of_all_words([first, second])
-                expected = is_first and is_second
-                if plain and prefixes:
-                    assert each_word_begins([first, second], beginnings.prefixes) == expected
-                has_break = any(b"\n" in word for word in (*first, *second))
-                assert found == expected or (expected and (has_break or not plain)), (prefixes, first, second)
 
 
 # Requests of which {} is a key that may not be named, among many of a run.
@@ -244,16 +222,6 @@ def test_a_script_that_changes_its_users_rules_is_held_to_the_new_ones_at_once(e
     assert client.engine.state.scripts_may_all is False
     client.do("GET b")
     assert b"get" in client.client.quick
-
-
-def test_no_rules_are_kept_behind_a_transaction(engine):
-    client = client_of(engine, "+@all ~a*")
-    for lines in (["GET a", "EXEC"], ["GET a", "DISCARD"], ["NOSUCH", "EXEC"]):
-        client.do("MULTI")
-        assert client.client.vouched is not None
-        for line in lines:
-            client.do(line)
-        assert client.client.vouched is None
 
 
 @pytest.mark.parametrize("line", ["GET {}", "SET {} v", "MGET {} {}", "XADD {} * f v", "EXISTS {}"])

@@ -40,7 +40,7 @@ XCLAIM = [b"XCLAIM", b"s", b"g", b"c", b"0", *IDS, *b"TIME 5 RETRYCOUNT 1 FORCE 
 @pytest.mark.parametrize(
     ("words", "fewest", "most"),
     [
-        ([b"XADD", b"t", b"#-1", b"f", b"v"], 1_000, 2_000),
+        ([b"XADD", b"t", b"#-1", b"f", b"v"], 100, 300),
         ([b"SET", b"k#", b"v"], 100, 300),
         (XCLAIM, 10, 30),
     ],

@@ -1,5 +1,6 @@
 """The engine: turns, and what is counted of them."""
 
+from streamd.catalog import Batch
 from streamd.engine.gathering import RUN_MIN
 from tests.session import Error, Session
 
@@ -19,11 +20,11 @@ def test_an_error_that_ends_a_wait_counts_as_a_failure_of_its_command(engine: Se
 def test_a_bug_in_a_batch_is_answered_to_all_whom_it_concerns_and_nothing_is_done_twice(engine: Session, monkeypatch):
     engine.do("XADD s 1-1 f v")
 
-    def half(context, requests, at):
+    def half(context, parts):
         context.stream(b"s").log.append(5 << 64, [b"f", b"v"])
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(engine.engine.commands[b"xadd"], "batch", half)
+    monkeypatch.setattr(engine.engine.commands[b"xadd"], "batch", Batch(half))
     engine.send(*[["XADD", "s", "*", "f", "v"]] * 3, ["PING"])
     assert engine.replies() == [Error("ERR internal error")] * 3 + ["PONG"]
     assert engine.state.stats.internal_errors == 1
@@ -33,7 +34,7 @@ def test_a_bug_in_a_batch_is_answered_to_all_whom_it_concerns_and_nothing_is_don
 
 def test_a_bug_in_a_batch_of_several_clients_is_answered_to_each(engine: Session, monkeypatch):
     engine.do("XADD s 1-1 f v")
-    monkeypatch.setattr(engine.engine.commands[b"xadd"], "batch", lambda context, requests, at: 1 // 0)
+    monkeypatch.setattr(engine.engine.commands[b"xadd"], "batch", Batch(lambda context, parts: 1 // 0))
     clients = [engine.connect() for _ in range(RUN_MIN // 2)]
     for client in clients:
         assert engine.engine.gathering.take(client.client, [[b"XADD", b"s", b"*", b"f", b"v"]] * 2)

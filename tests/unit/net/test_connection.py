@@ -10,54 +10,7 @@ from streamd.base.limits import INPUT_WAITING_BYTES_MAX, OUTPUT_PAUSE_BYTES, TUR
 from streamd.configuration.server_options import Config
 from streamd.engine.engine import Engine
 from streamd.net.connection import Connection
-
-
-class FakeTransport:
-    """Remembers what was written; `unread` of it is still to be read by the client."""
-
-    def __init__(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> None:
-        self.peer = peer
-        self.written = b""
-        self.pieces: list[bytes] = []
-        self.unread = 0
-        self.keeps = False
-        self.reading = True
-        self.closed = False
-        self.aborted = False
-        self.socket: socket.socket | None = None
-
-    def get_extra_info(self, name: str) -> object:
-        if name == "socket":
-            return self.socket
-        return {"peername": self.peer, "sockname": ("127.0.0.1", 6379)}.get(name)
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self.high = high
-
-    def get_write_buffer_size(self) -> int:
-        return self.unread
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-        self.pieces.append(data)
-        if self.keeps:
-            self.unread += len(data)
-
-    def writelines(self, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            self.write(piece)
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = self.aborted = True
+from tests.connected import Transport
 
 
 class FakeServer:
@@ -74,8 +27,8 @@ class FakeServer:
     def resume_soon(self, connection: Connection) -> None:
         self.soon.append(connection)
 
-    def connect(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> tuple[Connection, FakeTransport]:
-        connection, transport = Connection(self), FakeTransport(peer)
+    def connect(self, peer: tuple[str, int] = ("127.0.0.1", 50_000)) -> tuple[Connection, Transport]:
+        connection, transport = Connection(self), Transport(peer)
         connection.connection_made(transport)
         return connection, transport
 

@@ -4,18 +4,18 @@ import itertools
 
 import pytest
 
-from streamd.data.entry_record import EntryRows, entry_words
-from streamd.data.records import Record, Run
+from streamd.data.entry_record import Rows, entry_words
+from streamd.data.records import ColumnsRecord, Record
 
 KEYS = (b"s", b"t")
 FIELDS = ((b"f", b"1"), (b"f", b"2"), (b"g", b"1"), (b"f", b"1", b"g", b"2"))
 
 
-def one_by_one(records: list[Record | Run]) -> list[Record]:
+def one_by_one(records: list[Record | ColumnsRecord]) -> list[Record]:
     """Return records, those of runs among them."""
     flat: list[Record] = []
     for record in records:
-        flat += record.records() if isinstance(record, Run) else [record]
+        flat += record.records() if isinstance(record, ColumnsRecord) else [record]
     return flat
 
 
@@ -23,7 +23,7 @@ def one_by_one(records: list[Record | Run]) -> list[Record]:
 def test_the_records_of_rows_are_those_of_each_entry(named: bool) -> None:
     for count in range(5):
         for chosen in itertools.product(itertools.product(KEYS, FIELDS), repeat=count):
-            rows, wanted = EntryRows(), []
+            rows, wanted = Rows(), []
             for at, (key, fields) in enumerate(chosen):
                 row = (key, b"5-%d" % at, fields, b"p" if named else b"", b"%d" % at if named else b"")
                 rows.add(*row)
@@ -31,4 +31,4 @@ def test_the_records_of_rows_are_those_of_each_entry(named: bool) -> None:
             records = rows.records(3)
             assert one_by_one(records) == wanted
             if count > 1 and len({len(fields) for _, fields in chosen}) == 1:
-                assert [type(record) for record in records] == [Run]
+                assert [type(record) for record in records] == [ColumnsRecord]

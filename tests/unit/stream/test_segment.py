@@ -7,12 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from streamd.journal.record import encode_command
-from streamd.stream.entry_id import ID_MAX, format_id, make_id
+from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
 from streamd.stream.wire.columns import index_of, pack, view
-from streamd.stream.wire.entry_encoder import WOVEN_MIN
 from tests.entry_ways import way
 from tests.property.log_model import encode_entry
 
@@ -29,17 +27,6 @@ def seal(ids, entries, like=None):
 
 def encode(ids, entries):
     return b"".join(map(encode_entry, ids, entries))
-
-
-def check_commands(segment, ids, entries, low, high):
-    """The commands that make the entries again, where the segment makes any."""
-    words = (b"XADD", b"k%d\r\n$%b")
-    commands = segment.encode_commands(low, high, words)
-    if commands is None:
-        assert high - low < WOVEN_MIN or isinstance(segment.fields, bytes)
-    else:
-        lines = [[*words, format_id(entry_id), *fields] for entry_id, fields in zip(ids, entries, strict=True)]
-        assert commands == b"".join(map(encode_command, lines[low:high]))
 
 
 def ids_of(first_ms, first_seq, steps):
@@ -97,7 +84,6 @@ def test_ids_of_every_shape_are_given_back(first, ids, way):
             assert list(segment.ids(low, high)) == entry_ids[low:high]
             assert segment.encode(low, high) == encode(entry_ids[low:high], entries)
             assert segment.encode(low, high, True) == encode(entry_ids[low:high][::-1], entries)
-            check_commands(segment, entry_ids, entries, low, high)
         for entry_id in entry_ids:
             for near in {max(entry_id + by, 0) for by in (-1 << 64, -1, 0, 1, 1 << 64)}:
                 assert segment.position(near) == bisect_left(entry_ids, near)
@@ -128,7 +114,6 @@ def test_fields_of_every_shape_are_given_back(fields, compressing, monkeypatch, 
                 assert segment.entries(low, high) == entries[low:high]
                 assert segment.encode(low, high) == encode(ids[low:high], entries[low:high])
                 assert segment.encode(low, high, True) == encode(ids[low:high][::-1], entries[low:high][::-1])
-                check_commands(segment, ids, entries, low, high)
 
 
 def test_entries_of_segments_in_turn_have_their_own_fields(way):

@@ -1,0 +1,126 @@
+"""What commands ask of the floor above them: the engine, its scripts, its users and their rules.
+
+Nothing here is code that runs: the engine has these methods, and imports point downwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from streamd.acl.decision import Decision
+    from streamd.acl.user import User
+    from streamd.base.process import ProcessFacts
+    from streamd.catalog.context import Command, CommandTable, Context, QuickTable
+    from streamd.connected.blocking import Waiter
+    from streamd.connected.client import Client
+    from streamd.lua.scripts import Script, Scripts
+    from streamd.resp.types import Reply
+
+
+class ScriptServices(Protocol):
+    """What commands ask of the script host; see streamd.catalog.script_host."""
+
+    scripts: Scripts
+
+    def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
+        """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+
+    def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
+        """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
+
+    def kill(self) -> None:
+        """End the script that runs, at its next slice. Raises: CommandError."""
+
+
+class Permissions(Protocol):
+    """What is known of the rules of one user; see streamd.catalog.guard.
+
+    quick, names: as there.
+    """
+
+    quick: QuickTable
+    names: dict[str, set[bytes]]
+
+    def allows(self, command: Command, request: list[bytes]) -> bool:
+        """Return whether the user may have a request executed, which has as many words as it must."""
+
+    def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
+        """Return what is refused, if anything, besides of READ | WRITE for all keys."""
+
+    def allows_keys(self, command: Command, keys: Sequence[bytes]) -> bool:
+        """Return True only if the user may have requests executed whose first words these are."""
+
+    def end_of_run(self, command: Command, requests: list[list[bytes]], at: int, end: int) -> int:
+        """Return before which of requests[at:end] a run must end, none of whose requests has been looked at."""
+
+
+class AccessServices(Protocol):
+    """What commands ask of the users of a server; see streamd.engine.access."""
+
+    def log_in(self, context: Context, word: bytes, name: bytes, password: bytes) -> None:
+        """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
+
+    def begin(self, client: Context) -> None:
+        """Give a client the user that new clients have."""
+
+    def set_user(self, context: Context, name: bytes, rules: Sequence[bytes]) -> None:
+        """Change a user by rules, or add one. Raises: CommandError, and then nothing is changed."""
+
+    def remove_user(self, context: Context, name: bytes) -> bool:
+        """Remove a user and close its clients; return whether there was one."""
+
+    def load(self, context: Context) -> None:
+        """Take all users from the file. Raises: CommandError, and then nothing is changed."""
+
+    def save(self) -> None:
+        """Write all users to the file. Raises: CommandError."""
+
+    def rewrite(self) -> None:
+        """Write options and users that were changed into the configuration file. Raises: CommandError."""
+
+    def guard_of(self, user: User) -> Permissions:
+        """Return the rules of any user."""
+
+    def random_bits(self, bits: int) -> int:
+        """Return a number that nobody can guess."""
+
+
+class Services(Protocol):
+    """What commands need of the engine above them.
+
+    commands: all of them, with this server's statistics. quick: see `Context.quick`.
+    """
+
+    commands: CommandTable
+    quick: QuickTable
+
+    @property
+    def scripts(self) -> ScriptServices:
+        """The script host."""
+
+    @property
+    def access(self) -> AccessServices:
+        """The users of the server."""
+
+    def execute(self, client: Context, requests: list[list[bytes]]) -> list[Reply]:
+        """Execute requests as part of a unit and return their replies, errors included (EXEC)."""
+
+    def unblock(self, waiter: Waiter[Client], reply: Reply) -> None:
+        """End a client's wait with `reply`."""
+
+    def end_pause(self) -> None:
+        """Let paused clients go on."""
+
+    def disconnect(self, client: Client) -> None:
+        """Forget a client and all that it waits for."""
+
+    def shut_down(self, save: bool | None) -> None:
+        """Stop the server once the replies of this turn are sent."""
+
+    def process_facts(self) -> ProcessFacts:
+        """Return what the operating system says of the process (INFO)."""
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still (DEBUG SLEEP)."""

@@ -1,0 +1,77 @@
+"""What the engine and commands ask of the floor that keeps the journal."""
+
+from typing import Protocol
+
+from streamd.connected.blocking import Waiter
+from streamd.connected.client import Client
+from streamd.data.records import ColumnsRecord, Record
+
+
+class Backups(Protocol):
+    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
+
+    def begin(self, client: Client) -> list[tuple[str, int]] | None:
+        """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
+
+    def mark(self, client: Client) -> list[int]:
+        """Return the sizes of the files up to which they are one state."""
+
+    def read(self, client: Client, number: int, offset: int, count: int) -> bytes:
+        """Return bytes of a file."""
+
+    def end(self, client: Client) -> bool:
+        """Let go of the files; return whether there were any."""
+
+
+class Journal(Protocol):
+    """What the engine and commands ask of the journal; see streamd.durability.persistence.
+
+    writers: who has written something in this turn, some of them several times.
+    """
+
+    writers: list[Client]
+
+    @property
+    def backups(self) -> Backups:
+        """The backups under way."""
+
+    def append_unit(self, records: list[Record | ColumnsRecord]) -> None:
+        """Take the effects of one command or one transaction, which stand or fall together."""
+
+    def end_turn(self) -> None:
+        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+
+    def wait_for(self, client: Client) -> None:
+        """Return once no output of a client is held: what it says is as durable as it has to be."""
+
+    def tick(self) -> bool:
+        """Do what time demands; return whether more is to be done at once."""
+
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether a rewrite is running."""
+
+    @property
+    def saved_s(self) -> int:
+        """The Unix time of the last rewrite, or of the start, in seconds."""
+
+    def doubt(self) -> None:
+        """Have the journal rewritten soon: what it says may not be what is there."""
+
+    def start_rewrite(self) -> None:
+        """Begin a rewrite. Raises: CommandError; OSError."""
+
+    def save(self) -> None:
+        """Rewrite in the foreground. Raises: CommandError."""
+
+    def reload(self, rewrite: bool) -> None:
+        """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
+
+    def sync_goal(self) -> int:
+        """Return what is_synced() is to be asked for all that is recorded so far."""
+
+    def is_synced(self, goal: int) -> bool:
+        """Return whether what was recorded up to a goal is synced."""
+
+    def serve_when_synced(self, waiter: Waiter[Client]) -> None:
+        """Have a waiter try again after each sync; the next one begins at the end of this turn."""
