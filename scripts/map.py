@@ -60,8 +60,9 @@ def main() -> None:
     files: dict[str, list[Path]] = defaultdict(list)
     below: dict[str, set[str]] = defaultdict(set)
     for path in sorted(ROOT.rglob("*.py")):
-        room = room_of(module_of(path))
-        if room in ("__init__", "streamd", "__main__", "clients"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        room = room_of(".".join(parts))
+        if room in ("__init__", "__main__", "clients/__init__"):
             continue
         files[room].append(path)
         below[room] |= imports(path) - {room, "__init__"}

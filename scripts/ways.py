@@ -68,7 +68,7 @@ WAYS = (
     ),
     Way(
         "say rows or columns",
-        ("Column", "Columns", "ColumnsRecord", "Layout", "Places", "Rows"),
+        ("Column", "Columns", "ColumnsRecord", "Places", "Rows"),
         named=r"Alike|Column\w*|EntryRows|EntryRun|Layout|Places|Rows|Run|RunFields|Texts|_Taken|_Reading",
     ),
     Way(

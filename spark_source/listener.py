@@ -30,9 +30,10 @@ class SourceFigures:
 
 @dataclass(frozen=True)
 class SinkFigures:
-    """What a micro-batch wrote to one stream; from inside foreachBatch, what was written since the batch that was shown
-    before. `changed`: rows of partitions whose attempts brought different rows, with onRowsChanged=continue; some may be
-    stored twice.
+    """What a micro-batch wrote to one stream; from inside foreachBatch, what was written since the last figures.
+
+    `changed`: rows of partitions whose attempts brought different rows, with onRowsChanged=continue; some may be stored
+    twice.
     """
 
     stream: str

@@ -17,7 +17,7 @@ def form() -> str:
 
 
 def stale_file() -> str:
-    """Return a compiled file of this package whose source is gone (an earlier layout left it); empty if there is none.
+    """Return a compiled file of this package whose source is gone (an earlier layout left it); else empty.
 
     Python would go on to load what was built with it. Only the compiled form looks.
     """
