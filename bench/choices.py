@@ -22,8 +22,8 @@ from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.groups.pending_chunk import Consumer
 from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_columns import Columns
 from streamd.stream.wire.entry_encoder import encode_entry
-from streamd.stream.wire.run_layout import Columns
 
 ROUNDS = 7
 VALUE = Random(3).randbytes(64)

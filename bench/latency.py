@@ -29,8 +29,7 @@ BEGIN_MARK, END_MARK = "<!-- make latency writes from here -->", "<!-- to here -
 @dataclass(frozen=True, slots=True)
 class Waited:
     """PINGs during a row: the longest, the longest computing of the server during one, their 99th percentile; the time
-    that the
-    work took, and a remark.
+    that the work took, and a remark.
     """
 
     longest_ms: float

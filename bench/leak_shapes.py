@@ -23,8 +23,7 @@ class Shape(NamedTuple):
     """Use that is repeated on a server with these options.
 
     repeat(target, count): returns when all is answered and the clients are gone, except those that it returns: they
-    stay
-    connected while memory is measured.
+    stay connected while memory is measured.
     """
 
     name: str

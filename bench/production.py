@@ -32,8 +32,7 @@ def to_streams(requests: int, *options: str) -> Work:
 
 def ready_made(*options: str) -> Work:
     """Return XADDs whose words `{pid}` and `{iid}` are producers in turn and new iids, 50 clients, 16 in a pipeline.
-    Values
-    differ, as in production.
+    Values differ, as in production.
     """
 
     def work(target: Target) -> Sample:

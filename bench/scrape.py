@@ -27,8 +27,7 @@ def main() -> int:
 
 def measure(streams: int, scrapes: int) -> dict[str, list[float]]:
     """Return the milliseconds of CPU of each slice of some scrapes, on a server with this many streams, and the
-    milliseconds of
-    each scrape for its client.
+    milliseconds of each scrape for its client.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -12,7 +12,7 @@ from bench.servers import Target
 from bench.workloads import CHANGING, VALUE
 from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
@@ -117,8 +117,7 @@ def two_processes() -> Figures:
     """Pipelined XADD of two servers with a client each, over one server with one client.
 
     First with a core for each pair: the result on a machine with twice as many cores. Then as the system places them:
-    there
-    one pair alone uses more than one of two cores, and two pairs have to share them.
+    there one pair alone uses more than one of two cores, and two pairs have to share them.
     """
 
     def run(target: Target, core: int | None) -> float:

@@ -23,8 +23,7 @@ def tell(
     """Run a demo in a directory of its own, and return its exit code; SIGTERM ends it as Ctrl-C does.
 
     files: the directory's contents, which stays if `keep` says so, or if the demo fails. failures: exceptions that
-    count as
-    failures besides DemoFailed: a child, a server or a disk that fails.
+    count as failures besides DemoFailed: a child, a server or a disk that fails.
     """
     known: tuple[type[Exception], ...] = (DemoFailed, ChildFailed, redis.RedisError, OSError, *failures)
     signal.signal(signal.SIGTERM, _interrupt)

@@ -86,8 +86,7 @@ class EmbeddedServer:
         """Let time pass, to the millisecond; returns once everything due by then has happened.
 
         A negative number is a leap back. Raises: ValueError for an invalid time, TypeError on real time, RuntimeError
-        without a
-        running server.
+        without a running server.
         """
         clock, moved_ms = self._movable(seconds, milliseconds)
         clock.advance(moved_ms)
@@ -95,8 +94,7 @@ class EmbeddedServer:
 
     def leap(self, *, seconds: float = 0, milliseconds: float = 0) -> None:
         """Move the wall time alone, forward or back, as when the machine's clock is set: expiries, windows and entry
-        IDs follow
-        it, time-outs and timers do not. Returns and raises as `advance`.
+        IDs follow it, time-outs and timers do not. Returns and raises as `advance`.
         """
         clock, moved_ms = self._movable(seconds, milliseconds)
         clock.leap(moved_ms)

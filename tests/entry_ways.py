@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from streamd.stream.log import segment
-from streamd.stream.wire import columns, entry_writer
+from streamd.stream.wire import entry_writer, packed_numbers
 
 
 @pytest.fixture(params=["by columns", "byte by byte"])
@@ -15,8 +15,8 @@ def way(request, monkeypatch):
         pytest.importorskip("librt")
         native_columns = importlib.import_module("streamd.stream.wire.native_columns")
         native_entries = importlib.import_module("streamd.stream.wire.native_entries")
-        monkeypatch.setattr(columns, "IS_NATIVE", True)
-        monkeypatch.setattr(columns, "first_from", native_columns.first_from, raising=False)
+        monkeypatch.setattr(packed_numbers, "IS_NATIVE", True)
+        monkeypatch.setattr(packed_numbers, "first_from", native_columns.first_from, raising=False)
         monkeypatch.setattr(entry_writer, "write_entries", native_entries.write_entries, raising=False)
         monkeypatch.setattr(segment, "WRITES", True)
     return request.param

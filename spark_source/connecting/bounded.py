@@ -1,8 +1,7 @@
 """Receives replies of unknown size: a reply that passes a limit is given up.
 
 XRANGE counts entries, not bytes, and an entry may be a thousand times as large as the one before. redis-py reads a
-whole
-reply, however large; here its bytes are counted as they arrive.
+whole reply, however large; here its bytes are counted as they arrive.
 """
 
 from spark_source.connecting.connection import Reply, Session

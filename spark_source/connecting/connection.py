@@ -201,8 +201,7 @@ class Session:
         """Add the replies that have arrived already, up to `count` in all.
 
         `read_response` takes 0.7 us a reply, a good part of the cost of a written row; the parser below it 0.1. If
-        redis-py has
-        other internals than expected this does nothing, and each reply is read the long way.
+        redis-py has other internals than expected this does nothing, and each reply is read the long way.
         """
         import redis
 

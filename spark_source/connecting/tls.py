@@ -22,8 +22,7 @@ def trouble(text: str, options: ConnectionOptions) -> str | None:
     """Return the explanation if TLS is the reason for a broken connection, else None.
 
     May connect to the server again, for some seconds: a plain port meets TLS with silence, and the alert of a server
-    that
-    closes at once is not always read.
+    that closes at once is not always read.
     """
     where = options.endpoint
     if options.ssl:

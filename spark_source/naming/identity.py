@@ -35,8 +35,7 @@ class BatchName:
     """The write that a task belongs to: the sink, its batch, and whether a later run can ask for it again.
 
     `lasting`: the sink's name across checkpoints, None if that is `sink` itself. A new checkpoint numbers its batches
-    from 0
-    again, so only the scope of a whole stream may use it. `epoch`: the micro-batch of a named write inside
+    from 0 again, so only the scope of a whole stream may use it. `epoch`: the micro-batch of a named write inside
     foreachBatch;
     such names need no longer memory. `query`: the query that writes to its streams as this sink alone; None inside
     foreachBatch, where there may be several.
@@ -68,8 +67,7 @@ def digest_text(data: bytes, size: int = 9) -> str:
 
 def bucket_fill(window_size: int) -> float:
     """Return the average number of rows per producer, when hashes spread them: 60 % of its window. In a small window
-    chance
-    counts for more, so seven standard deviations stay free.
+    chance counts for more, so seven standard deviations stay free.
     """
     return min(0.6 * window_size, ((math.sqrt(49 + 4 * window_size) - 7) / 2) ** 2)
 

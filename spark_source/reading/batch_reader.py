@@ -233,8 +233,7 @@ def refuse_unread_streams(options: ReadOptions, streams: list[str]) -> None:
 
 class FilteringReader(StreamdReader):
     """Takes filters too (filterPushdown=true). A separate class, because Spark refuses a reader with `pushFilters`
-    where its
-    setting spark.sql.python.filterPushdown.enabled is off.
+    where its setting spark.sql.python.filterPushdown.enabled is off.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -244,8 +243,7 @@ class FilteringReader(StreamdReader):
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
         """Narrow the ranges by filters on stream, id and ts, and give every filter back: Spark applies them again. Of a
-        range on
-        id only the milliseconds count, since Spark compares IDs as text.
+        range on id only the milliseconds count, since Spark compares IDs as text.
         """
         raw = self.is_raw
         stream, entry_id, moment = ("stream", "id", "ts") if raw else ("_stream", "_id", "_ts")

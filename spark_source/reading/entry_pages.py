@@ -89,8 +89,7 @@ def read_range(
 
 def _ask(session: Session, part: Range, position: str, size: int, head: str | None) -> None:
     """Ask for a page, and for the first entry if entries were not counted: while `head` has not moved, nothing behind
-    it was
-    trimmed, and the page is whole.
+    it was trimmed, and the page is whole.
     """
     session.send("XRANGE", part.stream, "(" + position, part.end, "COUNT", size)
     if head is not None:

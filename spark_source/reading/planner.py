@@ -28,8 +28,7 @@ class Loss:
     """Unread entries that are gone: at most `entries` (None: unknown). `restart`: the stream is another one than
     before.
     `cut_at`: entries that had been read are gone, too; the last ID that counts as read. `unclear`: the position to go
-    on
-    from is unknown.
+    on from is unknown.
     """
 
     text: str
@@ -45,8 +44,7 @@ def find_loss(
     """Return the loss behind `mark`, None when all is there. `holds` says whether the stream has an entry.
 
     Entries that were deleted one by one (XDEL) are no loss: a user wanted that. Entries that were trimmed before they
-    were
-    read are, and so is a stream that was deleted or made anew.
+    were read are, and so is a stream that was deleted or made anew.
     """
     if mark.behind is not None and info is not None and info.added is not None:
         return _loss_in_backlog(stream, mark, info, mark.behind, info.added, holds)
@@ -134,8 +132,7 @@ def _lost_its_newest(mark: Mark, info: StreamInfo) -> bool:
     """Return whether entries that were read are gone from the end of a stream whose older entries are still there.
 
     Another stream with IDs of the same time is told apart by its beginning, or by the number of entries it had been
-    given up
-    to the range that was read last.
+    given up to the range that was read last.
     """
     is_shorter = ids.parse(info.last) < ids.parse(mark.id)
     is_fewer = info.added is not None and mark.n is not None and info.added < mark.n
@@ -164,8 +161,7 @@ class Splitter(Protocol):
         self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes"
     ) -> Cuts | None:
         """Return parts as `cut` does, with estimated counts; each ends with an entry, and the first `take` entries are
-        exceeded by
-        at most as many again. None where counting is better.
+        exceeded by at most as many again. None where counting is better.
         """
 
     def about(self, stream: str, start: str, end: str, expected: int) -> int:
@@ -193,8 +189,7 @@ def choose_splitter(server: Server) -> Splitter:
 
 def added_up_to(server: Server, splitter: Splitter, stream: str, position: str, info: StreamInfo) -> int | None:
     """Return how many entries a stream had been given up to a position, None if unknown: before Redis 7.0, and for a
-    position
-    that no entry has reached yet.
+    position that no entry has reached yet.
 
     The entries behind the position are counted; if some are trimmed meanwhile, they are counted again.
     """

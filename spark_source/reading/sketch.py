@@ -30,8 +30,7 @@ class Ask(Protocol):
 @dataclass(frozen=True)
 class Piece:
     """Entries from `first` to `last`. `sample`: the last of them, newest first. `rate`: the rate before those, in
-    entries per
-    millisecond, if known.
+    entries per millisecond, if known.
     """
 
     first: ID

@@ -16,8 +16,7 @@ def refuse_empty_server(begin: Offset, infos: Mapping[str, StreamInfo | None], p
     """Raise DataLoss when a query that starts again finds none of the streams that it has read.
 
     One stream that was read to its end and is gone is no loss. If all are gone, it is probably another server, whose
-    streams
-    would never be filled.
+    streams would never be filled.
     """
     read = [name for name, mark in begin.items() if mark.n and mark.state != GONE and (mark.state or mark.from_id)]
     if read and not any(infos.values()):

@@ -44,8 +44,7 @@ def is_variant(kind: pa.DataType) -> bool:
 
 def read_json(values: Sequence[bytes | None], kind: pa.DataType, cast: Cast) -> tuple[pa.Array, list[int], list[int]]:
     """Return JSON values as a column of a nested type, the rows that do not fit the type in full or in part (null
-    there), and
-    the rows that lack a value that the type requires.
+    there), and the rows that lack a value that the type requires.
     """
     made = _all_at_once(values, kind)
     if made is not None:

@@ -56,8 +56,7 @@ CASTABLE = (
 
 def raw_schema(text: bool, fields: str, value_format: str = "text") -> StructType:
     """Return the schema for queries without one: stream, id, ts, seq, and the fields as a map, an array of pairs, or
-    (json) a
-    `value` that holds them as a JSON object.
+    (json) a `value` that holds them as a JSON object.
     """
     value: DataType = StringType() if text else BinaryType()
     pairs: DataType

@@ -116,8 +116,7 @@ class StreamWriter:
         """Take a chunk of rows, and write the block when it is full.
 
         A block is sent again as a whole unless a wait on the connection that wrote it has covered it. Without
-        durability it is
-        one chunk.
+        durability it is one chunk.
         """
         self.block.append(chunk)
         self.held_rows += chunk.count

@@ -24,10 +24,8 @@ class Durability:
         """Return once everything that this connection has written or read is durable.
 
         WAIT and WAITAOF cover the connection's last write, so this makes one. Then replies about other connections'
-        writes (a
-        committed batch, a known name) are covered, too. A new connection does not cover the writes of the one before
-        it: send
-        those again first.
+        writes (a committed batch, a known name) are covered, too. A new connection does not cover the writes of the one
+        before it: send those again first.
 
         Raises: NotDurable after the timeout, redis.RedisError.
         """
@@ -94,8 +92,7 @@ def _check_replicas(server: Server, wanted: int) -> None:
     """Check that each node has enough replicas; where INFO is refused, WAIT will tell.
 
     After a failover replicas come back: they are waited for until `timeout`. A node that has run for longer and never
-    had
-    one is refused at once. Raises: OptionError, NotDurable.
+    had one is refused at once. Raises: OptionError, NotDurable.
     """
     import redis
 

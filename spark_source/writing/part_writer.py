@@ -15,8 +15,7 @@ class PartWriter(StreamWriter):
     """Writes rows by position, each chunk together with a note: the part's number of rows so far, and their digest.
 
     Works on any server with transactions, and remembers without a time limit. A retry skips the noted rows. If they are
-    not
-    the same rows in the same order, their digest differs, and the task fails.
+    not the same rows in the same order, their digest differs, and the task fails.
     """
 
     def __init__(self, owner: Owner, stream: str) -> None:

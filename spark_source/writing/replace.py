@@ -9,8 +9,7 @@ def replacing(session: Session, new: str, old: str) -> "list[list[Word]]":
     """Return the commands that put `new` in the place of `old`, or, without `new`, leave `old` empty.
 
     Groups keep their positions, before all new entries, whose IDs are greater. Only if a producer chose IDs in the
-    future a
-    group starts at the first new entry. To be sent in one transaction that watches `old`.
+    future a group starts at the first new entry. To be sent in one transaction that watches `old`.
     """
     there = stream_info(session, new)
     if there is None:

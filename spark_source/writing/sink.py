@@ -58,8 +58,7 @@ class TaskWriter:
         """Hold the rows until all are known, and write them once it is clear that no earlier attempt had others.
 
         Their number also decides the number of producers. It counts the rows themselves, not Spark's batches, so that
-        every
-        attempt decides alike. A failure further up in the query shows before the first row is written.
+        every attempt decides alike. A failure further up in the query shows before the first row is written.
         """
         held, tallies = Held(), dict[str, Tally]()
         try:

@@ -223,8 +223,7 @@ class StreamdStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
         """Nothing: the next attempt finds the rows by their names. Deleting them would lose them, since the server
-        answers a name
-        that it knows without writing.
+        answers a name that it knows without writing.
         """
 
 
@@ -336,8 +335,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
         """Replace the old stream by the new one in one step, which also notes that.
 
         The old one's groups stay and go on with the new entries; their pending entries are gone. After a lost reply the
-        step is
-        tried again, and must then do nothing: the new stream has moved.
+        step is tried again, and must then do nothing: the new stream has moved.
         """
         assert self.stream is not None
         assert self.final is not None

@@ -134,8 +134,7 @@ class Users:
 
     def replace(self, found: dict[bytes, User]) -> tuple[list[User], list[User]]:
         """Replace all users; those of the same name are changed in place. Return the users that are gone, and those
-        that are new
-        or differ.
+        that are new or differ.
         """
         before = self._users
         self._users = {name: before.get(name, user) for name, user in found.items()}
@@ -174,8 +173,7 @@ class Users:
 
     def differing(self, definitions: Iterable[Sequence[bytes]], password: bytes) -> dict[bytes, bytes | None]:
         """Return the users that differ from the configuration's definitions, with a password for `default`: each name,
-        and its
-        text or None if it is gone.
+        and its text or None if it is gone.
         """
         made = Users(self.vocabulary, self.all_channels)
         if password:

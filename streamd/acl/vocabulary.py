@@ -9,8 +9,7 @@ class Vocabulary:
     """The commands that rules can name.
 
     A set of commands is an integer, one bit for each. Allowing a container allows its subcommands as well, so a rule
-    may
-    change more (`changed_by`) than the bit of the command that it names (`bit`).
+    may change more (`changed_by`) than the bit of the command that it names (`bit`).
 
     names: all commands and subcommands (`config|get`), each container in front of its subcommands.
     everything: all bits, with one for commands that are not there yet: `+@all` sets it.

@@ -22,8 +22,7 @@ def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Pro
     """Copy a server's journal into the new data directory `path`; return the number of bytes.
 
     The base is immutable and is copied first. Then the server tells the sizes of the increments at one moment, and they
-    are
-    copied up to there: the copy is the state of that moment. Raises: SourceError, PlaceError; then nothing is left.
+    are copied up to there: the copy is the state of that moment. Raises: SourceError, PlaceError; then nothing is left.
     """
     with Place(path) as place:
         files = remote.begin(lambda: progress(0, 0))

@@ -63,8 +63,7 @@ class Place:
 
     def take(self, sources: Iterable[Source]) -> None:
         """Write files, in the order in which a server loads them, and the manifest that names them. Raises: PlaceError,
-        and the
-        errors of the sources.
+        and the errors of the sources.
         """
         parts: list[Part] = []
         for number, (name, pieces) in enumerate(sources, 1):

@@ -20,8 +20,7 @@ class Clock:
 
     The wall time (`now_us`, `now_ms`) is Unix time, for values that are stored or shown: entry IDs, expiries, windows,
     delivery times. It leaps when the machine's clock is set. The monotonic time (`monotonic_us`, `monotonic_ms`) never
-    leaps
-    and only measures durations: timers, time-outs, retries, idle connections, slices.
+    leaps and only measures durations: timers, time-outs, retries, idle connections, slices.
     """
 
     def now_us(self) -> int:

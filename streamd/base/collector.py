@@ -10,8 +10,8 @@ def pause() -> None:
 
 def keep_out() -> None:
     """Keep collections off the hot path: objects from the start live for ever, entries are in objects that the
-    collector does
-    not track, and lists of requests are freed by reference count before a young generation of 50,000 is full.
+    collector does not track, and lists of requests are freed by reference count before a young generation of 50,000 is
+    full.
 
     (No collection runs before: it takes a tenth of a start, and finds some hundred objects of argparse's.)
     """

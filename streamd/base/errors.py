@@ -144,8 +144,7 @@ class NoPermission(CommandError):
     """A request that its user's rules forbid.
 
     reason: command, key or channel. context: its origin, toplevel, multi (it was queued), exec (it was allowed when it
-    was
-    queued) or lua.
+    was queued) or lua.
     """
 
     def __init__(self, reason: str, name: str, context: str) -> None:

@@ -42,8 +42,7 @@ class GlobTable(Generic[Value]):
     """Pattern -> value.
 
     The literal head or tail of a pattern is looked up for a text: only patterns that share it are compared with the
-    text. A
-    pattern is filed under the one of the two that fewer others share.
+    text. A pattern is filed under the one of the two that fewer others share.
 
     compared: the number of comparisons so far.
     """

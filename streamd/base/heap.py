@@ -107,8 +107,7 @@ class IdleTrim:
 
     def look(self, changes: int, traffic_bytes: int = 0, bytes_per_s: float = 0.0) -> bool:
         """Do one step if the server, which has made this many changes, is idle; return whether memory was returned. To
-        be called a
-        few times a second.
+        be called a few times a second.
 
         traffic_bytes: bytes received and sent until lately; bytes_per_s: their rate then.
         A call does one step: releasing a dict that had a million rows takes some milliseconds by itself.

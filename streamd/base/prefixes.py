@@ -9,8 +9,7 @@ class Prefixes(Generic[Value]):
     """Prefix -> value.
 
     A look-up tries the text's beginning of each length that a prefix has. So prefixes that do not fit cost nothing,
-    however
-    many there are.
+    however many there are.
 
     values: all of them; only the methods change it.
     """

@@ -6,8 +6,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 def checked(url: str) -> str:
     """Return the URL, whose database, if any, must be a number: redis-py takes any other name for 0. That of a Unix
-    socket has
-    the whole path behind its three slashes: redis-py would leave out what stands behind two.
+    socket has the whole path behind its three slashes: redis-py would leave out what stands behind two.
 
     Raises: ValueError.
     """

@@ -11,8 +11,7 @@ from streamd.configuration.setting_lines import ConfigFileError, Setting, read_s
 @dataclass(slots=True)
 class FromFile:
     """Settings of a file. values: by option. users: the words of each line `user`. passed_over: options that do not
-    apply, with
-    the reason. faults: errors.
+    apply, with the reason. faults: errors.
     """
 
     values: dict[str, Value] = field(default_factory=dict)

@@ -33,8 +33,7 @@ def rewritten(data: bytes, config: Config, changed: Iterable[str], users: UserCh
     """Return the text of a file with the present values of the options `changed`, and of `users`.
 
     The last line that sets an option counts, and is replaced. An option without a line gets one at the end, unless it
-    has
-    its default. Lines of users that are gone are removed.
+    has its default. Lines of users that are gone are removed.
     Raises: CommandError where a user stands in a file that this one includes.
     """
     bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""

@@ -151,8 +151,7 @@ class Client(Watcher):
 
     def leave_connection(self) -> None:
         """Release the lost connection. Client and connection refer to each other; both, with everything received or
-        queued, would
-        stay until the next run of the garbage collector, which counts objects, not bytes.
+        queued, would stay until the next run of the garbage collector, which counts objects, not bytes.
         """
         self.flush = self.kill = _no_flush
         self.resume = None

@@ -230,8 +230,7 @@ class FilterTable:
 
     def _find(self, fields: list[bytes], found: _Waiters) -> None:
         """Add to `found` the waiters whose filters let an entry through. It goes through the fields of the entry or
-        those of the
-        filters, whichever are fewer.
+        those of the filters, whichever are fewer.
         """
         by_field = self._by_field
         if len(fields) >= 2 * len(by_field):

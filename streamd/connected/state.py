@@ -57,8 +57,7 @@ class Stats:
 
     def sample(self, now_ms: int, calls: int, bytes_in: int, bytes_out: int) -> None:
         """Note the counters, about once a second: `per_second` gives the rates since the last time, of commands, bytes
-        received
-        and bytes sent.
+        received and bytes sent.
         """
         then_ms, *then = self._sampled
         self._sampled = (now_ms, calls, bytes_in, bytes_out)
@@ -274,8 +273,7 @@ class State:
         """Log and count an unexpected exception: `error`, or the one that is being handled.
 
         may_have_changed: values may differ from the journal. It is then rewritten, so that a start does not restore
-        another
-        state, or find a record that it cannot apply.
+        another state, or find a record that it cannot apply.
         """
         log.exception("bug", "a bug in %s", where, error=error)
         self.stats.internal_errors += 1
@@ -284,8 +282,7 @@ class State:
 
     def lose(self, client: Client, where: str) -> None:
         """Note the exception that is being handled, and close a client that it may have cost a reply or a message: the
-        client
-        would wait for that forever, or take another one for it.
+        client would wait for that forever, or take another one for it.
         """
         self.note_bug(where)
         try:

@@ -15,12 +15,10 @@ _TAKEN_AT_ONCE: Final = 128
 
 class Deadlines:
     """When keys end. Adding, moving and removing a key take the same time for any number of keys, and a key takes eight
-    bytes
-    where many end together, as sessions and caches do.
+    bytes where many end together, as sessions and caches do.
 
     The owner has the deadlines by key (`due_ms`): a row here that disagrees is out of date and ignored. Each span has
-    at
-    most as many of those as of others.
+    at most as many of those as of others.
 
     Shape: `_spans` has for the number of a span (its first millisecond >> _SPAN_BITS) its one key, or a list of rows;
     `_gone`, how many of a list may be out of date, where any may be; `_order` is a heap of the numbers, which may have

@@ -12,8 +12,7 @@ class GrowingString:
     """A string that APPEND and SETRANGE change.
 
     Shape: base is the string at its last read; pages maps the number of a page of the base to a changed copy of it;
-    tail is
-    what stands behind the base.
+    tail is what stands behind the base.
     """
 
     __slots__ = ("base", "pages", "tail")

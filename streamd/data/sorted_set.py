@@ -19,10 +19,10 @@ _stamps: Final = count(1)
 class SortedSet:
     """Member -> score, and the order.
 
-    scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is
-    `_few`, a list of the members, for a set that never had more than LISTED_MEMBERS_MAX of them: an idle set pays eight
-    bytes a member for it; `_many` for one that had. Where all members came at once, both are None until a command asks
-    for the order: readers of a snapshot never do.
+    scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is `_few`, a list of the members,
+    for a set that never had more than LISTED_MEMBERS_MAX of them: an idle set pays eight bytes a member for it; `_many`
+    for one that had. Where all members came at once, both are None until a command asks for the order: readers of a
+    snapshot never do.
     is_listed: whether Redis would keep it in a list: it was never too large for one.
     stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
 

@@ -51,8 +51,7 @@ class Backups:
 
     def begin(self, client: Client) -> list[tuple[str, int]] | None:
         """Pin the journal as the next rewrite leaves it: return names and present sizes of its files, None while that
-        rewrite is
-        under way. To be called until then. Raises: CommandError.
+        rewrite is under way. To be called until then. Raises: CommandError.
         """
         if client in self._pinned:
             raise CommandError("ERR this connection has a backup already; end it with BACKUP END")

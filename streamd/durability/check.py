@@ -130,8 +130,7 @@ def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydi
 
 class Trial:
     """Applies commands as a start would, up to the first that cannot be applied; with `goes_on` also those behind it,
-    without
-    a loader none.
+    without a loader none.
     """
 
     def __init__(self, loader: Loader | None, goes_on: bool = False) -> None:

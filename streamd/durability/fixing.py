@@ -67,8 +67,7 @@ class Place:
 
 def fix(place: Place, agree: Agree) -> Report:
     """Cut a journal at the first place that is damaged or cannot be applied, if `agree` says so; the rest stays in
-    files
-    beside it. A torn record at the end is cut without a question.
+    files beside it. A torn record at the end is cut without a question.
 
     A base is not cut, nor a part that a newer version wrote. Raises: LockedError when a server is running;
     DamagedError;
@@ -109,8 +108,7 @@ def fix(place: Place, agree: Agree) -> Report:
 
 def skip(place: Place, agree: Agree) -> Report:
     """Leave out what is damaged, and what cannot be applied without that, if `agree` says so; it stays in a file beside
-    the
-    journal, and is listed.
+    the journal, and is listed.
 
     Raises: LockedError when a server is running; DamagedError; OSError.
     """

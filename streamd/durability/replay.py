@@ -26,10 +26,8 @@ class Replay:
     """Finds for each record the function beside the command that writes it.
 
     Commands of other types than streams repeat their own effect, as a client without a clock: it is always the year
-    1970, so
-    nothing expires, and nothing is recorded. borrow() before, and finish() after each slice of loading: that time holds
-    only
-    in between.
+    1970, so nothing expires, and nothing is recorded. borrow() before, and finish() after each slice of loading: that
+    time holds only in between.
     """
 
     def __init__(self, state: State) -> None:

@@ -27,12 +27,10 @@ class Rewriting:
     """Rewrites one engine's journal: on request, when it has grown, or when it may differ from the keyspace.
 
     After an exception the whole rewrite is abandoned, the present files stay, and it is repeated from the beginning:
-    after
-    1, 2, 4 ... 60 minutes, or on request.
+    after 1, 2, 4 ... 60 minutes, or on request.
 
     count: successful rewrites; failures: failed ones. is_planned: one begins as soon as it can. last_error: the reason
-    of
-    the last failure, with the key, "" after a success. last_took_s: of the last one; -1 before the first.
+    of the last failure, with the key, "" after a success. last_took_s: of the last one; -1 before the first.
     saved_ms: the Unix time of the last success, or of the start.
     """
 

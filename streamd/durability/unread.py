@@ -13,8 +13,7 @@ _OLD: Final = ".old-"
 
 def unread(files: FileSystem, config: Config) -> list[str]:
     """Return a line for each journal that a server with this configuration leaves unread, and for Redis's snapshot if
-    there is
-    no journal.
+    there is no journal.
     """
     directory = config.text("dir") or "."
     ours = config.text("appenddirname"), config.text("appendfilename")

@@ -29,9 +29,9 @@ class Journal:
     is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. own: after
     close(), the files that this process has loaded or written, by their paths. old_directory: where the files go that
     it has neither loaded nor written, once a rewrite has taken their place. moved_aside: files that the manifest does
-    not name, as they are called now. rewrite: the one that is running. base_bytes: the
-    size of the base and of what was there when it became one, which automatic rewriting compares with. writes: how many
-    `write` calls have written units; synced_writes: how many of these are on the disk.
+    not name, as they are called now. rewrite: the one that is running. base_bytes: the size of the base and of what was
+    there when it became one, which automatic rewriting compares with. writes: how many `write` calls have written
+    units; synced_writes: how many of these are on the disk.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Lua 5.1 bytecode in which calls of a library's functions are not tail calls.
 
-The functions of `redis` and `string` that Redis has in C are partly Lua here. Where a script ends in
-`return redis.call(...)`, Lua drops the script's own frame before it calls a function in Lua, and with it the line that
-an error has to name. So such calls become ordinary ones; and so do those of a script's outermost part, which runs once.
-Calls of a script's own functions stay tail calls: loops may rely on that.
+The functions of `redis` and `string` that Redis has in C are partly Lua here. Where a script ends in `return
+redis.call(...)`, Lua drops the script's own frame before it calls a function in Lua, and with it the line that an error
+has to name. So such calls become ordinary ones; and so do those of a script's outermost part, which runs once. Calls of
+a script's own functions stay tail calls: loops may rely on that.
 """
 
 import struct

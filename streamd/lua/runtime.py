@@ -134,8 +134,7 @@ class Runtime:
         """Free the Lua state after its last function; it must not be used any more.
 
         It refers to the functions that it calls, and these to it. The garbage collector would free such a cycle only
-        after many
-        further objects were made, for it counts objects, and a state of many megabytes is one of them.
+        after many further objects were made, for it counts objects, and a state of many megabytes is one of them.
         """
         self._let_go()
         self._state = self.used_bytes = None
@@ -214,8 +213,7 @@ class Runtime:
 
     def _make_invoke(self) -> tuple[Callable[..., tuple[Any, ...]], Callable[[], None]]:
         """Return the function that executes a command of strings (the hot path of scripts, hence a closure), and one
-        that makes it
-        release the Lua state.
+        that makes it release the Lua state.
         """
         used, full, call_of, answer = self.used_bytes, self._full, self._call_of, self._answer
 

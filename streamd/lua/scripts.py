@@ -57,8 +57,7 @@ class Scripts:
     """Finds and runs scripts.
 
     bytes_max: the bound of Lua's memory; it may be changed. Only a script's effects outlive its run, so the Lua state
-    can be
-    replaced between any two.
+    can be replaced between any two.
     """
 
     def __init__(self, bytes_max: int, tick: Callable[[], bool]) -> None:

@@ -43,8 +43,7 @@ class SideRun:
     """Runs one piece of work at a time.
 
     is_possible: greenlet is installed. is_paused: work was interrupted and has not ended. is_current: work runs now, so
-    the
-    caller is part of it and could be interrupted.
+    the caller is part of it and could be interrupted.
     """
 
     is_possible: Final = find_spec("greenlet") is not None

@@ -285,8 +285,7 @@ class Connection:
         """Execute the remaining requests and let the replies leave, for a transport that takes no later ones.
 
         asyncio has no half-closed TLS: it closes behind `eof_received`. Other clients have no turn meanwhile, so this
-        ends after
-        LAST_TURN_US: the rest is executed in turns as for a lost connection.
+        ends after LAST_TURN_US: the rest is executed in turns as for a lost connection.
         """
         client, engine = self.client, self._server.engine
         assert client is not None
@@ -347,8 +346,7 @@ class Connection:
         """Hand large output to the transport without joining it.
 
         The kernel takes the pieces from where they are: copying a megabyte of them into new memory first costs as much
-        again as
-        sending it, twice that in page faults.
+        again as sending it, twice that in page faults.
         """
         client = self.client
         assert client is not None
@@ -385,8 +383,7 @@ class Connection:
 
     def close_if_left(self, monotonic_ms: int) -> None:
         """Close a connection whose client is gone: no request for longer than `timeout`, blocked and disconnected, or
-        input ended
-        and replies unread.
+        input ended and replies unread.
 
         While the server does not read from a client, it cannot see the end of input.
         """

@@ -298,8 +298,7 @@ class Server:
 
     def end_turn(self) -> None:
         """End the running turn: once for all sockets read in this loop iteration, one iteration later; at once for a
-        client that
-        was alone for a while.
+        client that was alone for a while.
         """
         if not self._turn_ending:
             self._turn_ending = True

@@ -52,11 +52,9 @@ class JournalThread:
     It uses a queue and a lock in C instead of an executor, whose futures and conditions cost more per job.
 
     Beside a busy loop the thread waits for the interpreter's lock before and after each job, so a quick sync takes
-    twice as
-    long. So syncs that hold replies are done on the loop while they are quick: requests that arrive meanwhile are one
-    turn
-    and share the next sync, where each turn beside a sync has a write of its own. On a slower disk the next turn runs
-    meanwhile.
+    twice as long. So syncs that hold replies are done on the loop while they are quick: requests that arrive meanwhile
+    are one turn and share the next sync, where each turn beside a sync has a write of its own. On a slower disk the
+    next turn runs meanwhile.
     """
 
     def __init__(

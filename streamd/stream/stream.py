@@ -8,7 +8,7 @@ from streamd.idmp.table import IdmpTable
 from streamd.stream.groups.group import Group
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.field_index import FieldIndex
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 
 # A field takes over the index from another one when so many searches in a row asked for it.
 _RIVALS_MAX: Final = 8

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])

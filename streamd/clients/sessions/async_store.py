@@ -19,8 +19,7 @@ class AsyncDeviceStore:
     """`DeviceStore` for `redis.asyncio`: concurrent calls of several tasks are sent together.
 
     They are sent when `flush_commands` wait, or `flush_ms` after the first of them; the order of all calls is kept. A
-    broker
-    with a single task sets `flush_ms=0`.
+    broker with a single task sets `flush_ms=0`.
     """
 
     def __init__(

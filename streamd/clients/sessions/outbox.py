@@ -20,8 +20,7 @@ def exchange(client: redis.Redis, requests: Sequence[Request[Any]]) -> list[Any]
     """Send requests at once and return their replies, errors of the server among them as values.
 
     It uses a connection of the client's pool and not its pipeline, which sends all again when the connection breaks:
-    the
-    server would execute requests twice.
+    the server would execute requests twice.
     Raises: redis.ConnectionError, redis.TimeoutError: then it is unknown which requests were executed.
     """
     makes_known = loads(requests) if len(requests) > 1 else []

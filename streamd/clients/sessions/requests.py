@@ -131,8 +131,7 @@ def loads(requests: Iterable[Request[Any]]) -> list[tuple[Word, ...]]:
     """Return the commands that load the scripts of these requests.
 
     They precede every batch of requests. Otherwise, if the server does not know a script and another client loads it
-    while
-    the batch runs, only the later requests would be executed, and messages would change their order.
+    while the batch runs, only the later requests would be executed, and messages would change their order.
     """
     texts = {request.script.sha: request.script.text for request in requests if request.script is not None}
     return [("SCRIPT", "LOAD", text) for text in texts.values()]

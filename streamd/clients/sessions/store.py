@@ -18,8 +18,7 @@ class DeviceStore:
     brokers.
 
     Raises, all methods: ValueError for wrong arguments, before anything is sent; redis.RedisError. After a lost
-    connection
-    it is unknown whether the step was taken: `session` tells the last packet ID.
+    connection it is unknown whether the step was taken: `session` tells the last packet ID.
     """
 
     def __init__(
@@ -33,8 +32,7 @@ class DeviceStore:
         flush_ms: float = FLUSH_MS,
     ) -> None:
         """limit: the number of messages that a session keeps, the newest ones; at most 65,535. ttl_s: the time to live
-        of messages
-        without one of their own. prefix: the beginning of all keys.
+        of messages without one of their own. prefix: the beginning of all keys.
         """
         self._requests = Requests(limit, ttl_s, prefix)
         self._outbox = Outbox(client, flush_commands, flush_ms)

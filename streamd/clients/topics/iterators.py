@@ -15,8 +15,7 @@ class Iterator:
     """A reader's position in a log; the server does not keep it.
 
     at: the last entry ID passed in each shard of `generation`. floor_ms: where later generations begin, if the start
-    was a
-    time that the reader has not reached yet.
+    was a time that the reader has not reached yet.
 
     `bytes(iterator)` can be stored anywhere, and `Iterator.from_bytes` restores it, also after a restart of both sides.
     """

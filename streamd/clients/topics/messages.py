@@ -21,8 +21,7 @@ class Message(NamedTuple):
 
     publisher: its messages keep their order; iid: the publisher's name for this message, under which it is stored once
     however often it is published. expiry_s: for how long readers still get it; properties: text to text. qos, retain:
-    kept
-    for brokers, without a meaning here.
+    kept for brokers, without a meaning here.
     """
 
     topic: str

@@ -30,8 +30,7 @@ class Batch(NamedTuple):
     """The result of `next`.
 
     state: `more`: entries can be read at once; `live`: the end was reached; `gap`: the next entries were removed before
-    they
-    were read, the next call goes on behind them; `end`: the log was dropped.
+    they were read, the next call goes on behind them; `end`: the log was dropped.
     """
 
     entries: list[Entry]

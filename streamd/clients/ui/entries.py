@@ -38,8 +38,7 @@ class Wanted:
     """The entries of a page.
 
     before, after: entry IDs that bound it, exclusive; start: an entry ID from which on it goes to newer ones; without
-    any of
-    them it is the newest. field, value: what an entry must have, b"" for any.
+    any of them it is the newest. field, value: what an entry must have, b"" for any.
     """
 
     before: bytes = b""

@@ -37,8 +37,7 @@ class _Table:
     """The lengths of the common subsequences of two strings' prefixes, as differences.
 
     length: that of the whole strings. rows: for each byte of the shorter string the bits of the longer one, the first
-    byte's
-    lowest. A bit says whether the second string's byte there adds one to the length.
+    byte's lowest. A bit says whether the second string's byte there adds one to the length.
     """
 
     length: int

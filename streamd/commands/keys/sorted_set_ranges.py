@@ -68,8 +68,7 @@ class _Range:
     """The wanted range: its kind, its order, its limit, whether with scores.
 
     ready: the stamp of a sorted set -> the reply, short ones only: a set that does not change between two requests is
-    asked
-    the same again and again.
+    asked the same again and again.
     """
 
     find: Finder

@@ -150,8 +150,7 @@ def zadd(context: Context, args: list[bytes]) -> Reply:
     """Add members to a sorted set or change their scores.
 
     Reply: the number of new members, with CH also of changed ones; with INCR the score, or nil if a condition kept it
-    from
-    being changed.
+    from being changed.
     """
     if len(args) == 4 and args[2].isdigit() and len(args[2]) < 16:  # most requests
         return _add_one(context, args[1], float(args[2]), args[3])

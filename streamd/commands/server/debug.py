@@ -58,8 +58,7 @@ def debug(context: Context, args: list[bytes]) -> Reply:
     RELOAD rewrites the journal and loads it, LOADAOF loads it as it is. PROTOCOL replies with a value of the named
     kind.
     After SET-DISABLE-DENY-SCRIPTS 1 scripts may call commands that are not for them. QUICKLIST-PACKED-THRESHOLD is
-    accepted
-    for Redis's own tests: lists have a single form.
+    accepted for Redis's own tests: lists have a single form.
     """
     subcommand = args[1].upper()
     if subcommand == b"SLEEP" and len(args) == 3:

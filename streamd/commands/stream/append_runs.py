@@ -17,7 +17,7 @@ from streamd.resp.template import Requests, rows_of
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
-from streamd.stream.wire.run_layout import Columns, columns_of
+from streamd.stream.wire.entry_columns import Columns, columns_of
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3

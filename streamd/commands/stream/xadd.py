@@ -14,7 +14,7 @@ from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
-from streamd.stream.wire.run_layout import columns_of
+from streamd.stream.wire.entry_columns import columns_of
 
 
 @command(

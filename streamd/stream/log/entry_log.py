@@ -9,7 +9,7 @@ from streamd.stream.log.open_tail import OpenTail
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 
 # A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
 _NODE_ENTRIES_MAX = 10_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.log.tail import Tail
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 
 
 class OpenTail:

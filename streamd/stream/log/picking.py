@@ -5,9 +5,9 @@ from itertools import chain
 from typing import Final
 
 from streamd.stream.log.segment import Segment
-from streamd.stream.wire.columns import view
 from streamd.stream.wire.cutting import cut_alike
 from streamd.stream.wire.entry_encoder import encode_entry, join, split_ids, weave_same_fields
+from streamd.stream.wire.packed_numbers import view
 
 # To cut so many entries out of a segment one by one takes as long as all of it.
 _FEW: Final = 8

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from streamd.stream.wire.columns import pack
+from streamd.stream.wire.entry_columns import Columns
 from streamd.stream.wire.entry_encoder import split_fields
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.packed_numbers import pack
 
 try:
     from lz4.block import compress

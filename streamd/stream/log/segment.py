@@ -10,8 +10,8 @@ from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import ids_behind, ids_of, sums
 from streamd.stream.log.sealing import join_texts, seal_texts
 from streamd.stream.log.segment_cache import CACHE, Encoded
-from streamd.stream.wire.columns import index_of, lower_bound, pack, view
 from streamd.stream.wire.cutting import cut, cut_alike
+from streamd.stream.wire.entry_columns import Columns
 from streamd.stream.wire.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -22,7 +22,7 @@ from streamd.stream.wire.entry_encoder import (
     weave_same_fields,
 )
 from streamd.stream.wire.entry_writer import WRITES, write
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.packed_numbers import index_of, lower_bound, pack, view
 
 try:
     from lz4.block import decompress

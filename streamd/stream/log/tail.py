@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from streamd.stream.log.segment_cache import CACHE
+from streamd.stream.wire.entry_columns import Columns
 from streamd.stream.wire.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -13,7 +14,6 @@ from streamd.stream.wire.entry_encoder import (
     weave_mixed_fields,
     weave_same_fields,
 )
-from streamd.stream.wire.run_layout import Columns
 
 
 class Tail:

@@ -1,7 +1,7 @@
 """The RESP of entries of a segment, where it can be written byte by byte."""
 
 from streamd.stream.entry_id import SEQ_MAX
-from streamd.stream.wire.columns import IS_NATIVE, NATIVE_BYTES_MAX
+from streamd.stream.wire.packed_numbers import IS_NATIVE, NATIVE_BYTES_MAX
 
 try:
     if not IS_NATIVE:

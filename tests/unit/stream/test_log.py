@@ -10,7 +10,7 @@ import pytest
 from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.run_layout import Columns
+from streamd.stream.wire.entry_columns import Columns
 from tests.property.log_model import LogModel, assert_same_nodes, encode_entry
 
 

@@ -10,7 +10,7 @@ import pytest
 from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_cache import _ENCODED_BYTES, CACHE, SegmentCache
-from streamd.stream.wire.columns import index_of, pack, view
+from streamd.stream.wire.packed_numbers import index_of, pack, view
 from tests.entry_ways import way
 from tests.property.log_model import encode_entry
 
