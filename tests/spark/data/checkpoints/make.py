@@ -6,7 +6,8 @@
 Three queries read a stream, the streams of a pattern, and a topic log that was reconfigured. The first batch of each
 is written whole. The second one is planned, and then its tasks fail: its offset is in the checkpoint, its commit is
 not. More entries wait behind it. `<query>/checkpoint` is what Spark left; `<query>/server.json` is what the server
-held: streams with their entry IDs, and hashes.
+held: streams with their entry IDs, and hashes. (Before the client libraries moved, `streamd.clients.topics` was
+`streamd.topics`: with such a version the import below has to say that.)
 """
 
 import json
@@ -19,7 +20,7 @@ import redis
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from streamd.topics import TopicLog
+from streamd.clients.topics import TopicLog
 from tests.spark.servers import client, streamd_server
 from tests.spark.sessions import finish, quiet_session
 
