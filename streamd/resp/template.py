@@ -18,7 +18,7 @@ class Template:
 
     `size_bytes`: of such a request. `words`: one of them, which is not to be changed; `places`: of the words that
     differ, in place of which it has zeros, as many; `_lengths`: those words' lengths, `_pieces`: the bytes in front of
-    each of them and behind the last one. `is_asked_for_rows`: the receiver of such requests has asked for separate ones.
+    each of them and behind the last one. `is_asked_for_rows`: the caller has asked for separate requests.
 
     The requests that it cuts share the other words, also with those of other clients: they take no memory, their
     hashes are known, and to compare two of them is to see that they are one.
