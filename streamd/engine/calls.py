@@ -51,11 +51,18 @@ class Calls:
         self.stopwatch: Callable[[], int] = time.perf_counter_ns
         self.now_ns = 0
 
-    def call_batch(self, command: Command, client: Context, parts: Sequence[Requests], owners: Sequence[Client]) -> int:
+    def call_batch(
+        self,
+        command: Command,
+        client: Context,
+        parts: Sequence[Requests],
+        owners: Sequence[Client],
+        counts: Sequence[int],
+    ) -> int:
         """Have the first requests of these parts executed as one; return how many were, 0 for none.
 
-        client: whose output takes the replies. owners: whose each part is. Nobody knows what a batch has done that ends
-        with a bug: all requests that it may have taken are answered with that, and none is executed again.
+        client: whose output takes the replies. owners, counts: who sent how many of them. Effects of a batch that ends
+        with a bug are unknown: all requests that it may have taken are answered with that, and none is executed again.
         """
         assert command.batch is not None
         started_ns, before = self.stopwatch(), len(client.out)
@@ -74,7 +81,7 @@ class Calls:
             took_ns = now_ns - started_ns
             command.nanoseconds += took_ns
             if took_ns >= self._state.slow_ns:
-                senders = [owner for owner, part in zip(owners, parts, strict=True) for _ in range(part.count)]
+                senders = [owner for owner, count in zip(owners, counts, strict=True) for _ in range(count)]
                 self._note_slow_run(command, took_ns, rows_of(parts)[:taken], senders)
         return taken
 

@@ -1,7 +1,7 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from streamd.catalog import Context
@@ -57,7 +57,9 @@ class Gathering:
         self._run = run
         self._end_units = end_units
         self._clients: list[Context] = []
-        self._parts: list[Requests] = []  # what each of the clients sent
+        self._parts: list[list[list[bytes]] | Columns] = []  # what each of the clients sent
+        self._firsts: list[list[bytes]] = []  # the first request of each part, or the words that all of it share
+        self._sizes: list[int] = []  # of each part
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
@@ -99,11 +101,14 @@ class Gathering:
         command = client.quick.get(first[0])
         if command is None or command.batch is None or len(first) < (2 if command.batch.any_keys else 3):
             return False
-        if len(requests) > PIPELINE_MAX:
+        size = len(requests)
+        if size > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._parts.append(Rows(requests))
-        self.size += len(requests)
+        self._parts.append(requests)
+        self._firsts.append(first)
+        self._sizes.append(size)
+        self.size += size
         if self.size >= GATHERED_MAX:
             self.run()
         return True
@@ -119,6 +124,8 @@ class Gathering:
             return False
         self._clients.append(client)
         self._parts.append(columns)
+        self._firsts.append(columns.first)
+        self._sizes.append(columns.count)
         self.size += columns.count
         if self.size >= GATHERED_MAX:
             self.run()
@@ -126,10 +133,10 @@ class Gathering:
 
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, parts = self._clients, self._parts
+        clients, parts, firsts, sizes = self._clients, self._parts, self._firsts, self._sizes
         if not parts:
             return
-        self._clients, self._parts, self.size = [], [], 0
+        self._clients, self._parts, self._firsts, self._sizes, self.size = [], [], [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
@@ -138,23 +145,24 @@ class Gathering:
             try:
                 taken = 0
                 if at >= batch_at:
-                    end = self._end_of_like(clients, parts, at)
-                    size = sum([part.count for part in parts[at:end]])
+                    end = self._end_of_like(clients, firsts, at)
+                    size = sum(sizes[at:end])
                     # (What one client sent as rows is its own pipeline, below.)
                     if size >= RUN_MIN and (end > at + 1 or type(parts[at]) is Columns):
                         batch_end = end
-                        taken = self._run_batch(clients[at:end], parts[at:end])
+                        taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
                         if taken < size:
                             # (Else it would look at the same requests again and again.)
                             batch_at = at + 1 + patience
                             patience *= 2
-                while at < end and taken >= parts[at].count:
-                    taken -= parts[at].count
+                while at < end and taken >= sizes[at]:
+                    taken -= sizes[at]
                     at += 1
                 batch_end = at + 1
                 if at < end:
                     # What is left of a part is that client's own pipeline.
-                    self._run(clients[at], parts[at].rows()[taken:])
+                    rest = part.rows() if isinstance(part := parts[at], Columns) else part
+                    self._run(clients[at], rest[taken:])
                     at += 1
             except Exception:
                 self._lose(clients[at:batch_end])
@@ -168,23 +176,25 @@ class Gathering:
         for client in clients:
             self._state.lose(client, "requests that came together")
 
-    def _end_of_like(self, clients: list[Context], parts: list[Requests], at: int) -> int:
+    def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
         """Return before which part a batch must end that begins with the part number `at`."""
-        first, end, total = parts[at].first, at + 1, len(parts)
+        first, end, total = firsts[at], at + 1, len(firsts)
         command = clients[at].quick.get(first[0])
         if command is not None and command.batch is not None and command.batch.any_keys:
             name, protocol = first[0], clients[at].protocol
-            while end < total and parts[end].first[0] == name and clients[end].protocol == protocol:
+            while end < total and firsts[end][0] == name and clients[end].protocol == protocol:
                 end += 1
             return end
         like = first[:3]
-        while end < total and parts[end].first[1] == like[1] and parts[end].first[:3] == like:
+        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
             end += 1
         return end
 
-    def _run_batch(self, clients: list[Context], parts: list[Requests]) -> int:
+    def _run_batch(
+        self, clients: list[Context], parts: list[list[list[bytes]] | Columns], counts: list[int], first: list[bytes]
+    ) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
-        state, collector, first = self._state, self._collector, parts[0].first
+        state, collector = self._state, self._collector
         db = collector.db = clients[0].db
         collector.protocol = clients[0].protocol
         name = first[0]
@@ -203,12 +213,17 @@ class Gathering:
             ):
                 return 0
             if client.guard is not None:
-                asked = part.allowed_with()
+                asked = [part.first] if isinstance(part, Columns) else part
                 if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 
-        taken = self._calls.call_batch(command, collector, parts, clients)
-        counts = [part.count for part in parts]
+        rows = [part for part in parts if not isinstance(part, Columns)]
+        made: list[Requests]
+        if len(rows) == len(parts):
+            made = [Rows([*chain.from_iterable(rows)])]  # one for all: to make one for each is a part of its time
+        else:
+            made = [part if isinstance(part, Columns) else Rows(part) for part in parts]
+        taken = self._calls.call_batch(command, collector, made, clients, counts)
         over = sum(counts) - taken
         while over > 0:
             last = counts.pop()

@@ -58,9 +58,18 @@ _QUOTED: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte 
 _NOTE: Final = b"#streamd note "
 _NOTE_GOES_ON: Final = b"#streamd more "
 
+# One bytes operation formats a whole command, which takes half of the time of joining pieces. Longer commands join.
+_TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in range(16)]
+
 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
+    if len(words) < len(_TEMPLATES):
+        flat: list[int | bytes] = []
+        for word in words:
+            flat.append(len(word))
+            flat.append(word)
+        return _TEMPLATES[len(words)] % tuple(flat)
     parts = [b"*%d\r\n" % len(words)]
     parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"".join(parts)

@@ -98,10 +98,6 @@ class Rows:
         """Return the requests."""
         return self._rows
 
-    def allowed_with(self) -> list[list[bytes]]:
-        """Return the requests that have to be allowed, so that all are."""
-        return self._rows
-
 
 class Columns:
     """Requests of one template, in the order in which they came; lists of their words are made when they are asked for.
@@ -134,10 +130,6 @@ class Columns:
         for number, place in enumerate(self.template.places):
             columns[place] = self.own[number::width]
         return columns
-
-    def allowed_with(self) -> list[list[bytes]]:
-        """Return the requests that have to be allowed, so that all are: they name the same key."""
-        return [self.first]
 
 
 Requests = Rows | Columns
