@@ -80,12 +80,16 @@ def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
         if all(isinstance(other, RequestColumns) and other.template is template for other in parts):
             own = part.own if len(parts) == 1 else tuple(chain.from_iterable(map(_own_words, parts)))
             count = sum([other.count for other in parts])
-            lengths = tuple(map(len, template.words[options.fields_at + 1 :: 2]))
+            names, values_at = first[options.fields_at :: 2], range(options.fields_at + 1, len(first), 2)
+            lengths = tuple(map(len, first[options.fields_at + 1 :: 2]))
+            if [*template.places] == [*values_at]:  # mostly: their own words are the values, as they are
+                columns = Columns(tuple(names), own, lengths)
+                return _append_columns(context, (), count, first, options, lengths, columns)
             places = RequestColumns(template, count, own).columns()
-            return _append_columns(context, places, count, template.words, options, lengths)
+            return _append_columns(context, places, count, first, options, lengths)
     rows = rows_of(parts)
-    columns = _columns_alike(rows, 0, options)
-    return len(columns[0]) == len(rows) and _append_columns(context, columns, len(rows), first, options)
+    alike = _columns_alike(rows, 0, options)
+    return len(alike[0]) == len(rows) and _append_columns(context, alike, len(rows), first, options)
 
 
 def _options_of_run(context: Context, first: list[bytes]) -> AppendOptions | None:
@@ -131,9 +135,11 @@ def _append_columns(
     first: Sequence[bytes],
     options: AppendOptions,
     lengths: tuple[int, ...] | None = None,
+    columns: Columns | None = None,
 ) -> bool:
     """Append the entries of a run, given by the places of its words, if nothing keeps it from being executed as one;
-    return whether that is so. first: a request's words. lengths: of the values, if they are known to be alike.
+    return whether that is so. first: a request's words. lengths: of the values, if they are known to be alike. columns:
+    the entries, if they are known; then no pid or iid may differ.
 
     The stream and the window are looked up once, IDs follow from the first one, and the stream is trimmed once.
     """
@@ -146,9 +152,12 @@ def _append_columns(
         return False  # the IDs of one millisecond are nearly used up, or all of them
     if trim is not None and not _is_trimmed_once(stream, trim, entry_id, count):
         return False
-    columns = columns_of(places[options.fields_at :], count, lengths)
     if columns is None:
-        return False
+        columns = columns_of(places[options.fields_at :], count, lengths)
+        if columns is None:
+            return False
+    else:
+        places = first
     if not options.pid_at:
         context.db.touched[key] = state.time.s
         _append_entries(context, stream, range(entry_id, entry_id + count), key, columns, trim)
