@@ -32,6 +32,8 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
+Jobs = dict[str, Callable[[], None]]
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -141,7 +143,7 @@ def fill(target: Target, entries: int, stream: str = "in") -> None:
             )
 
 
-def alternated(bench: Bench, jobs: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[Cost]]:
+def alternated(bench: Bench, jobs: Jobs, rounds: int) -> dict[str, list[Cost]]:
     """Run each job once to warm up, then `rounds` times in turn."""
     for name, job in jobs.items():
         with said(f"Spark: {name}, to warm up"):

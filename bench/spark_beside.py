@@ -17,8 +17,9 @@ import redis
 
 from bench.client import ask
 from bench.servers import Target
-from bench.spark import MAPPED, Bench, Cost, alternated, fill, middle, session
+from bench.spark import MAPPED, Bench, Cost, Jobs, alternated, fill, middle, session
 from bench.spark_job import SyntheticSource
+from bench.spark_json import json_jobs
 from spark_source.settings.options import BATCH_PARTITION_ENTRIES
 
 RESULTS = Path(__file__).parent / "results" / "spark_beside.json"
@@ -27,7 +28,6 @@ ROUNDS = 5
 PAGE = 5_000
 PIPELINE = 500
 
-Jobs = dict[str, Callable[[], None]]
 READY = "ready record batches into noop"
 MAPPED_READ, RAW_READ = "streamd into noop, with a schema", "streamd into noop, raw"
 NONE, CONTENT = "streamd, exactlyOnce=none", "streamd, identity=content"
@@ -135,7 +135,6 @@ def show(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tupl
 
 def main() -> None:
     """Measure, print, and keep the figures for the table in docs/spark.md."""
-    from bench.spark_json import json_jobs
 
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=ROWS, help=f"a multiple of {BATCH_PARTITION_ENTRIES:,}")

@@ -1,18 +1,10 @@
-"""`python -m bench.spark_json`: JSON in fields by valueFormat=json, beside the same job with from_json and to_json.
+"""JSON in fields by valueFormat=json, beside the same job with from_json and to_json: rows of `make bench-spark`."""
 
-Both take turns, round by round; figures are medians, ratios those of the same round.
-"""
-
-import argparse
 from collections.abc import Callable
 
 from bench.client import ask
-from bench.servers import Target
-from bench.spark import Bench, alternated, session
-from bench.spark_beside import ROUNDS, Jobs, show
-from spark_source.settings.options import BATCH_PARTITION_ENTRIES
+from bench.spark import Bench, Jobs
 
-ROWS = 400_000
 BASKET = "struct<item: string, cents: long, weight: double, tags: array<string>>"
 OURS_READ, THEIRS_READ = "streamd, valueFormat=json, into noop", "streamd as text and from_json, into noop"
 OURS, THEIRS = "streamd, valueFormat=json", "to_json and streamd as text"
@@ -57,24 +49,3 @@ def json_jobs(bench: Bench, rows: int) -> list[tuple[str, Jobs, tuple[str, str]]
     """Return title, ways and the compared pair, of reading JSON and of writing it."""
     reading, writing = jobs(bench, rows)
     return [("Reading JSON", reading, (OURS_READ, THEIRS_READ)), ("Writing JSON", writing, (OURS, THEIRS))]
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_json", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    arguments = parser.parse_args()
-    rows = max(BATCH_PARTITION_ENTRIES, arguments.rows)
-    spark = session()
-    try:
-        with Target("streamd") as target:
-            bench = Bench(target, spark)
-            for title, ways, pair in json_jobs(bench, rows):
-                show(title, alternated(bench, ways, arguments.rounds), rows, (pair,))
-    finally:
-        spark.stop()
-
-
-if __name__ == "__main__":
-    main()
