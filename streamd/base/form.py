@@ -21,13 +21,19 @@ def stale_file() -> str:
 
     Python would go on to load what was built with it. Only the compiled form looks.
     """
-    if not is_compiled():
-        return ""
-    for directory, _, names in os.walk(os.path.dirname(os.path.dirname(__file__))):
-        there = set(names)
-        for name in names:
-            if name.endswith((".so", ".pyd")) and f"{name.partition('.')[0]}.py" not in there:
-                return os.path.join(directory, name)
+    return _stale_file(os.path.dirname(os.path.dirname(__file__))) if is_compiled() else ""
+
+
+def _stale_file(directory: str) -> str:
+    # (A start waits for this: `os.walk`, which looks at __pycache__ as well, takes several ms.)
+    entries = [*os.scandir(directory)]
+    names = {entry.name for entry in entries}
+    for entry in entries:
+        name = entry.name
+        if name.endswith((".so", ".pyd")) and f"{name.partition('.')[0]}.py" not in names:
+            return entry.path
+        if name != "__pycache__" and entry.is_dir() and (found := _stale_file(entry.path)):
+            return found
     return ""
 
 
