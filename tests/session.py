@@ -1,6 +1,6 @@
 """A server in the test: an engine on a clock that stands still, and clients without sockets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,8 +45,8 @@ class SessionClient:
         batch = command.batch
         assert batch is not None
 
-        def watched(context: Context, parts: Sequence[Requests]) -> int:
-            seen.append(take(context, parts))
+        def watched(context: Context, requests: Requests) -> int:
+            seen.append(take(context, requests))
             return seen[-1]
 
         take = batch.take

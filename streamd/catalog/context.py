@@ -174,16 +174,15 @@ Handler = Callable[[Context, list[bytes]], Reply]
 class Batch:
     """Executes requests of one command at once, as its handler would one by one.
 
-    take(context, parts): executes the first requests of the parts, which are one behind the other, as far as they are
-    alike and nobody watches, waits or listens who would see a difference; returns how many, 0 if the handler is to be
-    asked. The first has as many words as it must; all were looked at by the engine's guard. It puts the replies into
-    the client's output: each as a piece of its own, or in any pieces if they are all bulk strings without `$`, or all
-    integers. Each record that it leaves is a unit of its own.
+    take(context, requests): executes the first of the requests, as far as they are alike and no client that watches,
+    waits or listens would see a difference; returns how many, 0 if the handler is to be asked. The first has as many
+    words as it must; the engine's guard has allowed all. It puts the replies into the client's output: one piece for
+    each, or one piece for all if they are bulk strings without `$`. Each record that it leaves is a unit of its own.
     any_keys: it takes requests with any keys together; else only those whose first three words are the same.
-    takes_columns: parts may be Columns that have these three words in common; else all are Rows.
+    takes_columns: the requests may be Columns that have these three words in common; else they are Rows.
     """
 
-    take: Callable[[Context, Sequence[Requests]], int]
+    take: Callable[[Context, Requests], int]
     any_keys: bool = False
     takes_columns: bool = False
 

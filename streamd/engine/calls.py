@@ -13,7 +13,7 @@ from streamd.connected.state import State
 from streamd.data.keyspace import Database
 from streamd.engine.admission import check_permitted
 from streamd.resp.encoder import encode
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.resp.types import Reply, Sliced
 
 # What a request of a run takes at most, unless its command has taken longer so far: all are small.
@@ -55,11 +55,11 @@ class Calls:
         self,
         command: Command,
         client: Context,
-        parts: Sequence[Requests],
+        requests: Requests,
         owners: Sequence[Client],
         counts: Sequence[int],
     ) -> int:
-        """Have the first requests of these parts executed as one; return how many were, 0 for none.
+        """Have the first of these requests executed as one; return how many were, 0 for none.
 
         client: whose output takes the replies. owners, counts: who sent how many of them. Effects of a batch that ends
         with a bug are unknown: all requests that it may have taken are answered with that, and none is executed again.
@@ -67,10 +67,10 @@ class Calls:
         assert command.batch is not None
         started_ns, before = self.stopwatch(), len(client.out)
         try:
-            taken = command.batch.take(client, parts)
+            taken = command.batch.take(client, requests)
         except Exception as error:
-            name = parts[0].first[0]
-            rows = [*takewhile(lambda request: request[0] == name, rows_of(parts))]
+            name = requests.first[0]
+            rows = [*takewhile(lambda request: request[0] == name, requests.rows())]
             taken = len(rows)
             reply = self.failure(command, client.db, [*chain(*rows)], error)
             client.out[before:] = [encode(reply, client.protocol)] * taken
@@ -82,7 +82,7 @@ class Calls:
             command.nanoseconds += took_ns
             if took_ns >= self._state.slow_ns:
                 senders = [owner for owner, count in zip(owners, counts, strict=True) for _ in range(count)]
-                self._note_slow_run(command, took_ns, rows_of(parts)[:taken], senders)
+                self._note_slow_run(command, took_ns, requests.rows()[:taken], senders)
         return taken
 
     def _note_slow_run(

@@ -153,7 +153,7 @@ class Engine:
                     run = requests[at : at + offered] if at or total > offered else requests
                     if guard is not None:
                         run = run[: guard.end_of_run(command, run, 0, len(run))]
-                    taken = calls.call_batch(command, client, [Rows(run)], [client], [len(run)])
+                    taken = calls.call_batch(command, client, Rows(run), [client], [len(run)])
                     if taken < len(run):
                         offered = max(8 * taken, BATCH_OFFERED_MIN)
                     if taken < BATCH_MIN:

@@ -1,14 +1,14 @@
 """Requests of many clients within one turn: those that are alike are executed as one."""
 
 from collections.abc import Callable, Iterable
-from itertools import chain, islice
+from itertools import islice
 from typing import Final
 
 from streamd.catalog import Context
 from streamd.connected.client import Client
 from streamd.engine.calls import Calls
 from streamd.resp.reply_ends import deal_replies
-from streamd.resp.template import Columns, Requests, Rows
+from streamd.resp.template import Columns, Requests, Rows, joined
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what eight cost.
@@ -57,9 +57,7 @@ class Gathering:
         self._run = run
         self._end_units = end_units
         self._clients: list[Context] = []
-        self._parts: list[list[list[bytes]] | Columns] = []  # what each of the clients sent
-        self._firsts: list[list[bytes]] = []  # the first request of each part, or the words that all of it share
-        self._sizes: list[int] = []  # of each part
+        self._parts: list[Requests] = []  # what each of the clients sent
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
@@ -105,9 +103,7 @@ class Gathering:
         if size > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._parts.append(requests)
-        self._firsts.append(first)
-        self._sizes.append(size)
+        self._parts.append(Rows(requests))
         self.size += size
         if self.size >= GATHERED_MAX:
             self.run()
@@ -124,8 +120,6 @@ class Gathering:
             return False
         self._clients.append(client)
         self._parts.append(columns)
-        self._firsts.append(columns.first)
-        self._sizes.append(columns.count)
         self.size += columns.count
         if self.size >= GATHERED_MAX:
             self.run()
@@ -133,10 +127,10 @@ class Gathering:
 
     def run(self) -> None:
         """Execute what was gathered."""
-        clients, parts, firsts, sizes = self._clients, self._parts, self._firsts, self._sizes
+        clients, parts = self._clients, self._parts
         if not parts:
             return
-        self._clients, self._parts, self._firsts, self._sizes, self.size = [], [], [], [], 0
+        self._clients, self._parts, self.size = [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
@@ -145,24 +139,23 @@ class Gathering:
             try:
                 taken = 0
                 if at >= batch_at:
-                    end = self._end_of_like(clients, firsts, at)
-                    size = sum(sizes[at:end])
+                    end = self._end_of_like(clients, parts, at)
+                    size = sum([part.count for part in parts[at:end]])
                     # (What one client sent as rows is its own pipeline, below.)
-                    if size >= RUN_MIN and (end > at + 1 or type(parts[at]) is Columns):
+                    if size >= RUN_MIN and (end > at + 1 or parts[at].template is not None):
                         batch_end = end
-                        taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
+                        taken = self._run_batch(clients[at:end], parts[at:end])
                         if taken < size:
                             # (Else it would look at the same requests again and again.)
                             batch_at = at + 1 + patience
                             patience *= 2
-                while at < end and taken >= sizes[at]:
-                    taken -= sizes[at]
+                while at < end and taken >= parts[at].count:
+                    taken -= parts[at].count
                     at += 1
                 batch_end = at + 1
                 if at < end:
                     # What is left of a part is that client's own pipeline.
-                    rest = part.rows() if isinstance(part := parts[at], Columns) else part
-                    self._run(clients[at], rest[taken:])
+                    self._run(clients[at], parts[at].rows()[taken:])
                     at += 1
             except Exception:
                 self._lose(clients[at:batch_end])
@@ -176,27 +169,26 @@ class Gathering:
         for client in clients:
             self._state.lose(client, "requests that came together")
 
-    def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
+    def _end_of_like(self, clients: list[Context], parts: list[Requests], at: int) -> int:
         """Return before which part a batch must end that begins with the part number `at`."""
-        first, end, total = firsts[at], at + 1, len(firsts)
+        first, end, total = parts[at].first, at + 1, len(parts)
         command = clients[at].quick.get(first[0])
         if command is not None and command.batch is not None and command.batch.any_keys:
             name, protocol = first[0], clients[at].protocol
-            while end < total and firsts[end][0] == name and clients[end].protocol == protocol:
+            while end < total and parts[end].first[0] == name and clients[end].protocol == protocol:
                 end += 1
             return end
         like = first[:3]
-        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
+        while end < total and parts[end].first[:3] == like:
             end += 1
         return end
 
-    def _run_batch(
-        self, clients: list[Context], parts: list[list[list[bytes]] | Columns], counts: list[int], first: list[bytes]
-    ) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[Requests]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, collector = self._state, self._collector
         db = collector.db = clients[0].db
         collector.protocol = clients[0].protocol
+        first = parts[0].first
         name = first[0]
         quick = clients[0].quick
         command = quick.get(name)
@@ -213,17 +205,12 @@ class Gathering:
             ):
                 return 0
             if client.guard is not None:
-                asked = [part.first] if isinstance(part, Columns) else part
+                asked = part.rows() if part.template is None else [part.first]
                 if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 
-        rows = [part for part in parts if not isinstance(part, Columns)]
-        made: list[Requests]
-        if len(rows) == len(parts):
-            made = [Rows([*chain.from_iterable(rows)])]  # one for all: to make one for each is a part of its time
-        else:
-            made = [part if isinstance(part, Columns) else Rows(part) for part in parts]
-        taken = self._calls.call_batch(command, collector, made, clients, counts)
+        counts = [part.count for part in parts]
+        taken = self._calls.call_batch(command, collector, joined(parts), clients, counts)
         over = sum(counts) - taken
         while over > 0:
             last = counts.pop()

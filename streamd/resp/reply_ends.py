@@ -31,18 +31,12 @@ def split_replies(data: bytes) -> Iterator[bytes]:
 def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
     """Cut `data` behind so many replies, so many more, and so on.
 
-    They are of one kind: all bulk strings without `$` in them, all integers, or all errors.
+    They are bulk strings without `$` in them.
     """
-    kind = data[:1]
-    if kind != b"-" and counts.count(1) == len(counts):
-        return [kind + reply for reply in data.split(kind)[1 : len(counts) + 1]]
-    ends = [*accumulate(counts, initial=1)]  # in front of the first one's mark is nothing
-    total = ends[-1] - 1
-    if kind != b"-" and (size := len(data) // total) and data[::size] == kind * total:
+    ends = [*accumulate(counts, initial=0)]
+    total = ends[-1]
+    if (size := len(data) // total) and data[::size] == b"$" * total:
         # All are as long, as IDs mostly are: each mark, of which there are no others, is where it would be then.
-        return [data[start * size - size : end * size - size] for start, end in pairwise(ends)]
-    if kind == b"-":
-        errors = [b"", *split_replies(data)]
-        return [b"".join(errors[start:end]) for start, end in pairwise(ends)]
-    replies = data.split(kind)
-    return [kind + kind.join(replies[start:end]) for start, end in pairwise(ends)]
+        return [data[start * size : end * size] for start, end in pairwise(ends)]
+    replies = data.split(b"$")[1:]  # in front of the first one's mark is nothing
+    return [b"$" + b"$".join(replies[start:end]) for start, end in pairwise(ends)]

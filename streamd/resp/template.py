@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
+from operator import attrgetter
 from struct import Struct
 from typing import Final
 
@@ -84,15 +85,16 @@ class Template:
 class Rows:
     """Requests as lists of their words.
 
-    first: the first of them. count: how many there are.
+    first: the first of them. count: how many there are. template: None; nothing is known of what they share.
     """
 
-    __slots__ = ("_rows", "count", "first")
+    __slots__ = ("_rows", "count", "first", "template")
 
     def __init__(self, rows: list[list[bytes]]) -> None:
         self._rows: Final = rows
         self.first: Final = rows[0]
         self.count: Final = len(rows)
+        self.template: Final = None
 
     def rows(self) -> list[list[bytes]]:
         """Return the requests."""
@@ -133,11 +135,19 @@ class Columns:
 
 
 Requests = Rows | Columns
+_own_words: Final = attrgetter("own")
 
 
-def rows_of(parts: Sequence[Requests]) -> list[list[bytes]]:
-    """Return the requests of all parts, one part's behind the other's."""
-    return parts[0].rows() if len(parts) == 1 else [*chain.from_iterable([part.rows() for part in parts])]
+def joined(parts: Sequence[Requests]) -> Requests:
+    """Return the requests of all parts, one part's behind the other's: columns, if all are of one template."""
+    part = parts[0]
+    if len(parts) == 1:
+        return part
+    template = part.template
+    if template is None or any(other.template is not template for other in parts):
+        return Rows([*chain.from_iterable([other.rows() for other in parts])])
+    own = tuple(chain.from_iterable(map(_own_words, parts)))
+    return Columns(template, sum([other.count for other in parts]), own)
 
 
 _kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)

@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamd.resp.reply_ends import split_replies
-from streamd.resp.template import rows_of
 from tests.session import Session, SessionClient
 
 SLICED_IN = ("commands.long_replies", "commands.keys.keys", "stream.entry_replies", "commands.stream.xpending",
@@ -131,10 +130,10 @@ class Pair:
     def told_of_run(self, batch):
         """Have the twin execute what is executed for the reader as a run."""
 
-        def run(context, parts):
-            taken = batch.take(context, parts)
+        def run(context, requests):
+            taken = batch.take(context, requests)
             if context is self.reader.client:
-                for request in rows_of(parts)[:taken]:
+                for request in requests.rows()[:taken]:
                     self.twin.send(request)
             return taken
 

@@ -13,7 +13,7 @@ from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context
 from streamd.data.sorted_set import SortedSet
 from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk, format_float
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 
 EX: Final = frozenset({b"EX", b"ex"})
 _ZERO: Final = ord("0")
@@ -30,15 +30,15 @@ def is_plain_expiry(seconds: bytes) -> bool:
     return seconds.isdigit() and len(seconds) <= 10 and seconds[0] != _ZERO
 
 
-def set_run(context: Context, parts: Sequence[Requests]) -> int:
+def set_run(context: Context, requests: Requests) -> int:
     """Set strings: a run of SETs with nothing but a key and a value, or with the same EX behind them."""
-    first, db, state = parts[0].first, context.db, context.state
+    first, db, state = requests.first, context.db, context.state
     words = len(first)
     if words not in (3, 5) or not _EVENTS_OF_SET.isdisjoint(state.notify_flags):
         return 0
     if words == 5 and not (first[3] in EX and is_plain_expiry(first[4])):
         return 0
-    columns = _columns(rows_of(parts))
+    columns = _columns(requests.rows())
     keys, texts = columns[1], columns[2]
     count = len(keys)
     before = [*map(db.values.get, keys)]
@@ -94,14 +94,14 @@ def _columns(requests: list[list[bytes]]) -> Sequence[tuple[bytes, ...]]:
     return [*zip(*requests[:end], strict=True)]
 
 
-def get_run(context: Context, parts: Sequence[Requests]) -> int:
+def get_run(context: Context, requests: Requests) -> int:
     """Return strings, or nil for a missing one: a run of GETs."""
-    db, state, name = context.db, context.state, parts[0].first[0]
+    db, state, name = context.db, context.state, requests.first[0]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
     replies: list[bytes] = []
     misses = 0
-    for request in rows_of(parts)[:_GETS_MAX]:
+    for request in requests.rows()[:_GETS_MAX]:
         if len(request) != 2 or request[0] != name:
             break
         key = request[1]
@@ -123,16 +123,16 @@ def get_run(context: Context, parts: Sequence[Requests]) -> int:
     return len(replies)
 
 
-def zadd_run(context: Context, parts: Sequence[Requests]) -> int:
+def zadd_run(context: Context, requests: Requests) -> int:
     """Add members to sorted sets, or give them other scores: a run of ZADDs with one score, a whole number, each."""
     db, state = context.db, context.state
     if "z" in state.notify_flags:
         return 0
-    name, records, followed = parts[0].first[0], state.records, db.followers.keys
+    name, records, followed = requests.first[0], state.records, db.followers.keys
     key, value = b"", None
     replies: list[bytes] = []
     changes = 0
-    for request in rows_of(parts):
+    for request in requests.rows():
         if len(request) != 4 or request[0] != name:
             break
         score_word = request[2]
@@ -169,12 +169,12 @@ def _sorted_set(context: Context, key: bytes) -> SortedSet | None:
     return value
 
 
-def zscore_run(context: Context, parts: Sequence[Requests]) -> int:
+def zscore_run(context: Context, requests: Requests) -> int:
     """Return the scores of members of sorted sets: a run of ZSCOREs."""
-    is_old, name = context.protocol == 2, parts[0].first[0]
+    is_old, name = context.protocol == 2, requests.first[0]
     key, value = b"", None
     replies: list[bytes] = []
-    for request in rows_of(parts):
+    for request in requests.rows():
         if len(request) != 3 or request[0] != name:
             break
         if value is None or request[1] != key:

@@ -1,6 +1,6 @@
 """Commands on ranges of a sorted set: by place, by score, by member."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ from streamd.commands.keys.sorted_sets import end_removal, with_scores
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.encoder import format_float
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.resp.types import Raw, Reply
 
 By = Literal["rank", "score", "lex"]
@@ -177,17 +177,17 @@ def _ready(asked: _Range, value: SortedSet) -> Raw | None:
     return reply
 
 
-def range_run(context: Context, parts: Sequence[Requests]) -> int:
+def range_run(context: Context, requests: Requests) -> int:
     """Return short ranges by place, as were asked for before: a run of ZRANGEs for whatever keys; see Batch.
 
     A property test holds this against the handler.
     """
     if context.protocol != 2:
         return 0
-    db, name = context.db, parts[0].first[0]
+    db, name = context.db, requests.first[0]
     expires_ms, now_ms = db.expires_ms, db.time.ms
     replies: list[bytes] = []
-    for request in rows_of(parts):
+    for request in requests.rows():
         asked = _asked.get((None, *request[2:])) if request[0] == name else None
         value = db.values.get(request[1]) if asked is not None else None
         if asked is None or type(value) is not SortedSet:

@@ -1,8 +1,7 @@
 """Runs of XADDs that are executed as one."""
 
 from collections.abc import Sequence
-from itertools import chain, compress, islice
-from operator import attrgetter
+from itertools import compress, islice
 from typing import Final
 
 from streamd.base.errors import CommandError
@@ -13,7 +12,7 @@ from streamd.data.entry_record import Rows, entry_columns, entry_words
 from streamd.data.records import Column, ColumnsRecord
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
 from streamd.resp.template import Columns as RequestColumns
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
@@ -21,75 +20,52 @@ from streamd.stream.wire.entry_columns import Columns, columns_of
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3
-# What is left of a pipeline is looked at as a whole if it is no more than this.
-_REST_MAX: Final = 64
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
-_own_words: Final = attrgetter("own")
 
 # What a run has at the places of its words: one word that all requests share, or one for each of them.
 Places = Sequence[bytes | Sequence[bytes]]
 
 
-def append_run(context: Context, requests: list[list[bytes]], at: int) -> int:
-    """Append a run of requests that have one head, the words up to a `*` for the ID but for iid and pid; see
-    Batch.
+def append_requests(context: Context, requests: Requests) -> int:
+    """Append entries for requests that have one head, the words up to a `*` for the ID but for iid and pid; see Batch.
 
     The head is parsed once. Where they go to one stream, and have the same fields, what they have at one place of their
     words is a column, and C code does a column at once. Where they go to several, they are appended row by row.
     Property tests hold this against the handler.
     """
-    first = requests[at]
+    first = requests.first
     options = _options_of_run(context, first)
     if options is None:
         return 0
-    if at + 1 == len(requests) or requests[at + 1][1:2] == [first[1]]:
+    if isinstance(requests, RequestColumns):
+        if _append_template(context, requests, options):
+            return requests.count
+        if _stream_of_run(context, first[1]) is None:
+            return 0  # before lists of requests are made
+    rows = requests.rows()
+    if len(rows) == 1 or rows[1][1:2] == [first[1]]:
         if _stream_of_run(context, first[1]) is None:
             return 0  # at once: it is asked again behind each request that is executed alone
-        columns = _columns_alike(requests, at, options)
-        count = len(columns[0])
-        is_long = count >= _COLUMN_MIN or at + count == len(requests)
-        if is_long and _append_columns(context, columns, count, first, options):
+        places = _places_alike(rows, options)
+        count = len(places[0])
+        is_long = count >= _COLUMN_MIN or count == len(rows)
+        if is_long and _append_columns(context, places, count, first, options):
             return count
-    return _append_rows(context, requests, at, options)
+    return _append_rows(context, rows, options)
 
 
-def append_parts(context: Context, parts: Sequence[Requests]) -> int:
-    """Append entries for requests that several clients sent, or one; see Batch."""
-    # (By a look at two: mostly all come the same way, or nearly all.)
-    if isinstance(parts[0], RequestColumns) or isinstance(parts[-1], RequestColumns):
-        if append_alike(context, parts):
-            return sum([part.count for part in parts])
-        if _stream_of_run(context, parts[0].first[1]) is None:
-            return 0  # before lists of requests are made
-    return append_run(context, rows_of(parts), 0)
+def _append_template(context: Context, requests: RequestColumns, options: AppendOptions) -> bool:
+    """Append the entries of requests of one template, in whole, or none of them; return whether it did.
 
-
-def append_alike(context: Context, parts: Sequence[Requests]) -> bool:
-    """Append the entries of requests of one stream, in whole, or none of them; return whether it did.
-
-    What append_run does. Requests of one template are not made: their words go from the decoder to the log as they are.
+    The requests are not made: their words go from the decoder to the log as they are.
     """
-    first = parts[0].first
-    options = _options_of_run(context, first)
-    if options is None:
-        return False
-    part = parts[0]
-    if isinstance(part, RequestColumns):
-        template = part.template
-        if all(isinstance(other, RequestColumns) and other.template is template for other in parts):
-            own = part.own if len(parts) == 1 else tuple(chain.from_iterable(map(_own_words, parts)))
-            count = sum([other.count for other in parts])
-            names, values_at = first[options.fields_at :: 2], range(options.fields_at + 1, len(first), 2)
-            lengths = tuple(map(len, first[options.fields_at + 1 :: 2]))
-            if [*template.places] == [*values_at]:  # mostly: their own words are the values, as they are
-                columns = Columns(tuple(names), own, lengths)
-                return _append_columns(context, (), count, first, options, lengths, columns)
-            places = RequestColumns(template, count, own).columns()
-            return _append_columns(context, places, count, first, options, lengths)
-    rows = rows_of(parts)
-    alike = _columns_alike(rows, 0, options)
-    return len(alike[0]) == len(rows) and _append_columns(context, alike, len(rows), first, options)
+    first, count, values_at = requests.first, requests.count, options.fields_at + 1
+    lengths = tuple(map(len, first[values_at::2]))
+    if [*requests.template.places] == [*range(values_at, len(first), 2)]:  # mostly: the values, as they are
+        columns = Columns(tuple(first[options.fields_at :: 2]), requests.own, lengths)
+        return _append_columns(context, (), count, first, options, lengths, columns)
+    return _append_columns(context, requests.columns(), count, first, options, lengths)
 
 
 def _options_of_run(context: Context, first: list[bytes]) -> AppendOptions | None:
@@ -103,29 +79,24 @@ def _options_of_run(context: Context, first: list[bytes]) -> AppendOptions | Non
     return options if options.entry_id is None else None
 
 
-def _columns_alike(requests: list[list[bytes]], at: int, options: AppendOptions) -> list[tuple[bytes, ...]]:
-    """Return the words of a run by their places: of requests[at] and those behind it that have as many words, the same
-    key and the same head.
+def _places_alike(requests: list[list[bytes]], options: AppendOptions) -> list[tuple[bytes, ...]]:
+    """Return the words of a run by their places: of the first request and those behind it that have as many words, the
+    same key and the same head.
     """
-    first = requests[at]
+    first, count = requests[0], len(requests)
     words = len(first)
-    if at == 0 or len(requests) - at <= _REST_MAX:
-        # Mostly a pipeline is one run, or the rest of one. (A try for each run of many would look at their rest again
-        # and again.)
-        rest = requests[at:] if at else requests
-        count = len(rest)
-        if [*map(len, rest)].count(words) == count:
-            columns = [*zip(*rest)]  # noqa: B905 (checked, at a fifth of the cost)
-            if all(columns[place].count(first[place]) == count for place in options.places_shared()):
-                return columns
+    if [*map(len, requests)].count(words) == count:  # mostly a pipeline is one run
+        places = [*zip(*requests)]  # noqa: B905 (checked, at a fifth of the cost)
+        if all(places[place].count(first[place]) == count for place in options.places_shared()):
+            return places
     # Of a head with an iid, what stands in front of the pid and what stands behind the iid.
     front, behind = options.own_words()
-    head, tail, end = first[:front], first[behind : options.fields_at], at + 1
+    head, tail, end = first[:front], first[behind : options.fields_at], 1
     for request in islice(requests, end, None):
         if len(request) != words or request[:front] != head or request[behind : options.fields_at] != tail:
             break
         end += 1
-    return [*zip(*requests[at:end], strict=True)]
+    return [*zip(*requests[:end], strict=True)]
 
 
 def _append_columns(
@@ -278,10 +249,10 @@ def _append_entries(
         db.touch(key)
 
 
-def _append_rows(context: Context, requests: list[list[bytes]], at: int, options: AppendOptions) -> int:
+def _append_rows(context: Context, requests: list[list[bytes]], options: AppendOptions) -> int:
     """Append requests that have one head, each to the stream of its key, as far as that is possible."""
     state, db, id_at, pid_at, trim = context.state, context.db, options.at, options.pid_at, options.trim
-    first = requests[at]
+    first = requests[0]
     name, now_ms, records, touched, second = first[0], state.time.ms, state.records, db.touched, state.time.s
     front, behind = options.own_words()
     head, tail, option = first[2:front], first[behind : id_at + 1], first[2]
@@ -293,7 +264,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     replies: list[bytes] = []
     rows = Rows()
     appended = 0
-    for request in islice(requests, at, None):
+    for request in requests:
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
             break
         if id_at > 2 and (request[2:front] != head or request[behind : id_at + 1] != tail):
@@ -346,6 +317,5 @@ def _append_rows(context: Context, requests: list[list[bytes]], at: int, options
     if records is not None:
         records += rows.records(db.index)
     state.dirty += appended
-    if replies:
-        context.out.append(b"".join(replies))
+    context.out += replies
     return len(replies)

@@ -1,6 +1,5 @@
 """XACK: acknowledge entries of a consumer group."""
 
-from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
@@ -8,23 +7,23 @@ from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import find_group, record_removed
 from streamd.commands.stream.options import parse_ids, parse_run
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
 
 
-def xack_batch(context: Context, parts: Sequence[Requests]) -> int:
+def xack_batch(context: Context, requests: Requests) -> int:
     """Acknowledge an entry for each of a run of requests that name one each; see Batch.
 
     The group is looked up once, and IDs are parsed together. A property test holds this against the handler.
     """
-    first, db = parts[0].first, context.db
+    first, db = requests.first, context.db
     key, group_name = first[1], first[2]
     stream = db.values.get(key)
     if len(first) != 4 or type(stream) is not Stream or key in db.expires_ms:
         return 0
     group = None if stream.groups is None else stream.groups.get(group_name)
-    ids = [] if group is None else parse_run(rows_of(parts))
+    ids = [] if group is None else parse_run(requests.rows())
     if group is None or not ids:
         return 0
 
@@ -37,7 +36,7 @@ def xack_batch(context: Context, parts: Sequence[Requests]) -> int:
     else:
         for entry_id in compress(ids, results):
             record_removed(context, key, group_name, [entry_id])
-    context.client.out.append(b"".join([_REPLIES[result] for result in results]))
+    context.client.out += [_REPLIES[result] for result in results]
     return len(results)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from streamd.base.errors import CommandError
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
-from streamd.commands.stream.append_runs import append_parts
+from streamd.commands.stream.append_runs import append_requests
 from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_recorded_append
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
@@ -28,7 +28,7 @@ from streamd.stream.wire.entry_columns import columns_of
     "[MAXLEN | MINID [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
     access="RW update",
     tips="nondeterministic_output",
-    batch=Batch(append_parts, takes_columns=True),
+    batch=Batch(append_requests, takes_columns=True),
 )
 def xadd(context: Context, args: list[bytes]) -> Reply:
     """Append an entry to a stream and return its ID; a duplicate returns the ID of the entry that is there.

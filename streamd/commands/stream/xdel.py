@@ -1,29 +1,28 @@
 """XDEL: delete entries by their IDs."""
 
-from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.options import parse_ids, parse_run
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, format_ids
 from streamd.stream.stream import Stream
 
 
-def xdel_batch(context: Context, parts: Sequence[Requests]) -> int:
+def xdel_batch(context: Context, requests: Requests) -> int:
     """Delete an entry for each of a run of requests that name one each; see Batch.
 
     The stream is looked up once, and IDs are parsed together. A property test holds this against the handler.
     """
-    first, db = parts[0].first, context.db
+    first, db = requests.first, context.db
     key = first[1]
     stream = db.values.get(key)
     if len(first) != 3 or type(stream) is not Stream or key in db.expires_ms:
         return 0
-    ids = parse_run(rows_of(parts))
+    ids = parse_run(requests.rows())
     if not ids:
         return 0
 
@@ -36,7 +35,7 @@ def xdel_batch(context: Context, parts: Sequence[Requests]) -> int:
         for entry_id in compress(ids, results):
             context.record(b"XDEL", key, format_id(entry_id))
             context.changed(key, "t", "xdel")
-    context.client.out.append(b"".join([_REPLIES[result] for result in results]))
+    context.client.out += [_REPLIES[result] for result in results]
     return len(results)
 
 

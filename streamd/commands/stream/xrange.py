@@ -1,6 +1,5 @@
 """XRANGE and XREVRANGE: the entries between two IDs."""
 
-from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -8,7 +7,7 @@ from streamd.base.errors import CommandError, InvalidStreamId
 from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Batch, Context, command
 from streamd.commands.stream.options import parse_count_option, parse_ids
-from streamd.resp.template import Requests, rows_of
+from streamd.resp.template import Requests
 from streamd.resp.types import NULL_ARRAY, Raw, Reply, Sliced
 from streamd.stream.entry_id import parse_range_end, parse_range_start
 from streamd.stream.entry_replies import gathered, long_array, pinned_bytes
@@ -21,12 +20,12 @@ _RUN_MAX: Final = 128
 _RUN_COUNT_MAX: Final = 128
 
 
-def xrange_run(context: Context, parts: Sequence[Requests]) -> int:
+def xrange_run(context: Context, requests: Requests) -> int:
     """Return the entries from several IDs on: a run of XRANGEs that differ in their start alone, and end with a COUNT.
 
     The stream is looked up once, and IDs are parsed together. A property test holds this against the handler.
     """
-    first, db = parts[0].first, context.db
+    first, db = requests.first, context.db
     key = first[1]
     stream = db.values.get(key)
     if len(first) != 6 or type(stream) is not Stream or key in db.expires_ms:
@@ -40,7 +39,7 @@ def xrange_run(context: Context, parts: Sequence[Requests]) -> int:
         return 0
     name, tail = first[0], first[3:]
     words = [first[2]]
-    for request in islice(rows_of(parts), 1, _RUN_MAX):
+    for request in islice(requests.rows(), 1, _RUN_MAX):
         if len(request) != 6 or request[0] != name or request[1] != key or request[3:] != tail:
             break
         words.append(request[2])

@@ -17,9 +17,3 @@ def test_bulks_are_dealt_out_as_they_were_counted(groups):
 def test_bulks_of_one_size_too(counts, text):
     reply = b"$%d\r\n%b\r\n" % (len(text), text)
     assert deal_replies(reply * sum(counts), counts) == [reply * count for count in counts]
-
-
-@given(st.lists(st.lists(st.integers(-1, 120), min_size=1), min_size=1))
-def test_integers_are_dealt_out_as_they_were_counted(groups):
-    pieces = [b"".join(b":%d\r\n" % number for number in group) for group in groups]
-    assert deal_replies(b"".join(pieces), [len(group) for group in groups]) == pieces
