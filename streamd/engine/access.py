@@ -1,4 +1,4 @@
-"""Users and their clients: who is whom, and what becomes of clients when rules change."""
+"""Users and their clients: logging in, and the effect of changed rules on connected clients."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -28,8 +28,8 @@ _NO_FILE = (
 class Access:
     """Logs clients in, changes users, and has the clients of a changed user follow at once.
 
-    quick: what clients may run without a further look whose user may do everything; they have no guard.
-    The others' guards are made anew when rules change, and are one for all clients of a user.
+    quick: the commands that clients of an unrestricted user may run without further checks; these clients have no
+    guard. All clients of a restricted user share one guard, which is replaced when the user's rules change.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Access:
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def begin(self, client: Context) -> None:
-        """Let a client be who new clients are."""
+        """Log a new client in as the default user."""
         client.has_logged_in = client.authenticated = self._users.default.is_open
         self._become(client, self._users.default)
 
@@ -162,7 +162,7 @@ class Access:
             client.kill()
 
     def _end_revoked_subscriptions(self, changed: Iterable[User], context: Context | None) -> None:
-        """Close the clients that are subscribed to what their users may not name any more, once these are changed."""
+        """Close the clients that are subscribed to channels which their changed users may no longer name."""
         allowed: dict[User, GlobTable[None]] = {}
         for new in changed:
             old = self._users.get(new.name)
@@ -213,7 +213,7 @@ class Access:
         return self._known.split(b"\n")
 
     def save(self) -> None:
-        """Write all users to the file; what somebody else has written there stays under another name.
+        """Write all users to the file; a file that was edited meanwhile is kept under another name.
 
         Raises: CommandError.
         """

@@ -74,7 +74,7 @@ def check_permitted(command: Command, client: Context, request: list[bytes]) -> 
 
 
 def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:
-    """Return a command's flags: EXEC has those of what is queued, and queueing takes memory."""
+    """Return a command's flags: EXEC has those of the queued commands, and queueing takes memory."""
     if command.name != "exec":
         return command.flags if command.name in NOT_QUEUED else command.flags | {"denyoom"}
     queued = (find_command(COMMANDS, request).flags for request in client.transaction or ())
@@ -133,8 +133,10 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
 
 
 def quick_commands(commands: CommandTable) -> QuickTable:
-    """Return what ordinary clients may run without a further look, by its name in lower and in upper case, as clients
-    send it: what has no subcommands and leaves its client as it is, which is also what scripts may call; and scripts.
+    """Return the commands that clients may run without further checks, by name in lower and in upper case.
+
+    These are the commands without subcommands that do not change their client (the same that scripts may call), and
+    the commands that run scripts.
     """
     return {
         name: command

@@ -1,4 +1,4 @@
-"""What surrounds the call of a command: batches and attempts, counting, the slow log, errors and bugs as replies."""
+"""The surroundings of a command's call: batches and attempts, counting, the slow log, errors and bugs as replies."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ _CALLS_MIN: Final = 100
 
 
 def slow_in_run(command: Command, took_ns: int, count: int, slow_ns: int) -> tuple[bool, int]:
-    """Return whether each request of a run took `slow_ns` or more, and what one of them took that alone did; 0: none.
+    """Return whether each request of a run took `slow_ns` or more, and the time of the only request that did, else 0.
 
-    A run is timed as a whole, so that its requests cost nothing more. No request that may take long by itself is part
-    of one: each takes about what is usual, and what the run took beyond that is one request's, or a pause of the
-    process that one of them met.
+    A run is timed as a whole, so that its requests cost nothing more. A request that may take long by itself is never
+    part of a run. So each takes about the usual time, and all time beyond that belongs to one request, or to a pause of
+    the process.
     """
     calls, each_ns = command.calls - count, took_ns // count
     usual_ns = (command.nanoseconds - took_ns) // calls if calls >= _CALLS_MIN else min(each_ns, _USUAL_NS)
@@ -39,8 +39,7 @@ def slow_in_run(command: Command, took_ns: int, count: int, slow_ns: int) -> tup
 
 
 class Calls:
-    """Calls batch functions and the attempts of blocked commands, and says what becomes of an exception, there as in a
-    handler.
+    """Calls batch functions and the attempts of blocked commands; makes replies of their exceptions and of handlers'.
 
     stopwatch: returns nanoseconds. now_ns: when the last batch ended.
     """
@@ -61,8 +60,10 @@ class Calls:
     ) -> int:
         """Have the first of these requests executed as one; return how many were, 0 for none.
 
-        client: whose output takes the replies. owners, counts: who sent how many of them. Effects of a batch that ends
-        with a bug are unknown: all requests that it may have taken are answered with that, and none is executed again.
+        client: its output takes the replies. owners, counts: the clients and how many requests each sent.
+
+        The effects of a batch that ends with a bug are unknown: all requests that it may have taken get an error, and
+        none is executed again.
         """
         assert command.batch is not None
         started_ns, before = self.stopwatch(), len(client.out)
@@ -92,7 +93,7 @@ class Calls:
         requests: list[list[bytes]],
         senders: list[Client],
     ) -> None:
-        """Note what was slow in a run of requests that took `took_ns` in all; see `slow_in_run`."""
+        """Note the slow requests of a run that took `took_ns` in all; see `slow_in_run`."""
         count = len(requests)
         state, latency, each_ns = self._state, self._state.latency, took_ns // count
         if latency.is_tracking:
@@ -130,18 +131,18 @@ class Calls:
         return error.as_reply()
 
     def bug(self, where: str, may_have_changed: bool = True) -> CommandError:
-        """Note the exception that is being handled, see `State.note_bug`; return what a client is told."""
+        """Note the exception that is being handled, see `State.note_bug`; return the client's error."""
         self._state.note_bug(where, may_have_changed)
         return self.count_error(CommandError("ERR internal error"))
 
     def encode_unusual(self, client: Client, request: list[bytes], reply: Reply) -> bytes:
-        """Return a reply that has no encoder as it is sent: a long one, made whole, or what was none, a bug."""
+        """Encode a reply without an encoder: a long one is made whole; a value that is no reply is a bug."""
         if type(reply) is Sliced:
             return encode(reply.content, client.protocol)
         return encode(self.bug(f"the reply to {request[0][:64]!r}", may_have_changed=False), client.protocol)
 
     def reject(self, client: Context, command: Command | None, error: CommandError) -> CommandError:
-        """Count a request that is not executed, which breaks its client's transaction; return what it is answered."""
+        """Count a request that is not executed, which breaks its client's transaction; return the client's error."""
         if command is not None:
             command.rejected += 1
         if client.transaction is not None:
@@ -152,9 +153,9 @@ class Calls:
         return self.count_error(error)
 
     def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
-        """Count an exception that a command ended with, and return what its client is answered.
+        """Count an exception that a command ended with, and return its client's error.
 
-        db, words: what it was to do, and where. A bug may have left a collection that has no elements yet, or no more.
+        db, words: the database and the request. A bug may have left an empty collection in it.
         """
         if isinstance(error, CommandError):
             if command is not None:

@@ -1,4 +1,4 @@
-"""Requests that are looked at one by one: what is done in front of their command, and behind it."""
+"""Requests that are checked one by one: the steps before and after their command."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ class Careful:
         self._untouched: Database | None = None
 
     def begin(self, client: Context, command: Command) -> None:
-        """Do what is to be done before a command is called."""
+        """Prepare for the call of a command."""
         if client.tracker is not None and not client.in_unit:
             self._state.tracking.begin(client, client.tracker)
         if client.no_touch and command.name != "touch":
@@ -33,8 +33,10 @@ class Careful:
     def end(
         self, client: Context, command: Command | None, request: list[bytes], reply: Reply, mode: str, is_value: bool
     ) -> Reply:
-        """Show monitors what was executed, and return what of the reply is to be sent, going by CLIENT REPLY, whose
-        mode was `mode`. command: None if none was called. is_value: the reply is returned to somebody, not sent.
+        """Show the request to monitors, and return its reply, or NO_REPLY if CLIENT REPLY says so.
+
+        mode: the mode of CLIENT REPLY before the request. command: None if none was called. is_value: the reply goes to
+        a caller and not over the wire.
         """
         state = self._state
         if self._untouched is not None:

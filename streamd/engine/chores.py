@@ -26,12 +26,12 @@ def expire(state: State, stop: Callable[[], bool]) -> bool:
 
 
 def free(state: State, stop: Callable[[], bool]) -> bool:
-    """Free what was removed and is large."""
+    """Free a slice of large values that were removed."""
     return state.keyspace.trash.free(stop)
 
 
 def keep_journal(state: State, stop: Callable[[], bool]) -> bool:
-    """Have the journal do what time demands, and a slice of a rewrite."""
+    """Have the journal do its due work, and a slice of a rewrite."""
     return state.journal is not None and state.journal.tick()
 
 

@@ -44,11 +44,11 @@ from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 class Engine:
     """Executes requests.
 
-    A turn is: `run` for each client that sent something, then `end_turn`, which lets replies leave.
-    `tick` does what time demands: blocked clients whose time is up, expired keys, expired iids.
+    A turn calls `run` for each client that sent requests, then `end_turn`, which releases the replies. `tick` does the
+    due work: timeouts of blocked clients, expired keys, expired iids.
 
-    Another front end than a connection: `connect()`, then `call(client, words)` for a value instead of bytes. What it
-    puts into `client.out` leaves as a connection's output does: `client.flush` is called once that may be sent.
+    A front end other than a connection calls `connect()`, then `call(client, words)` for a value instead of bytes.
+    `client.flush` is called once the contents of `client.out` may be sent.
 
     want_turn: called when output waits for another turn; the owner of the event loop then calls `tick` soon.
     """
@@ -90,7 +90,7 @@ class Engine:
         return client
 
     def disconnect(self, client: Client) -> None:
-        """Forget a client and all that it waits for; what it sent and is not executed yet never is."""
+        """Forget a client and all that it waits for; its requests that were not executed yet are dropped."""
         self.gathering.run()
         state = self.state
         client.closed = client.close_soon = True
@@ -111,13 +111,13 @@ class Engine:
     # -- a turn ---------------------------------------------------------------------------------------------------
 
     def run(self, client: Context, requests: list[list[bytes]], replies: list[Reply] | None = None) -> None:
-        """Execute requests in order; replies go to `client.out`. What comes behind a blocking request waits.
+        """Execute requests in order; replies go to `client.out`. Requests behind a blocking one wait.
 
         replies: given for requests that are part of a unit, which takes them as values.
 
         Hot path, which is why look-up, arity and the encoding of short strings stand here and not in functions of their
-        own. This is the one place where a handler is called: timed, counted, logged when slow, and answered whatever
-        happens in it. A pipeline is mostly a run of like requests: it goes to the command's batch where it has one.
+        own. This is the only place that calls a handler. It times and counts the call, logs a slow one, and answers any
+        exception. A pipeline is mostly a run of like requests, which goes to the command's batch if it has one.
         """
         if replies is None and not self._begins(client, requests):
             return
@@ -210,7 +210,7 @@ class Engine:
             self._run_backlogs()
 
     def _begins(self, client: Context, requests: list[list[bytes]]) -> bool:
-        """Return whether what a client sent is executed now; if it waits, that is kept."""
+        """Return whether a client's requests are executed now; those of a waiting client are kept."""
         state = self.state
         if self.gathering.size:
             self.gathering.run()
@@ -310,7 +310,7 @@ class Engine:
         return command, None
 
     def _end_unit(self, client: Client | None = None) -> None:
-        """Hand over what `client`, or the passing of time, has changed."""
+        """Hand over to the journal the changes of `client`, or of passing time."""
         records, journal = self.state.records, self.state.journal
         if records:
             self.state.records = []
@@ -320,7 +320,7 @@ class Engine:
                 journal.writers.append(client)
 
     def _end_units(self, clients: Iterable[Client]) -> None:
-        """Hand over what a batch of these clients' requests has changed: each record is a unit."""
+        """Hand over to the journal the changes of a batch of these clients' requests: each record is a unit."""
         records, self.state.records = self.state.records, []
         assert records is not None
         journal = self.state.journal
@@ -401,7 +401,7 @@ class Engine:
             self._run_backlogs()
 
     def _run_backlogs(self) -> None:
-        """Go on with clients whose wait has ended; what they wake in turn joins this loop, not the stack."""
+        """Go on with clients whose wait has ended; clients that these wake join this loop, not the stack."""
         self._running_backlogs = True
         try:
             while self._resumed:
@@ -420,7 +420,7 @@ class Engine:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due now: time-outs of blocked clients, the end of a pause, broadcasts. Ends the turn."""
+        """Do all due work: timeouts of blocked clients, the end of a pause, broadcasts. Ends the turn."""
         self.gathering.run()
         self.state.time.read(self.clock)
         self._go_on_in_time()
@@ -434,8 +434,9 @@ class Engine:
         self.end_turn()
 
     def cron(self) -> bool:
-        """Do what is done ten times a second: free what has expired, for at most a slice, and what the journal has to
-        do; return whether more is due at once. A bug in one of them keeps none of the others from being done.
+        """Do the work of each tenth of a second: a slice of freeing expired data, and the journal's due work.
+
+        Returns: whether more is due at once. A bug in one chore does not keep the others from running.
         """
         self.gathering.run()
         self.state.time.read(self.clock)

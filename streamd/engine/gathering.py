@@ -33,11 +33,11 @@ NOBODY: Final = -1
 
 
 class Gathering:
-    """What the clients of a turn sent, in the order in which it came.
+    """The requests of a turn's clients, in order of arrival, before they are executed.
 
-    The turn of all clients ends at once, and no reply leaves before. So until then requests can wait for each other: of
-    50 clients that append to one stream each takes a quarter less CPU. Nobody sees a difference: whatever else happens
-    in the engine, these requests are executed before.
+    All replies of a turn leave at its end. So until then requests can wait for each other: an XADD of one of 50 clients
+    to one stream takes a quarter less CPU. Clients see no difference, because the engine executes gathered requests
+    before anything else.
 
     size: how many requests wait. is_shared: the turn that runs may be one of several clients, going by those before.
     """
@@ -50,7 +50,7 @@ class Gathering:
         end_units: Callable[[Iterable[Client]], None],
     ) -> None:
         """collector: takes the replies of a batch. run: executes requests as if they had not been gathered. end_units:
-        hands over to the journal what a batch of some clients' requests has changed.
+        hands over to the journal the changes of a batch of some clients' requests.
         """
         self._state = collector.state
         self._calls = calls
@@ -94,7 +94,7 @@ class Gathering:
         return False
 
     def take(self, client: Context, requests: list[list[bytes]]) -> bool:
-        """Take what a client sent, if that of others may be like it; return whether that is so."""
+        """Take a client's requests if those of other clients may be like them; return whether they were taken."""
         first = requests[0]
         command = client.quick.get(first[0])
         if command is None or command.batch is None or len(first) < (2 if command.batch.any_keys else 3):
@@ -126,7 +126,7 @@ class Gathering:
         return True
 
     def run(self) -> None:
-        """Execute what was gathered."""
+        """Execute the gathered requests."""
         clients, parts = self._clients, self._parts
         if not parts:
             return

@@ -14,9 +14,8 @@ _GIVE_BACK_MS: Final = 1_000
 class MemoryLimit:
     """Compares the process's resident memory with `maxmemory`, ten times a second and when the option is set.
 
-    What is resident is what the machine's memory must hold, free lists of the allocator included: when it is above the
-    limit, the allocator is first asked to give back what it does not use. Between two looks data may grow beyond the
-    limit by what arrives in a tenth of a second.
+    Resident memory includes the allocator's free lists. When it is above the limit, the allocator is first asked to
+    return unused memory. Between two checks data may grow beyond the limit by the input of a tenth of a second.
     """
 
     def __init__(

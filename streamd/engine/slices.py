@@ -13,9 +13,9 @@ from streamd.engine.calls import Calls
 class Slices:
     """Goes on with clients whose reply is being made, or whose requests wait.
 
-    A turn has one slice of a reply: none in the turn of the decision, and no reply behind the last slice. So what a
-    turn has put into a client's output is either whole replies, which can be taken back if the journal cannot be
-    written, or a part of one that the journal has had before.
+    A turn has one slice of a reply: none in the turn of the decision, and no reply behind the last slice. So a turn's
+    output for a client is either whole replies, which can be taken back if the journal cannot be written, or a part of
+    a reply whose changes the journal had before.
     """
 
     def __init__(self, state: State, calls: Calls, run: Callable[[Context, list[list[bytes]]], None]) -> None:
@@ -68,7 +68,7 @@ class Slices:
 
 
 def end_of_slice(clock: Clock) -> Callable[[], bool]:
-    """Return what says whether a slice of other work is over that begins now."""
+    """Return a function that tells whether a slice of other work, which begins now, is over."""
     now_us = clock.monotonic_us
     deadline_us = now_us() + SLICE_US
     return lambda: now_us() >= deadline_us

@@ -1,4 +1,4 @@
-"""The survey: what all streams hold together, and the largest of them by name, taken in slices."""
+"""The survey: sums over all streams, and the largest of them by name, made in slices."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class StreamFacts:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found. largest: by bytes, the largest first; totals: of all streams; rest: of those not in largest."""
+    """The result. largest: by bytes, the largest first; totals: of all streams; rest: of those not in largest."""
 
     largest: list[StreamFacts] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)

@@ -1,4 +1,4 @@
-"""Decodes requests, strictly and without I/O: the reference for what streamd accepts and refuses."""
+"""Decodes requests, strictly and without I/O: the reference for accepted and refused input."""
 
 import re
 from io import BytesIO
@@ -39,9 +39,9 @@ def parse_length(text: bytes) -> int | None:
 class Decoder:
     """Turns received bytes into requests: `feed(data)`, then `next()` or `take()`.
 
-    Accepts what redis-server accepts, its two lenient habits included: the two bytes behind a word, and the byte
-    behind the CR of a header, are skipped without a look. Two differences: a NUL byte is a byte like any other (Redis
-    would wait for a line end for ever), and a request longer than `request_bytes_max` is answered before the end
+    Accepts the input that redis-server accepts, its two lenient habits included: the two bytes behind a word, and the
+    byte behind the CR of a header, are skipped unchecked. Two differences: a NUL byte is a byte like any other (Redis
+    would wait for a line end for ever), and a request longer than `request_bytes_max` gets an error before its end
     (Redis closes without a word).
 
     `limits` may be replaced between two calls of `next()` (a client said its password); `take()` decodes everything
@@ -51,8 +51,8 @@ class Decoder:
     Cost: every byte is looked at once, however the input is cut. A long word is copied twice: into its
     collecting buffer and, where that is not shared, out of it. A decoder with nothing in it holds no buffer.
 
-    Shape: `_data[_at:]` is not decoded yet; of the request being read, `_words` are complete, `_missing` are not, and
-    `_length` is what the header of the current one said (-1: not read). `_bulk` collects it if it is long.
+    Shape: `_data[_at:]` is not decoded yet; of the request being read, `_words` are complete, `_missing` words are not,
+    and `_length` is the current word's length from its header (-1: not read). `_bulk` collects a long word.
     `_data` is empty if and only if all of it was decoded.
     """
 
@@ -114,7 +114,7 @@ class Decoder:
         return len(self._data) - self._at + words + (self._bulk.tell() if self._bulk is not None else 0)
 
     def rest(self) -> bytes:
-        """Hand over what was not delivered, from the first byte of an incomplete request on; nothing is kept.
+        """Return the input that was not delivered, from the first byte of an incomplete request on, and forget it.
 
         The part of a request that was decoded already is given in canonical form.
         """

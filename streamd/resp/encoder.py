@@ -32,7 +32,7 @@ def format_float(number: float) -> bytes:
 
 
 def _line(text: str) -> bytes:
-    """Text for a line of the protocol: line ends become blanks, and bytes that were no UTF-8 what they were."""
+    """Encode text for a line of the protocol: line ends become blanks; bytes that were no UTF-8 stay as they were."""
     return text.translate(_LINE_ENDS).encode("utf-8", "surrogateescape")
 
 
@@ -92,7 +92,7 @@ def _for_both() -> _Encoders:
 
 
 def _pairs(encoders: _Encoders, head: bytes, pair_head: bytes, items: list[tuple[Reply, Reply]]) -> bytes:
-    """Return pairs; all is joined but once, because this is what entries of streams come in."""
+    """Encode pairs, joined only once, because entries of streams are replied in pairs."""
     pieces = [head % len(items)]
     for key, value in items:
         pieces.append(pair_head)

@@ -53,13 +53,13 @@ _idle_readers: Final[list] = []
 def _decode_complete(data: bytes) -> list[list[bytes]] | None:
     """The requests of a chunk, if it is nothing but complete plain `*n $length` requests; else None.
 
-    Sound, because everything that hiredis takes for such requests beyond what the strict decoder takes is excluded:
+    Sound, because all input that hiredis takes for such requests and the strict decoder does not is excluded:
 
     * another type than bytes in a request, a request that is no array: does not join;
     * a type that only looks like an array or a bulk string: its first byte is nowhere in the chunk, or everywhere in
       the words, so that no word is left to begin an element;
     * an empty request: its join is false (as is one of empty words: no harm, the strict decoder takes it);
-    * an incomplete request at the end: what is fed then comes out at the top if, and only if, nothing waits for more.
+    * an incomplete request at the end: the mark fed behind it comes out at the top level only if nothing is incomplete.
 
     Lengths it parses as strictly as Redis, and like the strict decoder it does not look at the two bytes behind a word.
     """
@@ -219,7 +219,7 @@ class FastDecoder(Decoder):
         return requests
 
     def _take_complete(self) -> list[list[bytes]]:
-        """Take what hiredis may decode of what is not decoded yet: all of it, or all but the last request."""
+        """Have hiredis decode all undecoded input, or all but the last request, where that is sound."""
         data = self._data[self._at :] if self._at else self._data
         if (
             not HIREDIS_BYTES_MIN <= len(data) <= self._plain_bytes_max

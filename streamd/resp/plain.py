@@ -7,7 +7,7 @@ from streamd.resp.types import NULL_ARRAY, Later, LongArray, Pairs, Parts, Push,
 def plain(reply: Reply) -> Reply:
     """Return a reply without ready-made bytes in it, for callers that want values: the same lists, words and numbers.
 
-    What is ready-made is the same in both protocols (see `Raw`): arrays, strings of both kinds, integers, errors.
+    Ready-made bytes are the same in both protocols (see `Raw`): arrays, strings of both kinds, integers, errors.
     """
     kind = type(reply)
     if kind is Raw:

@@ -44,8 +44,8 @@ class Template:
     def cut(self, data: bytes) -> "Columns | None":
         """Return the requests of a chunk; None if it is not some requests of this template and nothing else.
 
-        Sound: what is no word of a request's own is compared byte by byte, the lengths of all words included, so that
-        words begin and end where any parser finds them.
+        Sound: all bytes but a request's own words are compared, the lengths of all words included. So words begin and
+        end where any parser finds them.
         """
         size = self.size_bytes
         count, rest = divmod(len(data), size)
@@ -69,8 +69,8 @@ class Template:
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
     def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
-        """Return what cuts the own words out of `count` requests, and what stands in front of each, with room for the
-        words, and behind the last one.
+        """Return a function that cuts the own words out of `count` requests, and the bytes around them, as a list with
+        room for the words.
         """
         pieces = self._pieces
         between = [*pieces[1:-1], pieces[-1] + pieces[0]]
@@ -85,7 +85,7 @@ class Template:
 class Rows:
     """Requests as lists of their words.
 
-    first: the first of them. count: how many there are. template: None; nothing is known of what they share.
+    first: the first of them. count: how many there are. template: None; their common words are not known.
     """
 
     __slots__ = ("_rows", "count", "first", "template")
@@ -156,7 +156,7 @@ _kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)
 def template_around(words: Sequence[bytes], own: tuple[int, ...]) -> Template:
     """Return the template of requests that share these words but for those at the places `own`, as long as these.
 
-    What differs is not kept: templates that share the same words are one.
+    Differing words are not kept: templates with the same shared words are one.
     """
     return _kept(tuple([bytes(len(word)) if place in own else word for place, word in enumerate(words)]), own)
 

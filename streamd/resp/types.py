@@ -30,7 +30,7 @@ class Raw:
 
 
 class Parts:
-    """What `Raw` is, as pieces: of a large reply they are sent one behind the other, and not copied together."""
+    """As `Raw`, in pieces: those of a large reply are sent one after the other and never joined."""
 
     __slots__ = ("pieces",)
 
@@ -92,10 +92,10 @@ class BigNumber:
 class LongArray:
     """An array, or a map or a set, whose items are made while it is encoded, once.
 
-    count: how many items it has (a map: pairs); or what finds out, piece by piece: numbers that add up to it.
+    count: the number of items (a map: of pairs); or an iterator of numbers that add up to it.
     parts: yields the items, some at a time, in well below a millisecond each: ready-made RESP that is the same in both
         protocol versions, or a list of replies (of a map: keys and values in turn).
-    Both are asked later, and may look only at what nobody changes meanwhile.
+    Both are used later, and may read only data that no request changes meanwhile.
     """
 
     __slots__ = ("count", "is_map", "is_set", "parts")
@@ -117,8 +117,8 @@ class LongArray:
 class Later:
     """A reply that is found while it is encoded, once.
 
-    steps: yields None, each time after well below a millisecond, and then the reply. They are asked for later, and may
-    look only at what nobody changes meanwhile.
+    steps: yields None, each time after well below a millisecond, and then the reply. They are used later, and may
+    read only data that no request changes meanwhile.
     """
 
     __slots__ = ("steps",)
@@ -130,8 +130,8 @@ class Later:
 class Sliced:
     """A long reply, to be made in slices with others' turns in between, where the client's connection can do that.
 
-    content: the reply: a LongArray, or a dict or Pairs whose values may be some; or what comes later. pinned_bytes:
-    about how much memory cannot be freed before it is made, whatever happens to the value that it shows.
+    content: the reply: a LongArray, or a dict or Pairs whose values may be some; or a Later. pinned_bytes:
+    about how much memory cannot be freed before the reply is made, whatever happens to the value that it shows.
     """
 
     __slots__ = ("content", "pinned_bytes")

@@ -30,9 +30,9 @@ Places = Sequence[bytes | Sequence[bytes]]
 def append_requests(context: Context, requests: Requests) -> int:
     """Append entries for requests that have one head, the words up to a `*` for the ID but for iid and pid; see Batch.
 
-    The head is parsed once. Where they go to one stream, and have the same fields, what they have at one place of their
-    words is a column, and C code does a column at once. Where they go to several, they are appended row by row.
-    Property tests hold this against the handler.
+    The head is parsed once. If all go to one stream and have the same fields, their words at one place are a column,
+    and C code does a column at once. Requests to several streams are appended row by row. Property tests hold this
+    against the handler.
     """
     first = requests.first
     options = _options_of_run(context, first)
@@ -159,11 +159,11 @@ def _stream_of_run(context: Context, key: bytes) -> Stream | None:
 
 
 def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> bool:
-    """Return whether one trim behind `count` entries, the first of which gets the ID `first_id`, leaves the entries and
-    nodes that one behind each would leave.
+    """Return whether one trim behind `count` entries leaves the same entries and nodes as a trim behind each entry.
 
-    That is so while none of the trims ends at its limit, or takes an entry of the run for its ID: then all together
-    remove what the last one alone would, and where nodes end follows from what was added.
+    first_id: the ID of the first entry. One trim is enough while no trim ends at its limit or removes an entry of the
+    run by its ID: then the last trim removes all that the trims together would, and the ends of nodes follow from the
+    added entries.
     """
     if trim.references != "keep" or not _trims_little(stream, trim, count):
         return False

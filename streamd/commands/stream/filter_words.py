@@ -23,7 +23,7 @@ def take_filter(words: Arguments) -> EntryFilter:
 
 
 def slice_end(context: Context) -> Callable[[], bool]:
-    """Return what says whether a search has taken its time."""
+    """Return a function that tells whether a search has used up its time."""
     monotonic_us = context.state.clock.monotonic_us
     deadline_us = monotonic_us() + SEARCH_SLICE_US
     return lambda: monotonic_us() >= deadline_us

@@ -1,4 +1,4 @@
-"""What the consumer group commands have in common: finding a group, and recording what happened in it."""
+"""Common parts of the consumer group commands: finding a group, and recording its changes."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -110,9 +110,9 @@ def record_position(context: Context, key: bytes, group_name: bytes, group: Grou
 def record_seen(context: Context, key: bytes, group_name: bytes, consumer: Consumer, *, since: int = -1) -> None:
     """Record when a consumer was last named in a command, and when it last got an entry.
 
-    To be done last: what repeats a delivery says that, too, but by the clock of another time. since: how many records
-    there were before the command named the consumer; if there are no more, a note of the last second will do, so that
-    the journal does not grow by readers that ask all the time and get nothing.
+    To be called last: the record of a delivery says the same, but by the clock of a later start. since: how many
+    records there were before the command named the consumer. If it added none, one note a second is enough, so that
+    readers that ask all the time and get nothing do not make the journal grow.
     """
     records = context.state.records
     if records is None or (len(records) == since and 0 <= consumer.seen_ms - consumer.noted_ms < SEEN_NOTED_EVERY_MS):

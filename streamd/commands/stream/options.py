@@ -1,4 +1,4 @@
-"""What the stream commands have in common: their options, and how trimming and IDs are said."""
+"""Common parts of the stream commands: their options, trimming, and lists of IDs."""
 
 from itertools import islice
 from json import loads
@@ -23,7 +23,7 @@ LIMIT_ENTRIES_MAX: Final = 1_000_000
 
 
 class AppendOptions:
-    """What stands between the key and the fields of an XADD, or behind the key of an XTRIM.
+    """The options between the key and the fields of an XADD, or behind the key of an XTRIM.
 
     at, fields_at: the positions of the ID and of what is behind it. entry_id: None for `*`; with `seq_given` false only
     its milliseconds are given. pid_at, iid_at: where producer ID and idempotent ID stand, 0 for nowhere; behind
@@ -126,7 +126,7 @@ def _parse_rarer(words: list[bytes], config: Config) -> AppendOptions:
 
 
 def parse_recorded_append(words: list[bytes]) -> AppendOptions:
-    """Return the options of an XADD that stands in a journal; what stands at the ID's place is not read.
+    """Return the options of an XADD in a journal; the word at the ID's place is not read.
 
     There an ID stands behind IDMP, too, and `*` alone says that a duplicate was answered. Raises: CommandError.
     """
@@ -376,9 +376,9 @@ def parse_run(requests: list[list[bytes]]) -> list[int]:
 def parse_ids(words: list[bytes]) -> list[int]:
     """Return the entry IDs that a request lists. Raises: InvalidStreamId.
 
-    Hot path: what is read together is acknowledged together, by 100 IDs, say. Where nothing but `digits-digits` stands,
-    json makes numbers of so many texts in less time than `parse_id` of each; IDs of one second and one seq, as most
-    streams give to what comes at less than one per millisecond, take less again.
+    Hot path: entries that were read together are acknowledged together, by 100 IDs, say. If all are `digits-digits`,
+    json parses the numbers faster than `parse_id` does one by one. IDs of one second and one seq, which most streams
+    give to entries at less than one a millisecond, are faster still.
     """
     length = len(words)
     if length > 1 and max(map(len, words)) <= PLAIN_ID_BYTES_MAX:
@@ -414,10 +414,10 @@ def _of_one_second(words: list[bytes], text: bytes) -> list[int] | None:
 
 
 def stream_keys(words: list[bytes]) -> list[bytes]:
-    """Return the keys of an XREAD or XREADGROUP: the first half of what stands behind STREAMS.
+    """Return the keys of an XREAD or XREADGROUP: the first half of the words behind STREAMS.
 
-    They are those that the command would read, whatever its groups and consumers are called: who may name which keys
-    is decided by this.
+    These are the keys that the command would read, whatever the names of its groups and consumers: a user's rules are
+    checked for them.
     """
     try:
         return parse_read_options(words, words[0].upper() == b"XREADGROUP").keys
@@ -445,9 +445,9 @@ def parse_count_option(words: list[bytes], at: int) -> int | None:
 
 
 def parse_settings(words: Arguments, duration: str, maxsize: str) -> tuple[int | None, int | None]:
-    """Return (seconds, entries) of an idempotence window that the rest of a request sets; None for what it leaves.
+    """Return (seconds, entries) of an idempotence window that the rest of a request sets; None for an option not given.
 
-    duration, maxsize: what the options are called. All words are judged before anything is set.
+    duration, maxsize: the options' names. All words are checked before anything is set.
     Raises: CommandError.
     """
     ranges = {

@@ -49,7 +49,7 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
 def _acknowledge(
     stream: Stream, group: Group, ids: list[int], references: str
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return what became of each entry, which were acknowledged, and which deleted."""
+    """Return the result for each entry, the acknowledged IDs, and the deleted ones."""
     results: list[int] = []
     acknowledged: list[int] = []
     deleted: list[int] = []

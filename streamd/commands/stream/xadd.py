@@ -196,9 +196,9 @@ def _plain_id(text: bytes) -> int:
 
 
 def _plain_ids(texts: Sequence[bytes]) -> list[int]:
-    """Return the entry IDs that records give in full, if each is one and greater than the one before; else none.
+    """Return the entry IDs that records give in full, if each is valid and greater than the one before; else none.
 
-    Those that count up are compared with what they have to be, which is several times as quick as reading each.
+    IDs that count up are compared with the expected texts, which is several times as fast as parsing each.
     """
     ids: list[int] = []
     at, count, last_id = 0, len(texts), 0

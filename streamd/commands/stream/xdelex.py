@@ -43,7 +43,7 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
 
 
 def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int], list[int]]:
-    """Return what became of each entry, and which were deleted."""
+    """Return the result for each entry, and the deleted IDs."""
     results: list[int] = []
     deleted: list[int] = []
     for entry_id in ids:
@@ -62,6 +62,6 @@ def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int],
 
 @applies("XDELEX")
 def apply_deletion(applying: Applying, words: list[bytes]) -> None:
-    """Delete these entries, and with DELREF what refers to them."""
+    """Delete these entries, and with DELREF the references to them."""
     references, ids = parse_deletion(words, 2)
     _delete(applying.stream(words[1]), parse_ids(ids), references)

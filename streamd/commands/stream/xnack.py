@@ -64,7 +64,7 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
 
 
 def _parse(args: list[bytes]) -> tuple[Callable[[int], int], list[int], int | None, bool]:
-    """Return (what becomes of the count, IDs, RETRYCOUNT, FORCE). Raises: CommandError."""
+    """Return (the change of the delivery count, IDs, RETRYCOUNT, FORCE). Raises: CommandError."""
     mode = MODES.get(args[3].upper())
     if mode is None:
         raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
