@@ -1,6 +1,6 @@
 """`python -m bench.trees CHECKOUT`: this checkout's streamd beside another's, in pairs.
 
-The rows of `make bench` over the wire (with --long those of `make bench-long`), by the server's CPU per request, and an
+The rows of `make bench` over the wire (with --long all of bench/tree_rows.py), by the server's CPU per request, and an
 empty start: the cost of a change for all other requests, or the gain of a mechanism that one of the two lacks. A change
 is judged by the median over the rows; a single row moves by a few per cent by itself.
 """
@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from bench.rows import ALL
 from bench.servers import Target, compiled_python, redis_binary
+from bench.tree_rows import TREE_ROWS
 from bench.workloads import Workload
 
 HERE = Path(__file__).resolve().parent.parent
@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("other", type=Path, help="the directory of the other checkout, an earlier version say")
     parser.add_argument("--only", default="", help="the rows whose name contains this text")
     parser.add_argument("--pairs", type=int, default=9, help="runs on each, in turn (9)")
-    parser.add_argument("--long", action="store_true", help="the rows of `make bench-long`, too")
+    parser.add_argument(
+        "--long", action="store_true", help="the rows of `make bench-long`, bench.over_own and bench.rules, too"
+    )
     parser.add_argument(
         "--form", choices=("pure", "compiled"), default="pure", help="compiled: what `make compiled` made"
     )
@@ -44,7 +46,7 @@ def main() -> int:
         return 2
     chosen = [
         workload
-        for workload in ALL
+        for workload in TREE_ROWS
         if (workload.short or arguments.long) and arguments.only.lower() in workload.name.lower()
     ]
     print(f"{'':48}{'there':>9}{'here':>9}{'here/there':>12}")
