@@ -17,7 +17,7 @@ from streamd.idmp.table import IdmpTable
 from streamd.journal.record import encode_columns, encode_command
 from streamd.lua.side_run import SideRun
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Columns as RequestColumns
+from streamd.resp.template import RequestColumns
 from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.groups.pending_chunk import Consumer

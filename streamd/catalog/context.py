@@ -179,7 +179,7 @@ class Batch:
     words as it must; the engine's guard has allowed all. It puts the replies into the client's output: one piece for
     each, or one piece for all if they are bulk strings without `$`. Each record that it leaves is a unit of its own.
     any_keys: it takes requests with any keys together; else only those whose first three words are the same.
-    takes_columns: the requests may be Columns that have these three words in common; else they are Rows.
+    takes_columns: the requests may be RequestColumns that have these three words in common; else they are RequestRows.
     """
 
     take: Callable[[Context, Requests], int]

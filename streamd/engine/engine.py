@@ -37,7 +37,7 @@ from streamd.engine.slices import Slices, end_of_slice
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
-from streamd.resp.template import Rows
+from streamd.resp.template import RequestRows
 from streamd.resp.types import NO_REPLY, Parts, Reply, Sliced
 
 
@@ -153,7 +153,7 @@ class Engine:
                     run = requests[at : at + offered] if at or total > offered else requests
                     if guard is not None:
                         run = run[: guard.end_of_run(command, run, 0, len(run))]
-                    taken = calls.call_batch(command, client, Rows(run), [client], [len(run)])
+                    taken = calls.call_batch(command, client, RequestRows(run), [client], [len(run)])
                     if taken < len(run):
                         offered = max(8 * taken, BATCH_OFFERED_MIN)
                     if taken < BATCH_MIN:

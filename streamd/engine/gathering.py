@@ -8,7 +8,7 @@ from streamd.catalog import Context
 from streamd.connected.client import Client
 from streamd.engine.calls import Calls
 from streamd.resp.reply_ends import deal_replies
-from streamd.resp.template import Columns, Requests, Rows, joined
+from streamd.resp.template import RequestColumns, RequestRows, Requests, joined
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what eight cost.
@@ -103,13 +103,13 @@ class Gathering:
         if size > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._parts.append(Rows(requests))
+        self._parts.append(RequestRows(requests))
         self.size += size
         if self.size >= GATHERED_MAX:
             self.run()
         return True
 
-    def take_columns(self, client: Context, columns: Columns) -> bool:
+    def take_columns(self, client: Context, columns: RequestColumns) -> bool:
         """Take requests of a template, alone in their turn or not; return whether they were taken."""
         template = columns.template
         command = client.quick.get(columns.first[0])

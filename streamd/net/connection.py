@@ -22,7 +22,7 @@ from streamd.net.net_ports import ConnectionHost
 from streamd.resp.decoder import Decoder
 from streamd.resp.encoder import encode
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Columns
+from streamd.resp.template import RequestColumns
 
 PROTECTED: Final = (
     "DENIED streamd is running in protected mode because protected mode is enabled and no password is set for the "
@@ -140,7 +140,7 @@ class Connection:
             gathering = engine.gathering
             is_shared = gathering.is_shared
             requests = decoder.receive(data, is_shared)
-            if isinstance(requests, Columns):
+            if isinstance(requests, RequestColumns):
                 requests = [] if gathering.take_columns(client, requests) else requests.rows()
             if requests and not (is_shared and decoder.error is None and gathering.take(client, requests)):
                 engine.run(client, requests)

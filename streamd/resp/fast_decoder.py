@@ -8,7 +8,7 @@ from typing import Final
 from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import STAR, Decoder
 from streamd.resp.shape import Shape, shape_of
-from streamd.resp.template import Columns, Template, template_of
+from streamd.resp.template import RequestColumns, Template, template_of
 
 # The shortest plain request.
 HIREDIS_BYTES_MIN = len(b"*1\r\n$0\r\n\r\n")
@@ -146,11 +146,11 @@ class FastDecoder(Decoder):
         # So long may a chunk be for the ways that look at no single length.
         self._plain_bytes_max = min(limits.bulk_bytes_max, limits.request_bytes_max)
 
-    def receive(self, data: bytes, is_shared: bool = True) -> list[list[bytes]] | Columns:
+    def receive(self, data: bytes, is_shared: bool = True) -> list[list[bytes]] | RequestColumns:
         """Add received bytes and return all complete requests: `feed` and `take` in one.
 
         is_shared: requests of other clients may be executed together with them. Then few are worth being taken as
-        Columns, too.
+        RequestColumns, too.
 
         A client sends mostly requests whose words are as long as those of the ones before, alone or in a pipeline: then
         all headers are compared at once. Sound, since a decoder looks neither at a word nor at the two bytes behind it.

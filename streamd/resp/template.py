@@ -41,7 +41,7 @@ class Template:
                 pieces[-1] += word + b"\r\n"
         self.size_bytes = sum(map(len, pieces)) + sum(self._lengths)
 
-    def cut(self, data: bytes) -> "Columns | None":
+    def cut(self, data: bytes) -> "RequestColumns | None":
         """Return the requests of a chunk; None if it is not some requests of this template and nothing else.
 
         Sound: all bytes but a request's own words are compared, the lengths of all words included. So words begin and
@@ -52,7 +52,7 @@ class Template:
         if rest:
             return None
         if not self.places:
-            return Columns(self, count, ()) if data == self._pieces[0] * count else None
+            return RequestColumns(self, count, ()) if data == self._pieces[0] * count else None
         step = max(_BLOCK_BYTES_MAX // size, 1)
         found: tuple[bytes, ...] = ()
         for at in range(0, count, step):
@@ -65,7 +65,7 @@ class Template:
             if b"".join(woven) != block:
                 return None
             found = own if count <= step else found + own
-        return Columns(self, count, found)
+        return RequestColumns(self, count, found)
 
     @lru_cache(maxsize=_BLOCKS_MAX)  # noqa: B019 (templates are few, and stay for a while)
     def _block(self, count: int) -> tuple[Callable[[bytes], tuple[bytes, ...]], list[bytes]]:
@@ -82,7 +82,7 @@ class Template:
         return Struct(f"{form}{len(pieces[-1])}x").unpack, woven
 
 
-class Rows:
+class RequestRows:
     """Requests as lists of their words.
 
     first: the first of them. count: how many there are. template: None; their common words are not known.
@@ -101,7 +101,7 @@ class Rows:
         return self._rows
 
 
-class Columns:
+class RequestColumns:
     """Requests of one template, in the order in which they came; lists of their words are made when they are asked for.
 
     first: the words that all of them share, with others in place of those that are a request's own. count: how many
@@ -134,7 +134,7 @@ class Columns:
         return columns
 
 
-Requests = Rows | Columns
+Requests = RequestRows | RequestColumns
 _own_words: Final = attrgetter("own")
 
 
@@ -145,9 +145,9 @@ def joined(parts: Sequence[Requests]) -> Requests:
         return part
     template = part.template
     if template is None or any(other.template is not template for other in parts):
-        return Rows([*chain.from_iterable([other.rows() for other in parts])])
+        return RequestRows([*chain.from_iterable([other.rows() for other in parts])])
     own = tuple(chain.from_iterable(map(_own_words, parts)))
-    return Columns(template, sum([other.count for other in parts]), own)
+    return RequestColumns(template, sum([other.count for other in parts]), own)
 
 
 _kept: Final = lru_cache(maxsize=_TEMPLATES_MAX)(Template)

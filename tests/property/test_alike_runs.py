@@ -11,7 +11,7 @@ from streamd.commands.stream import append_runs
 from streamd.commands.stream.append_runs import Places
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
-from streamd.resp.template import Columns
+from streamd.resp.template import RequestColumns
 from streamd.stream.stream import Stream
 from tests.connected import Host, encoded
 from tests.crash.state_dump import dump
@@ -123,7 +123,7 @@ class Connections:
             host.receive(self.all[1], [[b"AUTH", b"ann", b"any"]], is_shared=False)
             host.turns()
 
-    def _count_alike(self, client: Context, requests: Columns) -> bool:
+    def _count_alike(self, client: Context, requests: RequestColumns) -> bool:
         self.alike += 1
         return self._take_columns(client, requests)
 
@@ -280,7 +280,7 @@ def test_few_requests_are_made_where_each_is_looked_at_anyway(command, is_shared
     for number in range(9):
         words[-1] = b"%d" % number
         received = decoder.receive(encoded(words) * (8 if number < 6 else count), is_shared)
-        if isinstance(received, Columns):
+        if isinstance(received, RequestColumns):
             received.template.is_asked_for_rows = command == b"SET"  # as who executes it says
             received = received.rows()
             alike.append(number)

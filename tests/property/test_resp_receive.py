@@ -7,7 +7,7 @@ from streamd.base.limits import RequestLimits
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
 from streamd.resp.shape import shape_of
-from streamd.resp.template import Columns
+from streamd.resp.template import RequestColumns
 
 WORDS = st.sampled_from([b"", b"a", b"b", b"*", b"$1", b"\r\n", b"ab\r\n$1\r\nx", b"x" * 40])
 PLAIN = st.lists(WORDS, min_size=1, max_size=4).map(
@@ -31,8 +31,8 @@ CHUNKS = st.lists(
 )
 
 
-def rows_of(requests: list[list[bytes]] | Columns) -> list[list[bytes]]:
-    return requests.rows() if isinstance(requests, Columns) else requests
+def rows_of(requests: list[list[bytes]] | RequestColumns) -> list[list[bytes]]:
+    return requests.rows() if isinstance(requests, RequestColumns) else requests
 
 
 def received(decoder: Decoder, chunks: list[bytes]) -> list[object]:

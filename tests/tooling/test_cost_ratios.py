@@ -16,7 +16,7 @@ from streamd.base.clock import ManualClock
 from streamd.base.limits import AUTHENTICATED
 from streamd.engine.engine import Engine
 from streamd.resp.fast_decoder import HIREDIS_BYTES_MIN, FastDecoder
-from streamd.resp.template import Columns, Template
+from streamd.resp.template import RequestColumns, Template
 
 ROUNDS = 7
 VALUE = b"x" * 64
@@ -78,7 +78,7 @@ def test_a_long_pipeline_by_columns_of_which_the_slow_log_takes_all():
     client.flush = client.out.clear
     engine.call(client, [b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"])
     engine.run(client, [XADD])
-    requests = Columns(Template((*XADD,), (4,)), 1_000, (VALUE,) * 1_000)
+    requests = RequestColumns(Template((*XADD,), (4,)), 1_000, (VALUE,) * 1_000)
 
     def run() -> None:
         assert engine.gathering.take_columns(client, requests)
@@ -119,7 +119,7 @@ def test_decoding_a_pipeline():
     def run() -> None:
         for _ in range(100):
             received = decoder.receive(chunk * 16)
-            if isinstance(received, Columns):
+            if isinstance(received, RequestColumns):
                 received.rows()
 
     assert cost(run, 1_600) < 4

@@ -11,8 +11,7 @@ from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of
 from streamd.data.entry_record import Rows, entry_columns, entry_words
 from streamd.data.records import Column, ColumnsRecord
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
-from streamd.resp.template import Columns as RequestColumns
-from streamd.resp.template import Requests
+from streamd.resp.template import RequestColumns, Requests
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim

@@ -7,7 +7,7 @@ from streamd.base.limits import BEFORE_AUTH, RequestLimits
 from streamd.resp import fast_decoder
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import FastDecoder
-from streamd.resp.template import Columns
+from streamd.resp.template import RequestColumns
 
 LIMITS = [
     RequestLimits(),
@@ -42,8 +42,8 @@ def fast(pieces: list[bytes], limits: RequestLimits) -> Steps:
     decoder, steps = FastDecoder(limits), []
     for piece in pieces:
         requests = decoder.receive(piece)
-        rows = requests.rows() if isinstance(requests, Columns) else requests
-        if isinstance(requests, Columns):
+        rows = requests.rows() if isinstance(requests, RequestColumns) else requests
+        if isinstance(requests, RequestColumns):
             assert (len(requests.first), requests.count) == (len(rows[0]), len(rows))
         steps.append((rows, str(decoder.error)))
     return steps
