@@ -76,8 +76,7 @@ class Place:
         base = parts[0] if parts and parts[0].kind == BASE else None
         manifest = Manifest(base, parts[1:] if base else parts)
         try:
-            manifests.write_temporary(self._files, self._temporary, f"{FILENAME}.manifest", manifest)
-            manifests.rename_temporary(self._files, self._temporary, f"{FILENAME}.manifest")
+            manifests.replace(self._files, self._temporary, f"{FILENAME}.manifest", manifest)
         except OSError as error:
             raise self._failure(error)
 

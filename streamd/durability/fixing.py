@@ -4,7 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from streamd.durability.check import Progress, Report, Trial, examine, replace_manifest
+from streamd.durability.check import (
+    Progress,
+    Report,
+    Trial,
+    examine,
+    existing_manifest,
+    parsed,
+    replace_manifest,
+    say_nothing,
+)
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
 from streamd.journal.file_reader import (
@@ -13,7 +22,6 @@ from streamd.journal.file_reader import (
     Incomplete,
     Malformed,
     Parsed,
-    parse_body,
     parse_one,
     parse_unit,
 )
@@ -23,7 +31,6 @@ from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part
 from streamd.journal.mending import Change, change, filling, free_name, stamp
 from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
-from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage
 
 # agree(what is known, what is asked): whether it is to be done.
@@ -44,7 +51,7 @@ class Place:
     filename: str = "appendonly.aof"
     loaders: Callable[[], Loader] | None = None
     now_ms: int = 0
-    progress: Progress | None = None
+    progress: Progress = say_nothing
 
     def examine(self) -> Report:
         """Raises: DamagedError, OSError."""
@@ -54,9 +61,7 @@ class Place:
         return self.loaders() if self.loaders is not None else None
 
     def manifest(self) -> Manifest:
-        manifest = read_manifest(self.files, self.directory, self.filename)
-        assert manifest is not None
-        return manifest
+        return existing_manifest(self.files, self.directory, self.filename)
 
     def path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
@@ -224,10 +229,9 @@ def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) ->
             trial.end()
             return
         dropped.append((begin, end))
-        parsed = parse_body(rest.data, rest.offset) if isinstance(rest, Bare) else rest
-        assert isinstance(parsed, Parsed)
-        left = [number for number, at in enumerate(parsed.places) if at >= end]
-        rest = Parsed([parsed.commands[number] for number in left], [parsed.places[number] for number in left])
+        all_of_it = parsed(rest)
+        left = [number for number, at in enumerate(all_of_it.places) if at >= end]
+        rest = Parsed([all_of_it.commands[number] for number in left], [all_of_it.places[number] for number in left])
     if run is None:
         plan.changes += [Change(begin, end, filling(end - begin)) for begin, end in dropped]
     elif dropped:

@@ -121,20 +121,13 @@ def read(files: FileSystem, path: str) -> Manifest | None:
         file.close()
 
 
-def write_temporary(files: FileSystem, directory: str, name: str, manifest: Manifest) -> None:
-    """Write `manifest` beside the one that counts, and sync it. Raises: OSError."""
-    file = files.open(f"{directory}/temp-{name}", create=True)
+def replace(files: FileSystem, directory: str, name: str, manifest: Manifest) -> None:
+    """Put `manifest` in the place of the one that counts; durable once the directory is synced. Raises: OSError."""
+    temporary = f"{directory}/temp-{name}"
+    file = files.open(temporary, create=True)
     try:
         write_all(file, 0, manifest.encode())
         repeat(file.sync)
     finally:
         file.close()
-
-
-def rename_temporary(files: FileSystem, directory: str, name: str) -> None:
-    """Put what `write_temporary` wrote in the place of the manifest; durable once the directory is synced. Raises:
-    OSError.
-    """
-    temporary, path = f"{directory}/temp-{name}", f"{directory}/{name}"
-    if files.exists(temporary):  # otherwise an interrupted call has done it
-        repeat(lambda: files.rename(temporary, path))
+    repeat(lambda: files.rename(temporary, f"{directory}/{name}"))

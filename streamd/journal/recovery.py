@@ -93,12 +93,7 @@ def read_parts(
     """
     parts = manifest.parts()
     for part in parts:
-        path = f"{directory}/{part.name}"
-        file = files.open(path)
-        try:
-            loading.sizes[part.name] = file.size()
-        finally:
-            file.close()
+        loading.sizes[part.name] = files.identity(f"{directory}/{part.name}").size
     loading.bytes_total = sum(loading.sizes.values())
     before = 0
     empty_base: str | None = None
