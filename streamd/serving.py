@@ -163,9 +163,7 @@ async def _run_server(config: Config, directory: str) -> int:
         raise Failure(EXIT_USAGE, str(error))
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
-    except DamagedError as error:
-        raise Failure(EXIT_DAMAGED, str(error))
-    except LoadError as error:
+    except (DamagedError, LoadError) as error:
         raise Failure(EXIT_DAMAGED, str(error))
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")

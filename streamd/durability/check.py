@@ -1,6 +1,7 @@
 """`streamd check`: examines a journal, reports faults and what lies behind them, exports it for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from streamd.base.errors import CommandError
@@ -200,8 +201,7 @@ def existing_manifest(files: FileSystem, directory: str, filename: str) -> Manif
 
 def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: bool, trial: Trial) -> Iterator[int]:
     """Fill in a report, and yield how many bytes are read. is_behind: a fault lies in a file before this one."""
-    file = files.open(report.path)
-    try:
+    with closing(files.open(report.path)) as file:
         reader = FileReader(file)
         report.size = report.whole = reader.size
         trial.begin_file(report.path)
@@ -233,8 +233,6 @@ def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: 
             trial.end()
             report.tell("its end is missing", reader.size, torn=True)
             report.may_have_been_acknowledged = True
-    finally:
-        file.close()
 
 
 def _placed(piece: Bare | Parsed, begin: int, end: int) -> Iterable[list[bytes]]:
@@ -287,16 +285,13 @@ def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, 
     if files.list(out_directory):
         raise FileExistsError(17, "there are files already", out_directory)
     part = Part("appendonly.aof.1.incr.aof", 1, INCREMENT)
-    out = files.open(f"{out_directory}/{part.name}", create=True)
-    try:
+    with closing(files.open(f"{out_directory}/{part.name}", create=True)) as out:
         offset = commands = 0
         for data, count in pieces:
             write_all(out, offset, data)
             offset += len(data)
             commands += count
         repeat(out.sync)
-    finally:
-        out.close()
     replace_manifest(files, out_directory, "appendonly.aof", Manifest(None, [part]))
     return commands
 
@@ -311,8 +306,7 @@ def _exported(
     for part in parts:
         path = f"{directory}/{part.name}"
         limit = limits.get(path)
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             reader = FileReader(file)
             yield encode_select(0), 0  # as at the beginning of each file
             for piece in reader.pieces():
@@ -324,8 +318,6 @@ def _exported(
             progress(before, total)
             if reader.trouble is not None or limit is not None:
                 return  # what comes behind a gap may contradict what was before it
-        finally:
-            file.close()
 
 
 def for_old_redis(words: list[bytes]) -> list[bytes] | None:

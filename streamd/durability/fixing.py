@@ -1,6 +1,7 @@
 """`streamd check --fix` and `--skip`: cuts a journal at its first fault, or leaves out only what is damaged."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,8 +79,7 @@ def fix(place: Place, agree: Agree) -> Report:
     DamagedError;
     OSError.
     """
-    lock = lock_directory(place.files, place.data_directory)
-    try:
+    with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
         first = report.first_fault
         if first is None or report.is_newer:
@@ -107,8 +107,6 @@ def fix(place: Place, agree: Agree) -> Report:
             report.done.append(f"{path}: came behind what was cut, and is now {aside}")
         report.is_mended = True
         return report
-    finally:
-        lock.close()
 
 
 def skip(place: Place, agree: Agree) -> Report:
@@ -117,8 +115,7 @@ def skip(place: Place, agree: Agree) -> Report:
 
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
-    lock = lock_directory(place.files, place.data_directory)
-    try:
+    with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
         first = report.first_fault
         if first is None or report.is_newer:
@@ -138,8 +135,6 @@ def skip(place: Place, agree: Agree) -> Report:
                 break
             plans = _plan(place)
         return report
-    finally:
-        lock.close()
 
 
 @dataclass(slots=True)
@@ -170,8 +165,7 @@ def _plan(place: Place) -> list[_Plan]:
 
 
 def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
-    file = files.open(plan.path)
-    try:
+    with closing(files.open(plan.path)) as file:
         reader = FileReader(file)
         trial.begin_file(plan.path)
         for piece in Salvage(reader).pieces():
@@ -182,8 +176,6 @@ def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
         if plan.is_base and reader.ours and not reader.ended and not _ends(plan, reader.size):
             plan.changes.append(Change(reader.size, reader.size, encode_end(reader.size, reader.salt or 0)))
             plan.missing.append(f"{plan.path}: its end; what stood there is not known")
-    finally:
-        file.close()
 
 
 def _ends(plan: _Plan, size: int) -> bool:
