@@ -18,7 +18,6 @@ class FromFile:
     users: list[list[bytes]] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     faults: list[ConfigFileError] = field(default_factory=list)
-    settings: int = 0
 
     def notes(self) -> list[str]:
         """Return one line for each reason why options were passed over."""
@@ -32,7 +31,6 @@ def read_file(path: str) -> FromFile:
     """Return the settings of a file. Raises: nothing; see `faults`."""
     found = FromFile()
     for setting in read_settings(path, found.faults):
-        found.settings += 1
         try:
             _take(setting, found)
         except ConfigFileError as fault:

@@ -249,7 +249,7 @@ class Persistence:
         if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
-            self._state.records.append((0, [DEFAULTS, *(b"%d" % number for number in settings)]))
+            self._state.record(0, [DEFAULTS, *(b"%d" % number for number in settings)], changes=0)
 
     @property
     def loading_ms(self) -> int:
