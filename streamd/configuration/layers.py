@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option
+from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option, meant
 
 PREFIX: Final = "STREAMD_"
 # Variables of this prefix that are not options: the Spark source's, and those that Docker and Kubernetes set in every
@@ -14,10 +14,7 @@ _OTHERS: Final = re.compile(r"URL|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST
 
 def nearest(name: str) -> str:
     """Return "; did you mean 'port'?" for the most similar option, or where to find the list."""
-    import difflib  # not at a start: nobody has made a mistake yet
-
-    near = difflib.get_close_matches(name.lower(), [*OPTIONS, *ALIASES], 1)
-    return f"; did you mean '{near[0]}'?" if near else "; `streamd serve --help` and docs/operations.md list them"
+    return meant(name, [*OPTIONS, *ALIASES]) or "; `streamd serve --help` and docs/operations.md list them"
 
 
 def without_flag(name: str) -> str:

@@ -144,7 +144,7 @@ class State:
         followers = self.keyspace.followers
         free = self.keyspace.trash.add
         self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, free, self.lose)
-        self.forget: Callable[[Client], None] = _ignore
+        self.forget: Callable[[Client], None] = lambda client: None
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
@@ -363,7 +363,3 @@ class State:
             self.notify("h", "hexpired", key, db.index)
             if key not in db.values:
                 self.notify("g", "del", key, db.index)
-
-
-def _ignore(client: Client) -> None:
-    pass
