@@ -125,11 +125,11 @@ class Report:
         ]
 
 
-def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydir") -> tuple[str, str]:
+def journal_directory(files: FileSystem, path: str) -> tuple[str, str]:
     """Return `(data directory, journal directory)` of a path to either of them."""
     path = path.rstrip("/")
-    if files.exists(f"{path}/{dirname}"):
-        return path, f"{path}/{dirname}"
+    if files.exists(f"{path}/appendonlydir"):
+        return path, f"{path}/appendonlydir"
     return path.rpartition("/")[0] or ".", path
 
 

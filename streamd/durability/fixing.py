@@ -17,15 +17,7 @@ from streamd.durability.check import (
 )
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
-from streamd.journal.file_reader import (
-    Bare,
-    FileReader,
-    Incomplete,
-    Malformed,
-    Parsed,
-    parse_one,
-    parse_unit,
-)
+from streamd.journal.file_reader import Bare, FileReader, Incomplete, Malformed, Parsed, parse_one, parse_unit
 from streamd.journal.filesystem import READ_BYTES, FileSystem
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
