@@ -82,7 +82,7 @@ def _histogram(name: str, text: str, histogram: Histogram) -> str:
 def _server(server: MetricsHost) -> Iterator[Family]:
     state, process = server.engine.state, server.engine.process_facts()
     stats = state.stats
-    journal = {name: value for name, value in state.persistence().items() if isinstance(value, int)}
+    fields = state.persistence()
     info = {"redis_version": REDIS_VERSION, "streamd_version": VERSION, "os": process.system, "role": "master"}
     yield "redis_instance_info", "gauge", "What runs.", [(info, 1)]
 
@@ -135,9 +135,8 @@ def _server(server: MetricsHost) -> Iterator[Family]:
         ("rdb_changes_since_last_save", "rdb_changes_since_last_save", "Changes since the last rewrite."),
         ("rdb_last_save_time", "rdb_last_save_timestamp_seconds", "When the last rewrite ended, as Unix time."),
     ):
-        if field in journal:
-            yield gauge(name, text, journal[field])
-    fields = state.persistence()
+        if isinstance(value := fields.get(field), int):
+            yield gauge(name, text, value)
     for name in ("aof_last_write_status", "aof_last_bgrewrite_status"):
         yield gauge(name, "1: it succeeded.", int(fields.get(name, "ok") == "ok"))
     error = str(fields.get("aof_last_bgrewrite_error", ""))
