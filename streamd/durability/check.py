@@ -192,7 +192,7 @@ def examine(
 
 
 def existing_manifest(files: FileSystem, directory: str, filename: str) -> Manifest:
-    """Return the manifest of a journal. Raises: FileNotFoundError if there is none; DamagedError, OSError."""
+    """Return the manifest of a journal. Raises: FileNotFoundError where nobody wrote one; DamagedError, OSError."""
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
         raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
