@@ -24,7 +24,7 @@ from streamd.base.failure import (
 from streamd.base.log import log, start_logging
 from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
-from streamd.configuration.layers import Layers
+from streamd.configuration.layers import apply_layers
 from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from streamd.durability.persistence import Persistence
 from streamd.durability.unread import unread
@@ -82,7 +82,7 @@ def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
     given = {name: getattr(arguments, name.replace("-", "_"), None) for name in OPTIONS}
     flags = {name: text for name, text in given.items() if text is not None}
     try:
-        notes += Layers(flags, os.environ).apply(config)
+        notes += apply_layers(config, flags, os.environ)
     except ConfigError as error:
         raise Failure(EXIT_USAGE, str(error))
     given_users = [line.encode("utf-8", "surrogateescape").split() for line in arguments.user]
@@ -163,9 +163,7 @@ async def _run_server(config: Config, directory: str) -> int:
         raise Failure(EXIT_USAGE, str(error))
     except LockedError:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: in use by another server; give another with --dir")
-    except DamagedError as error:
-        raise Failure(EXIT_DAMAGED, str(error))
-    except LoadError as error:
+    except (DamagedError, LoadError) as error:
         raise Failure(EXIT_DAMAGED, str(error))
     except OSError as error:
         raise Failure(EXIT_DIRECTORY, f"data directory {directory}: {error.filename or ''} {error.strerror}")

@@ -8,17 +8,13 @@ from streamd.clients.remote_journal import RemoteJournal
 from streamd.durability import check
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.journal import LOCK_NAME, lock_directory
-from streamd.journal.recovery import DamagedError, read_manifest
+from streamd.journal.recovery import DamagedError
 
 # (bytes done, bytes in all; 0 while the server rewrites)
 Progress = Callable[[int, int], None]
 
 
-def _say_nothing(done: int, total: int) -> None:
-    pass
-
-
-def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
+def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Progress = check.say_nothing) -> int:
     """Copy a server's journal into the new data directory `path`; return the number of bytes.
 
     The base is immutable and is copied first. Then the server tells the sizes of the increments at one moment, and they
@@ -48,7 +44,7 @@ def back_up(remote: RemoteJournal, path: str, progress: Progress, examining: Pro
         return done
 
 
-def restore(copy: str, path: str, progress: Progress, examining: Progress = _say_nothing) -> int:
+def restore(copy: str, path: str, progress: Progress, examining: Progress = check.say_nothing) -> int:
     """Copy a backup into the data directory `path`, which has no journal; return the number of bytes.
 
     Raises: PlaceError; then nothing is changed.
@@ -57,9 +53,7 @@ def restore(copy: str, path: str, progress: Progress, examining: Progress = _say
     _, journal = check.journal_directory(files, os.path.abspath(copy))
     _check(journal, copy, examining)
     try:
-        manifest = read_manifest(files, journal, FILENAME)
-        assert manifest is not None
-        parts = manifest.parts()
+        parts = check.existing_manifest(files, journal, FILENAME).parts()
         total = sum(os.path.getsize(os.path.join(journal, part.name)) for part in parts)
     except OSError as error:
         raise PlaceError(f"{error.filename}: {error.strerror}")

@@ -76,28 +76,20 @@ class Place:
         base = parts[0] if parts and parts[0].kind == BASE else None
         manifest = Manifest(base, parts[1:] if base else parts)
         try:
-            manifests.write_temporary(self._files, self._temporary, f"{FILENAME}.manifest", manifest)
-            manifests.rename_temporary(self._files, self._temporary, f"{FILENAME}.manifest")
+            manifests.replace(self._files, self._temporary, f"{FILENAME}.manifest", manifest)
         except OSError as error:
             raise self._failure(error)
 
     def _write(self, name: str, pieces: Iterable[bytes]) -> None:
         path = os.path.join(self._temporary, name)
         try:
-            file = open(path, "xb")  # noqa: SIM115  (a piece that fails is no OSError of this file)
-        except OSError as error:
-            raise self._failure(error)
-        with file:
-            for piece in pieces:
-                try:
+            with open(path, "xb") as file:
+                for piece in pieces:  # (which raise no OSError)
                     file.write(piece)
-                except OSError as error:
-                    raise self._failure(error)
-            try:
                 file.flush()
                 os.fsync(file.fileno())
-            except OSError as error:
-                raise self._failure(error)
+        except OSError as error:
+            raise self._failure(error)
 
     @property
     def journal(self) -> str:

@@ -1,6 +1,6 @@
 """The errors a client sees, with Redis's exact texts."""
 
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 # A script raises errors with any code: longer codes than this are cut where they are counted.
 CODE_CHARACTERS_MAX: Final = 128
@@ -39,6 +39,15 @@ class CommandError(Exception):
         return self
 
 
+class FixedError(CommandError):
+    """An error whose line is always the same."""
+
+    line: ClassVar[str] = ""
+
+    def __init__(self) -> None:
+        super().__init__(self.line)
+
+
 class ProtocolError(CommandError):
     """Input that is no request; it is answered and the connection is closed."""
 
@@ -46,24 +55,20 @@ class ProtocolError(CommandError):
         super().__init__(f"ERR Protocol error: {detail}")
 
 
-class WrongType(CommandError):
-    def __init__(self) -> None:
-        super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
+class WrongType(FixedError):
+    line = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
-class SyntaxError_(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR syntax error")
+class SyntaxError_(FixedError):
+    line = "ERR syntax error"
 
 
-class NotAnInteger(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR value is not an integer or out of range")
+class NotAnInteger(FixedError):
+    line = "ERR value is not an integer or out of range"
 
 
-class NoSuchKey(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR no such key")
+class NoSuchKey(FixedError):
+    line = "ERR no such key"
 
 
 class WrongArity(CommandError):
@@ -73,19 +78,16 @@ class WrongArity(CommandError):
         super().__init__(f"ERR wrong number of arguments for '{name}' command")
 
 
-class InvalidStreamId(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR Invalid stream ID specified as stream command argument")
+class InvalidStreamId(FixedError):
+    line = "ERR Invalid stream ID specified as stream command argument"
 
 
-class InvalidRangeStart(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR invalid start ID for the interval")
+class InvalidRangeStart(FixedError):
+    line = "ERR invalid start ID for the interval"
 
 
-class InvalidRangeEnd(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR invalid end ID for the interval")
+class InvalidRangeEnd(FixedError):
+    line = "ERR invalid end ID for the interval"
 
 
 class UnknownSubcommand(CommandError):
@@ -111,21 +113,18 @@ class NoGroup(CommandError):
         super().__init__(f"NOGROUP {text}")
 
 
-class BusyGroup(CommandError):
-    def __init__(self) -> None:
-        super().__init__("BUSYGROUP Consumer Group name already exists")
+class BusyGroup(FixedError):
+    line = "BUSYGROUP Consumer Group name already exists"
 
 
-class NoSuchDatabase(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR DB index is out of range")
+class NoSuchDatabase(FixedError):
+    line = "ERR DB index is out of range"
 
 
-class OutOfRange(CommandError):
+class OutOfRange(FixedError):
     """An integer that does not fit into 32 bits."""
 
-    def __init__(self) -> None:
-        super().__init__("ERR value is out of range, value must between -2147483648 and 2147483647")
+    line = "ERR value is out of range, value must between -2147483648 and 2147483647"
 
 
 class InvalidExpire(CommandError):
@@ -135,9 +134,8 @@ class InvalidExpire(CommandError):
         super().__init__(f"ERR invalid expire time in '{name}' command")
 
 
-class WrongPassword(CommandError):
-    def __init__(self) -> None:
-        super().__init__("WRONGPASS invalid username-password pair or user is disabled.")
+class WrongPassword(FixedError):
+    line = "WRONGPASS invalid username-password pair or user is disabled."
 
 
 class NoPermission(CommandError):
@@ -174,29 +172,24 @@ _OF_QUEUED = {
 }
 
 
-class SameObject(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR source and destination objects are the same")
+class SameObject(FixedError):
+    line = "ERR source and destination objects are the same"
 
 
-class WouldOverflow(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR increment or decrement would overflow")
+class WouldOverflow(FixedError):
+    line = "ERR increment or decrement would overflow"
 
 
-class StringTooLong(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
+class StringTooLong(FixedError):
+    line = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 
 
-class NotAFloat(CommandError):
-    def __init__(self, what: str = "value is") -> None:
-        super().__init__(f"ERR {what} not a valid float")
+class NotAFloat(FixedError):
+    line = "ERR value is not a valid float"
 
 
-class NotFinite(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR increment would produce NaN or Infinity")
+class NotFinite(FixedError):
+    line = "ERR increment would produce NaN or Infinity"
 
 
 class SubcommandSyntax(CommandError):
@@ -209,16 +202,13 @@ class SubcommandSyntax(CommandError):
         )
 
 
-class InvalidCursor(CommandError):
-    def __init__(self) -> None:
-        super().__init__("ERR invalid cursor")
+class InvalidCursor(FixedError):
+    line = "ERR invalid cursor"
 
 
-class Busy(CommandError):
-    def __init__(self) -> None:
-        super().__init__("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.")
+class Busy(FixedError):
+    line = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 
 
-class NoScript(CommandError):
-    def __init__(self) -> None:
-        super().__init__("NOSCRIPT No matching script. Please use EVAL.")
+class NoScript(FixedError):
+    line = "NOSCRIPT No matching script. Please use EVAL."

@@ -86,8 +86,7 @@ class GlobTable(Generic[Value]):
         else:
             place.append(row)
 
-    def remove(self, pattern: bytes) -> None:
-        """Remove a present pattern."""
+    def __delitem__(self, pattern: bytes) -> None:
         row = self._rows.pop(pattern)
         table = self._tails if row.is_tail else self._heads
         place = table.values[row.shared]

@@ -29,19 +29,21 @@ def keep_file(path: str, aside: str) -> str:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Write `data` to a file, which keeps its old contents if that fails. Raises: OSError."""
+    """Write `data` to a file, which keeps its permissions and its owner, and its old contents if that fails. Raises:
+    OSError.
+    """
     path = os.path.realpath(path)  # a link stays one
     beside = f"{path}.tmp-{os.getpid()}"
-    try:
-        mode = os.stat(path).st_mode & 0o777
-    except FileNotFoundError:
-        mode = _MODE
+    before = os.stat(path) if os.path.exists(path) else None
+    mode = _MODE if before is None else before.st_mode & 0o777
     number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
     try:
         with os.fdopen(number, "wb") as file:
             file.write(data)
             file.flush()
             os.fchmod(number, mode)
+            if before is not None and os.geteuid() == 0:
+                os.fchown(number, before.st_uid, before.st_gid)
             os.fsync(number)
         os.replace(beside, path)
     except BaseException:

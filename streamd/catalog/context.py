@@ -100,17 +100,11 @@ class Context(Client):
 
     def record(self, *words: bytes, changes: int = 1) -> None:
         """Note what was decided, as the command that repeats it, for the journal; as Redis it counts as `changes`."""
-        state = self.state
-        state.dirty += changes
-        if state.records is not None:
-            state.records.append((self.db.index, list(words)))
+        self.state.record(self.db.index, list(words), changes)
 
     def record_words(self, words: list[bytes], changes: int = 1) -> None:
         """Do what `record` does, with a list that nobody else changes: quicker where there are any number of words."""
-        state = self.state
-        state.dirty += changes
-        if state.records is not None:
-            state.records.append((self.db.index, words))
+        self.state.record(self.db.index, words, changes)
 
     def changed(self, key: bytes, kind: str, event: str) -> None:
         """Tell those who follow `key`, and subscribers of keyspace events, that it changed.

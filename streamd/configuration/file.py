@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from streamd.configuration.foreign import KEPT, danger, is_foreign, reason_to_pass
+from streamd.configuration.foreign import KEPT, PASSED_OVER, danger, is_foreign
 from streamd.configuration.layers import nearest, not_taken, wanted
 from streamd.configuration.server_options import ALIASES, OPTIONS, ConfigError, Value
 from streamd.configuration.setting_lines import ConfigFileError, Setting, read_settings
@@ -18,7 +18,6 @@ class FromFile:
     users: list[list[bytes]] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     faults: list[ConfigFileError] = field(default_factory=list)
-    settings: int = 0
 
     def notes(self) -> list[str]:
         """Return one line for each reason why options were passed over."""
@@ -32,7 +31,6 @@ def read_file(path: str) -> FromFile:
     """Return the settings of a file. Raises: nothing; see `faults`."""
     found = FromFile()
     for setting in read_settings(path, found.faults):
-        found.settings += 1
         try:
             _take(setting, found)
         except ConfigFileError as fault:
@@ -54,7 +52,7 @@ def _take(setting: Setting, found: FromFile) -> None:
         why = danger(name, words)
         if why is not None:
             raise setting.fault(f"{name} cannot be passed over: {why}; take the line out")
-        found.passed_over[name] = reason_to_pass(name)
+        found.passed_over[name] = PASSED_OVER.get(name, "it says nothing without its like")
         return
     if name == "bind" or name == "save":
         words = [" ".join(words)] if words else []

@@ -60,11 +60,6 @@ def is_foreign(name: str) -> bool:
     return name in PASSED_OVER or name in _UNSAFE or name.startswith(("tls-", "unixsocket"))
 
 
-def reason_to_pass(name: str) -> str:
-    """Return why a foreign option is ignored."""
-    return PASSED_OVER.get(name, "it says nothing without its like")
-
-
 def danger(name: str, words: list[str]) -> str | None:
     """Return why a foreign option with these values must not be ignored; None: it may be."""
     return _UNSAFE.get(name) if words != _HARMLESS.get(name) else None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option
+from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option, meant
 
 PREFIX: Final = "STREAMD_"
 # Variables of this prefix that are not options: the Spark source's, and those that Docker and Kubernetes set in every
@@ -14,10 +14,7 @@ _OTHERS: Final = re.compile(r"URL|SERVICE_(HOST|PORT.*)|PORT_[0-9]+_.*|DEMO_TEST
 
 def nearest(name: str) -> str:
     """Return "; did you mean 'port'?" for the most similar option, or where to find the list."""
-    import difflib  # not at a start: nobody has made a mistake yet
-
-    near = difflib.get_close_matches(name.lower(), [*OPTIONS, *ALIASES], 1)
-    return f"; did you mean '{near[0]}'?" if near else "; `streamd serve --help` and docs/operations.md list them"
+    return meant(name, [*OPTIONS, *ALIASES]) or "; `streamd serve --help` and docs/operations.md list them"
 
 
 def without_flag(name: str) -> str:
@@ -67,44 +64,28 @@ def not_taken(option: Option, text: str) -> str:
     return f"{said}: {wanted(option)}"
 
 
-class Layers:
-    """The layers above a file: flags and the environment, each option's text by its name."""
+def apply_layers(config: Config, flags: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """Apply the layers above a file, flags above variables; return lines about variables that only look like options.
 
-    def __init__(self, flags: dict[str, str], environment: Mapping[str, str]) -> None:
-        self.flags = flags
-        self.environment = environment
-
-    def variables(self) -> tuple[dict[str, str], list[str]]:
-        """Return the options that the environment sets, as text, and variables that only look like options."""
-        texts: dict[str, str] = {}
-        unknown = []
-        for variable, text in sorted(self.environment.items()):
-            if not variable.startswith(PREFIX) or _OTHERS.fullmatch(variable.removeprefix(PREFIX)):
-                continue
-            name = variable.removeprefix(PREFIX).lower().replace("_", "-")
-            name = ALIASES.get(name, name)
-            if re.match(r"(tcp|udp)://", text):
-                continue  # of a container beside it
-            if name in OPTIONS:
-                texts[name] = text
-            else:
-                unknown.append(variable)
-        return texts, unknown
-
-    def apply(self, config: Config) -> list[str]:
-        """Apply both layers, flags above variables; return lines about unknown variables.
-
-        Raises: ConfigError, with a line that names the flag or the variable.
-        """
-        texts, unknown = self.variables()
-        for name, text in texts.items():
-            _set(config, f"{PREFIX}{name.upper().replace('-', '_')}=", name, text)
-        for name, text in self.flags.items():
-            _set(config, f"--{name} ", name, text)
-        return [
-            f"the variable {one} is no option and passed over{nearest(one.removeprefix(PREFIX).replace('_', '-'))}"
-            for one in unknown
-        ]
+    flags: each option's text by its name. Raises: ConfigError, with a line that names the flag or the variable.
+    """
+    texts: dict[str, str] = {}
+    unknown = []
+    for variable, text in sorted(environment.items()):
+        word = variable.removeprefix(PREFIX)
+        if word == variable or _OTHERS.fullmatch(word) or re.match(r"(tcp|udp)://", text):  # of a container beside it
+            continue
+        name = word.lower().replace("_", "-")
+        name = ALIASES.get(name, name)
+        if name in OPTIONS:
+            texts[name] = text
+        else:
+            unknown.append(f"the variable {variable} is no option and passed over{nearest(word.replace('_', '-'))}")
+    for name, text in texts.items():
+        _set(config, f"{PREFIX}{name.upper().replace('-', '_')}=", name, text)
+    for name, text in flags.items():
+        _set(config, f"--{name} ", name, text)
+    return unknown
 
 
 def _set(config: Config, source: str, name: str, text: str) -> None:

@@ -1,13 +1,11 @@
 """CONFIG REWRITE: writes changed options into the configuration file, and leaves all else as it is."""
 
 import codecs
-import os
 import re
-import stat
-import tempfile
 from collections.abc import Iterable, Mapping
 
 from streamd.base.errors import CommandError, ProtocolError
+from streamd.base.small_files import read_file, replace_file
 from streamd.configuration.server_options import ALIASES, OPTIONS, Config
 from streamd.configuration.setting_lines import split_line
 
@@ -98,31 +96,7 @@ def rewrite_file(path: str, config: Config, changed: Iterable[str], users: UserC
 
     Raises: CommandError with Redis's text.
     """
-    temporary = None
     try:
-        with open(path, "rb") as file:
-            data, mode = file.read(), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            owner = os.fstat(file.fileno())
-        new = rewritten(data, config, changed, users)
-        real = os.path.realpath(path)
-        number, temporary = tempfile.mkstemp(prefix=".streamd-", dir=os.path.dirname(real))
-        with open(number, "wb") as file:
-            file.write(new)
-            file.flush()
-            os.fchmod(number, mode)
-            if os.geteuid() == 0:
-                os.fchown(number, owner.st_uid, owner.st_gid)
-            os.fsync(number)
-        os.replace(temporary, real)
-        directory = os.open(os.path.dirname(real), os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        replace_file(path, rewritten(read_file(path), config, changed, users))
     except OSError as error:
-        if temporary is not None:
-            try:
-                os.unlink(temporary)
-            except OSError:
-                pass  # it was renamed already, or is in nobody's way
         raise CommandError(f"ERR Rewriting config file: {error.strerror}")

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from streamd.base.errors import CommandError
@@ -368,11 +367,11 @@ ALIASES: Final = {
 }
 
 
-def _meant(name: str) -> str:
-    """Return the option meant by a name with underscores for dashes, "" where none is similar."""
+def meant(name: str, names: Iterable[str]) -> str:
+    """Return "; did you mean 'port'?" for the most similar of some names, "" where none is similar."""
     import difflib  # not at a start: nobody has made a mistake yet
 
-    near = difflib.get_close_matches(name.lower(), [one.replace("-", "_") for one in OPTIONS], 1)
+    near = difflib.get_close_matches(name.lower(), [*names], 1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -401,7 +400,8 @@ class Config:
         for name, value in values.items():
             option = OPTIONS.get(name.replace("_", "-"))
             if option is None:
-                raise ConfigError(f"unknown option '{name}'{_meant(name)}")
+                near = meant(name, [one.replace("-", "_") for one in OPTIONS])
+                raise ConfigError(f"unknown option '{name}'{near}")
             try:
                 self.values[option.name] = option.parse(option.format(value))
             except ConfigError as error:
@@ -422,15 +422,6 @@ class Config:
     def on_change(self, name: str, action: Callable[[], None]) -> None:
         """Call `action` after CONFIG SET changed option `name`; its ConfigError undoes that CONFIG SET."""
         self._actions.setdefault(name, []).append(action)
-
-    def match(self, patterns: Iterable[str]) -> dict[str, str]:
-        """Return name -> text of the options that match one of the globs, as CONFIG GET shows them."""
-        lowered = [pattern.lower() for pattern in patterns]
-        return {
-            name: OPTIONS[name].format(value)
-            for name, value in self.values.items()
-            if any(fnmatchcase(name, pattern) for pattern in lowered)
-        }
 
     def texts(self) -> dict[str, str]:
         """Return name -> text of all options, under their other names as well."""

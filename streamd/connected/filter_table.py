@@ -96,7 +96,7 @@ class _Field:
             return
         del self.places[pattern.kind, pattern.text]
         if pattern.levels is None:
-            self.globs.remove(pattern.text)
+            del self.globs[pattern.text]
         else:
             path = [(self.topics, b"")]
             for name in pattern.levels:

@@ -61,14 +61,14 @@ class PubSub(Generic[Who]):
         """End a subscription to a pattern, if there is one."""
         if client.patterns is not None:
             client.patterns.pop(pattern, None)
-        self._drop_pattern(pattern, client)
+        _drop(self.patterns, pattern, client)
 
     def leave(self, client: Who) -> None:
         """End all subscriptions of a client."""
         for channel in client.subscriptions or ():
             _drop(self.channels, channel, client)
         for pattern in client.patterns or ():
-            self._drop_pattern(pattern, client)
+            _drop(self.patterns, pattern, client)
         client.subscriptions = client.patterns = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
@@ -85,15 +85,8 @@ class PubSub(Generic[Who]):
                 sent += 1
         return sent
 
-    def _drop_pattern(self, pattern: bytes, client: Who) -> None:
-        clients = self.patterns.get(pattern)
-        if clients is not None and client in clients:
-            del clients[client]
-            if not clients:
-                self.patterns.remove(pattern)
 
-
-def _drop(subscribers: dict[bytes, dict[Who, None]], name: bytes, client: Who) -> None:
+def _drop(subscribers: dict[bytes, dict[Who, None]] | GlobTable[dict[Who, None]], name: bytes, client: Who) -> None:
     clients = subscribers.get(name)
     if clients is not None and client in clients:
         del clients[client]

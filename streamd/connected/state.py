@@ -142,8 +142,9 @@ class State:
         self.notify = events.publish
         self.notify_flags: frozenset[str] = frozenset()
         followers = self.keyspace.followers
-        self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, self._free, self.lose)
-        self.forget: Callable[[Client], None] = _ignore
+        free = self.keyspace.trash.add
+        self.tracking = Tracking(self.clients, followers, self.wants_flush, self._events_changed, free, self.lose)
+        self.forget: Callable[[Client], None] = lambda client: None
         self._configure_events = events.configure
         self.is_loading = False
         self.is_full = False
@@ -299,9 +300,6 @@ class State:
         except Exception:
             self.lose(client, where)
 
-    def _free(self, value: object) -> None:
-        self.keyspace.trash.add(value)
-
     def _events_changed(self) -> None:
         published = self._configure_events(self.config.text("notify-keyspace-events"))
         for db in self.keyspace:
@@ -336,11 +334,11 @@ class State:
         length_max = self.config.integer("slowlog-max-len")
         self.slowlog.add(self.time.ms // 1000, took_us, redacted(request), client.address, client.name, length_max)
 
-    def record(self, db_index: int, *words: bytes) -> None:
-        """Note one decided effect for the journal."""
-        self.dirty += 1
+    def record(self, db_index: int, words: list[bytes], changes: int = 1) -> None:
+        """Note one decided effect for the journal, by a list that nobody else changes; it counts as `changes`."""
+        self.dirty += changes
         if self.records is not None:
-            self.records.append((db_index, list(words)))
+            self.records.append((db_index, words))
 
     def packing(self) -> Iterator[None]:
         """Give back memory that removed elements have left unused, a part at each call."""
@@ -352,21 +350,16 @@ class State:
 
     def _expired(self, db: Database, keys: list[bytes]) -> None:
         self.stats.expired_keys += len(keys)
-        self.dirty += len(keys)
-        if self.records is not None:
-            self.records += [(db.index, [b"DEL", key]) for key in keys]
+        for key in keys:
+            self.record(db.index, [b"DEL", key])
         if self.notify_flags:
             for key in keys:
                 self.notify("x", "expired", key, db.index)
 
     def _fields_expired(self, db: Database, key: bytes, fields: list[bytes]) -> None:
         self.stats.expired_fields += len(fields)
-        self.record(db.index, b"HDEL", key, *fields)
+        self.record(db.index, [b"HDEL", key, *fields])
         if self.notify_flags:
             self.notify("h", "hexpired", key, db.index)
             if key not in db.values:
                 self.notify("g", "del", key, db.index)
-
-
-def _ignore(client: Client) -> None:
-    pass

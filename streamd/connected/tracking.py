@@ -75,7 +75,7 @@ class Tracking:
         self.prefixes: Prefixes[dict[Client, None]] = Prefixes()
         self.changed: dict[bytes, Client | None] = {}
         self._broadcasting: Iterator[None] | None = None
-        self.on_changed: Callable[[], None] = _ignore
+        self.on_changed: Callable[[], None] = lambda: None
         self.writer: Client | None = None
         self.in_script = False
         followers.on_stale = self._tell
@@ -292,7 +292,3 @@ class Tracking:
         if target.protocol > 2 or (tracker.redirect and target.subscription_count()):
             target.reply(message.raw(target.protocol))  # (in RESP2 there is no place for it but in a subscription)
             self._wants_flush(target)
-
-
-def _ignore() -> None:
-    pass

@@ -72,7 +72,7 @@ class Barrier:
             except Exception as error:
                 if self._always:
                     self._note_if_bug(error)
-                    self._die(f"cannot write to {journal.directory}: {reason_of(error)}")
+                    self.die(f"cannot write to {journal.directory}: {reason_of(error)}")
                     return
                 self._fail_write(error)
                 self._take_back()
@@ -179,10 +179,7 @@ class Barrier:
             try:
                 self._journal.check_places()
             except Exception as error:
-                if self._always:
-                    self._die_of_sync(error)
-                else:
-                    self._fail_sync(error)
+                self._fail_sync(error)
 
     def want_sync_soon(self) -> None:
         """Sync this turn's records at its end, under any policy (WAITAOF)."""
@@ -222,7 +219,7 @@ class Barrier:
             if self._next_job is not None or not self._syncs.run_if_quick(self._journal.sync):
                 return False
         except Exception as error:
-            self._die_of_sync(error)
+            self._fail_sync(error)
             return True
         if self.held_us is not None:
             self.held_us(self._state.clock.monotonic_us() - began_us)
@@ -241,8 +238,6 @@ class Barrier:
             def done(error: BaseException | None) -> None:
                 if error is None:
                     synced()
-                elif self._always:
-                    self._die_of_sync(error)
                 else:
                     self._fail_sync(error)
 
@@ -273,19 +268,11 @@ class Barrier:
         """Return `is_dead` now: compiled code would keep the value from before a call."""
         return self.is_dead
 
-    def _die(self, reason: str) -> None:
-        """Acknowledge nothing any more."""
+    def die(self, reason: str) -> None:
+        """Acknowledge nothing any more: the journal, or another part, has failed."""
         self.is_dead = True
         self._held.clear()
         self._on_fatal(f"{reason}; nothing was acknowledged that is not on the disk")
-
-    def _die_of_sync(self, error: BaseException) -> None:
-        self._note_if_bug(error)
-        self._die(f"cannot sync {self._journal.directory}: {reason_of(error)}")
-
-    def die(self, reason: str) -> None:
-        """Acknowledge nothing any more, because another part's job failed."""
-        self._die(reason)
 
     def _note_if_bug(self, error: BaseException) -> None:
         if not isinstance(error, OSError):
@@ -299,7 +286,11 @@ class Barrier:
         self._refuse_writes()
 
     def _fail_sync(self, error: BaseException) -> None:
-        """Have the journal rewritten after a failed sync: the system may have dropped unwritten data."""
+        """End under `always`; else have the journal rewritten: the system may have dropped unwritten data."""
+        if self._always:
+            self._note_if_bug(error)
+            self.die(f"cannot sync {self._journal.directory}: {reason_of(error)}")
+            return
         if self.sync_failed is None:
             self._note_if_bug(error)
             log.warning(

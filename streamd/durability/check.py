@@ -1,6 +1,7 @@
 """`streamd check`: examines a journal, reports faults and what lies behind them, exports it for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from streamd.base.errors import CommandError
@@ -21,6 +22,10 @@ _UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELE
 
 # (bytes done, bytes in all)
 Progress = Callable[[int, int], None]
+
+
+def say_nothing(done: int, total: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(slots=True)
@@ -120,11 +125,11 @@ class Report:
         ]
 
 
-def journal_directory(files: FileSystem, path: str, dirname: str = "appendonlydir") -> tuple[str, str]:
+def journal_directory(files: FileSystem, path: str) -> tuple[str, str]:
     """Return `(data directory, journal directory)` of a path to either of them."""
     path = path.rstrip("/")
-    if files.exists(f"{path}/{dirname}"):
-        return path, f"{path}/{dirname}"
+    if files.exists(f"{path}/appendonlydir"):
+        return path, f"{path}/appendonlydir"
     return path.rpartition("/")[0] or ".", path
 
 
@@ -166,52 +171,37 @@ def examine(
     directory: str,
     filename: str = "appendonly.aof",
     loader: Loader | None = None,
-    progress: Progress | None = None,
+    progress: Progress = say_nothing,
 ) -> Report:
     """Read every file of a journal directory and report what is whole, and with a loader what a start would refuse to
     apply.
     progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
     """
-    manifest = read_manifest(files, directory, filename)
-    if manifest is None:
-        raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
     report = Report()
     trial = Trial(loader)
-    parts = manifest.parts()
-    total = sum(_size(files, f"{directory}/{part.name}") for part in parts) if progress is not None else 0
+    parts = existing_manifest(files, directory, filename).parts()
+    total = sum(files.identity(f"{directory}/{part.name}").size for part in parts)
     before = 0
     for part in parts:
-        advance = None if progress is None else _from(progress, before, total)
         found = FileReport(f"{directory}/{part.name}", 0, 0, is_base=part.kind == manifests.BASE)
-        _examine_file(files, found, part is parts[-1], not report.is_whole, trial, advance)
+        for offset in _examine_file(files, found, part is parts[-1], not report.is_whole, trial):
+            progress(before + offset, total)
         report.files.append(found)
         before += found.size
     return report
 
 
-def _from(progress: Progress, before: int, total: int) -> Callable[[int], None]:
-    return lambda offset: progress(before + offset, total)
+def existing_manifest(files: FileSystem, directory: str, filename: str) -> Manifest:
+    """Return the manifest of a journal. Raises: FileNotFoundError where nobody wrote one; DamagedError, OSError."""
+    manifest = read_manifest(files, directory, filename)
+    if manifest is None:
+        raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
+    return manifest
 
 
-def _size(files: FileSystem, path: str) -> int:
-    file = files.open(path)
-    try:
-        return file.size()
-    finally:
-        file.close()
-
-
-def _examine_file(
-    files: FileSystem,
-    report: FileReport,
-    last: bool,
-    is_behind: bool,
-    trial: "Trial",
-    advance: Callable[[int], None] | None,
-) -> None:
-    """Fill in a report. is_behind: a fault lies in a file before this one."""
-    file = files.open(report.path)
-    try:
+def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: bool, trial: Trial) -> Iterator[int]:
+    """Fill in a report, and yield how many bytes are read. is_behind: a fault lies in a file before this one."""
+    with closing(files.open(report.path)) as file:
         reader = FileReader(file)
         report.size = report.whole = reader.size
         trial.begin_file(report.path)
@@ -230,14 +220,12 @@ def _examine_file(
                 report.tell(error.detail, *reader.cut_before(error.offset))
                 report.may_have_been_acknowledged = True
             if report.problem is not None or is_behind:
-                for words in commands_of(piece) if error is None else _commands_from(piece, error.offset):
+                for words in commands_of(piece) if error is None else _placed(piece, error.offset, reader.size):
                     report.behind.add(words)
             if report.problem is None or report.unloadable_at is not None:
                 report.commands += sum(1 for _ in commands_of(piece))
-            if advance is not None:
-                advance(reader.offset)
-        if advance is not None:
-            advance(reader.size)
+            yield reader.offset
+        yield reader.size
         if reader.trouble is not None:
             report.tell(reader.trouble.detail, reader.trouble.offset)
             report.is_newer = report.may_have_been_acknowledged = True
@@ -245,31 +233,24 @@ def _examine_file(
             trial.end()
             report.tell("its end is missing", reader.size, torn=True)
             report.may_have_been_acknowledged = True
-    finally:
-        file.close()
 
 
-def _commands_from(piece: Bare | Parsed, place: int) -> Iterable[list[bytes]]:
-    parsed = _parsed(piece)
-    return [words for words, at in zip(parsed.commands, parsed.places, strict=True) if at >= place]
+def _placed(piece: Bare | Parsed, begin: int, end: int) -> Iterable[list[bytes]]:
+    """Return the commands of a piece that stand between two places of its file."""
+    found = parsed(piece)
+    return [words for words, at in zip(found.commands, found.places, strict=True) if begin <= at < end]
 
 
-def _commands_before(piece: Bare | Parsed, place: int) -> Iterable[list[bytes]]:
-    parsed = _parsed(piece)
-    return [words for words, at in zip(parsed.commands, parsed.places, strict=True) if at < place]
-
-
-def _parsed(piece: Bare | Parsed) -> Parsed:
-    parsed = parse_body(piece.data, piece.offset) if isinstance(piece, Bare) else piece
-    assert isinstance(parsed, Parsed)
-    return parsed
+def parsed(piece: Bare | Parsed) -> Parsed:
+    """Return a piece as commands with their places."""
+    found = parse_body(piece.data, piece.offset) if isinstance(piece, Bare) else piece
+    assert isinstance(found, Parsed)
+    return found
 
 
 def replace_manifest(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> None:
     """Put a manifest in place, durably. Raises: OSError."""
-    name = f"{filename}.manifest"
-    manifests.write_temporary(files, directory, name, manifest)
-    manifests.rename_temporary(files, directory, name)
+    manifests.replace(files, directory, f"{filename}.manifest", manifest)
     repeat(lambda: files.sync_directory(directory))
 
 
@@ -279,7 +260,7 @@ def export(
     target: str,
     filename: str = "appendonly.aof",
     report: Report | None = None,
-    progress: Progress | None = None,
+    progress: Progress = say_nothing,
 ) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
@@ -290,9 +271,7 @@ def export(
     progress: called with (bytes read, bytes in all).
     Raises: FileExistsError, DamagedError, OSError.
     """
-    manifest = read_manifest(files, directory, filename)
-    if manifest is None:
-        raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
+    manifest = existing_manifest(files, directory, filename)
     return write_journal(files, target, _exported(files, directory, manifest, report or Report(), progress))
 
 
@@ -306,47 +285,39 @@ def write_journal(files: FileSystem, target: str, pieces: Iterable[tuple[bytes, 
     if files.list(out_directory):
         raise FileExistsError(17, "there are files already", out_directory)
     part = Part("appendonly.aof.1.incr.aof", 1, INCREMENT)
-    out = files.open(f"{out_directory}/{part.name}", create=True)
-    try:
+    with closing(files.open(f"{out_directory}/{part.name}", create=True)) as out:
         offset = commands = 0
         for data, count in pieces:
             write_all(out, offset, data)
             offset += len(data)
             commands += count
         repeat(out.sync)
-    finally:
-        out.close()
     replace_manifest(files, out_directory, "appendonly.aof", Manifest(None, [part]))
     return commands
 
 
 def _exported(
-    files: FileSystem, directory: str, manifest: Manifest, report: Report, progress: Progress | None
+    files: FileSystem, directory: str, manifest: Manifest, report: Report, progress: Progress
 ) -> Iterator[tuple[bytes, int]]:
     parts = manifest.parts()
-    total = sum(_size(files, f"{directory}/{part.name}") for part in parts) if progress is not None else 0
+    total = sum(files.identity(f"{directory}/{part.name}").size for part in parts)
     before = 0
     limits = {file.path: file.whole for file in report.files if file.unloadable_at is not None}
     for part in parts:
         path = f"{directory}/{part.name}"
         limit = limits.get(path)
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             reader = FileReader(file)
             yield encode_select(0), 0  # as at the beginning of each file
             for piece in reader.pieces():
-                commands = commands_of(piece) if limit is None else _commands_before(piece, limit)
+                commands = commands_of(piece) if limit is None else _placed(piece, 0, limit)
                 kept = [words for found in commands if (words := for_old_redis(found)) is not None]
                 yield b"".join(map(encode_command, kept)), len(kept)
-                if progress is not None:
-                    progress(before + reader.offset, total)
+                progress(before + reader.offset, total)
             before += reader.size
-            if progress is not None:
-                progress(before, total)
+            progress(before, total)
             if reader.trouble is not None or limit is not None:
                 return  # what comes behind a gap may contradict what was before it
-        finally:
-            file.close()
 
 
 def for_old_redis(words: list[bytes]) -> list[bytes] | None:

@@ -1,29 +1,29 @@
 """`streamd check --fix` and `--skip`: cuts a journal at its first fault, or leaves out only what is damaged."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
-from streamd.durability.check import Progress, Report, Trial, examine, replace_manifest
+from streamd.durability.check import (
+    Progress,
+    Report,
+    Trial,
+    examine,
+    existing_manifest,
+    parsed,
+    replace_manifest,
+    say_nothing,
+)
 from streamd.durability.tally import Tally, legible
 from streamd.journal import manifest as manifests
-from streamd.journal.file_reader import (
-    Bare,
-    FileReader,
-    Incomplete,
-    Malformed,
-    Parsed,
-    parse_body,
-    parse_one,
-    parse_unit,
-)
+from streamd.journal.file_reader import Bare, FileReader, Incomplete, Malformed, Parsed, parse_one, parse_unit
 from streamd.journal.filesystem import READ_BYTES, FileSystem
 from streamd.journal.journal import lock_directory
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import Manifest, Part
 from streamd.journal.mending import Change, change, filling, free_name, stamp
 from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
-from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage
 
 # agree(what is known, what is asked): whether it is to be done.
@@ -44,7 +44,7 @@ class Place:
     filename: str = "appendonly.aof"
     loaders: Callable[[], Loader] | None = None
     now_ms: int = 0
-    progress: Progress | None = None
+    progress: Progress = say_nothing
 
     def examine(self) -> Report:
         """Raises: DamagedError, OSError."""
@@ -54,9 +54,7 @@ class Place:
         return self.loaders() if self.loaders is not None else None
 
     def manifest(self) -> Manifest:
-        manifest = read_manifest(self.files, self.directory, self.filename)
-        assert manifest is not None
-        return manifest
+        return existing_manifest(self.files, self.directory, self.filename)
 
     def path(self, part: Part) -> str:
         return f"{self.directory}/{part.name}"
@@ -73,8 +71,7 @@ def fix(place: Place, agree: Agree) -> Report:
     DamagedError;
     OSError.
     """
-    lock = lock_directory(place.files, place.data_directory)
-    try:
+    with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
         first = report.first_fault
         if first is None or report.is_newer:
@@ -102,8 +99,6 @@ def fix(place: Place, agree: Agree) -> Report:
             report.done.append(f"{path}: came behind what was cut, and is now {aside}")
         report.is_mended = True
         return report
-    finally:
-        lock.close()
 
 
 def skip(place: Place, agree: Agree) -> Report:
@@ -112,8 +107,7 @@ def skip(place: Place, agree: Agree) -> Report:
 
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
-    lock = lock_directory(place.files, place.data_directory)
-    try:
+    with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
         first = report.first_fault
         if first is None or report.is_newer:
@@ -133,8 +127,6 @@ def skip(place: Place, agree: Agree) -> Report:
                 break
             plans = _plan(place)
         return report
-    finally:
-        lock.close()
 
 
 @dataclass(slots=True)
@@ -165,8 +157,7 @@ def _plan(place: Place) -> list[_Plan]:
 
 
 def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
-    file = files.open(plan.path)
-    try:
+    with closing(files.open(plan.path)) as file:
         reader = FileReader(file)
         trial.begin_file(plan.path)
         for piece in Salvage(reader).pieces():
@@ -177,8 +168,6 @@ def _plan_file(files: FileSystem, plan: _Plan, trial: Trial) -> None:
         if plan.is_base and reader.ours and not reader.ended and not _ends(plan, reader.size):
             plan.changes.append(Change(reader.size, reader.size, encode_end(reader.size, reader.salt or 0)))
             plan.missing.append(f"{plan.path}: its end; what stood there is not known")
-    finally:
-        file.close()
 
 
 def _ends(plan: _Plan, size: int) -> bool:
@@ -224,10 +213,9 @@ def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) ->
             trial.end()
             return
         dropped.append((begin, end))
-        parsed = parse_body(rest.data, rest.offset) if isinstance(rest, Bare) else rest
-        assert isinstance(parsed, Parsed)
-        left = [number for number, at in enumerate(parsed.places) if at >= end]
-        rest = Parsed([parsed.commands[number] for number in left], [parsed.places[number] for number in left])
+        all_of_it = parsed(rest)
+        left = [number for number, at in enumerate(all_of_it.places) if at >= end]
+        rest = Parsed([all_of_it.commands[number] for number in left], [all_of_it.places[number] for number in left])
     if run is None:
         plan.changes += [Change(begin, end, filling(end - begin)) for begin, end in dropped]
     elif dropped:

@@ -54,7 +54,6 @@ class Persistence:
         self.end_turn = self.barrier.end_turn
         self.wait_for = self.barrier.wait_for
         self.cut: Cut | None = None
-        self._loader: Loader | None = None
         self._load_started_ms = self._load_began_ms = 0  # as a wall time, and as a monotonic one
         self._waiters: list[Waiter[Client]] = []
         self.backups = Backups(self.journal, self.rewriting, state.clock)
@@ -74,11 +73,7 @@ class Persistence:
     def load(self) -> Iterator[None]:
         """Load the state, a few milliseconds of work at each call. Raises: DamagedError, LoadError, OSError."""
         replay = Replay(self._state)
-        self._loader = Loader(self._state.keyspace, replay)
-        yield from self._steps(self._loader, replay)
-
-    def _steps(self, loader: Loader, replay: Replay) -> Iterator[None]:
-        steps = self.journal.load(loader)
+        steps = self.journal.load(Loader(self._state.keyspace, replay))
         while True:
             replay.borrow()
             try:
@@ -97,14 +92,11 @@ class Persistence:
         self._log_moved()
         self._state.records = []
         self._state.journal = self
-        self._state.persistence = self.fields
         self._state.set_loading(False)
         self._note_defaults()
         self._hand_over()
         self.journal.write()
-        job, done = self.journal.start_sync()
-        job()
-        done()
+        self.journal.sync()
 
     def begin_anew(self) -> None:
         """Start a journal of the running server: a rewrite replaces the directory's contents by the present state.
@@ -216,8 +208,7 @@ class Persistence:
             state.set_loading(True)
             for db in state.keyspace:
                 db.clear()
-            replay = Replay(state)
-            for _ in self._steps(Loader(state.keyspace, replay), replay):
+            for _ in self.load():
                 pass
             self.rewriting.note_saved()
         except Exception as error:
@@ -258,7 +249,7 @@ class Persistence:
         if self._state.records is not None and self._state.journal is self:
             config = self._state.config
             settings = (config.integer("stream-idmp-duration"), config.integer("stream-idmp-maxsize"))
-            self._state.records.append((0, [DEFAULTS, *(b"%d" % number for number in settings)]))
+            self._state.record(0, [DEFAULTS, *(b"%d" % number for number in settings)], changes=0)
 
     @property
     def loading_ms(self) -> int:

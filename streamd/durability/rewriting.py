@@ -7,10 +7,8 @@ from streamd.base.limits import SLICE_US
 from streamd.base.log import log
 from streamd.connected.state import State
 from streamd.durability.barrier import Barrier
-from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Done, Submit
 from streamd.journal.journal import Journal
-from streamd.journal.manifest import Part
 from streamd.journal.rewrite import Rewrite, UnwritableKey
 
 # Before the next try by itself: while the disk refuses writes, which clients wait for, and after a bug in a command,
@@ -102,16 +100,12 @@ class Rewriting:
             self.is_planned = True
             return
         defaults = state.config.integer("stream-idmp-duration"), state.config.integer("stream-idmp-maxsize")
-
-        def make(files: FileSystem, directory: str, base: Part, increment: Part) -> Rewrite:
-            return Rewrite(files, directory, base, increment, state.keyspace, defaults, self._submit_beside)
-
         self.is_planned = False
         self._doubts_seen = self._doubts
         self._started_ms = state.clock.monotonic_ms()
         self._said_s = 0
         self._saved_dirty_next = state.dirty
-        self._journal.begin_rewrite(make)
+        self._journal.begin_rewrite(state.keyspace, defaults, self._submit_beside)
 
     def begin_or_plan(self) -> None:
         """Begin a rewrite, or plan one if one is running; failures are logged and retried."""

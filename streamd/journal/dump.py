@@ -5,6 +5,7 @@ piece takes well below a millisecond to make.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from typing import Final
 
 from streamd.data.entry_record import NAME, entry_columns, entry_words
@@ -108,18 +109,10 @@ def _equal_deliveries(
     entries: Iterable[PendingEntry],
 ) -> Iterator[tuple[tuple[Consumer, int, int], list[int]]]:
     """Yield runs of entries that one consumer has since the same time, delivered as often."""
-    ids: list[int] = []
-    like: tuple[Consumer, int, int] | None = None
-    for entry_id, owner, time_ms, count in entries:
-        if owner is None:
-            continue
-        if like is None or like != (owner, time_ms, count) or len(ids) >= _PIECE_ITEMS:
-            if like is not None:
-                yield like, ids
-            like, ids = (owner, time_ms, count), []
-        ids.append(entry_id)
-    if like is not None:
-        yield like, ids
+    owned = ((entry_id, (owner, time_ms, count)) for entry_id, owner, time_ms, count in entries if owner is not None)
+    for like, equal in groupby(owned, lambda row: row[1]):
+        while ids := [entry_id for entry_id, _ in islice(equal, _PIECE_ITEMS)]:
+            yield like, ids
 
 
 def _dump_window(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
@@ -148,20 +141,10 @@ def _dump_iids(
     db_index: int, key: bytes, pid: bytes, iids: Sequence[tuple[bytes, int]], stream: Stream
 ) -> Iterator[Piece]:
     """Yield iids in their order; commands and notes change places where an entry is deleted."""
-    commands: list[bytes] = []
-    notes: list[bytes] = []
-    for iid, entry_id in iids:
-        if entry_id in stream.log:
-            if notes:
-                yield True, b"".join(notes)
-                notes = []
-            commands.append(encode_command((b"XIDMPRECORD", key, pid, iid, format_id(entry_id))))
+    for is_there, rows in groupby(iids, lambda row: row[1] in stream.log):
+        if is_there:
+            words = [(b"XIDMPRECORD", key, pid, iid, format_id(entry_id)) for iid, entry_id in rows]
+            yield False, b"".join(map(encode_command, words))
         else:
-            if commands:
-                yield False, b"".join(commands)
-                commands = []
-            notes.append(encode_note(db_index, (b"XIDMPIID", key, pid, iid, format_id(entry_id))))
-    if commands:
-        yield False, b"".join(commands)
-    if notes:
-        yield True, b"".join(notes)
+            words = [(b"XIDMPIID", key, pid, iid, format_id(entry_id)) for iid, entry_id in rows]
+            yield True, b"".join([encode_note(db_index, note) for note in words])

@@ -112,7 +112,7 @@ class FileReader:
     def pieces(self) -> Iterator[Bare | Parsed]:
         """Yield what the file says, in order."""
         while self.trouble is None and self.offset < self.size:
-            head = self._peek(LINE_BYTES_MAX)
+            head = self._take(self.offset, LINE_BYTES_MAX)
             first = head[:1]
             if self.ended:
                 self._stop("something stands behind the end of the base")
@@ -228,7 +228,7 @@ class FileReader:
 
         The command must be one of the piece that `pieces()` gave last.
         """
-        header = _RUN.match(self._peek(LINE_BYTES_MAX))
+        header = _RUN.match(self._take(self.offset, LINE_BYTES_MAX))
         if header is None:
             _, used, _ = _parse_foreign(self._take(self.offset, place - self.offset), self.offset)
             return self.offset + used, False
@@ -249,9 +249,17 @@ class FileReader:
         """Return the bytes of the file from `offset` on, as many as there are of `length`."""
         return read_exactly(self._file, offset, length)
 
+    def overlapping(self, offset: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """Yield `(offset, bytes)` of the file's parts from an offset on; each begins with the end of the one before."""
+        data = b""
+        while block := self.read(offset, READ_BYTES):
+            data = data[-overlap:] + block
+            offset += len(block)
+            yield offset - len(data), data
+
     def run_here(self) -> Extent | None:
         """Return where the run stands that `pieces()` gave last; None if that piece stood in no run."""
-        header = _RUN.match(self._peek(LINE_BYTES_MAX))
+        header = _RUN.match(self._take(self.offset, LINE_BYTES_MAX))
         if header is None:
             return None
         body_at, length = self.offset + header.end() + 1, int(header[2])
@@ -276,12 +284,7 @@ class FileReader:
         if self.trouble.torn and not self.ours:
             return 0  # a file that only others have written ends within a command
         noted = 0
-        data = b""
-        at = self.trouble.offset
-        while block := read_exactly(self._file, at, READ_BYTES):
-            data = data[-LINE_BYTES_MAX:] + block
-            at += len(block)
-            begin = at - len(data)
+        for begin, data in self.overlapping(self.trouble.offset, LINE_BYTES_MAX):
             for mark in _MARK.finditer(data):
                 if noted < int(mark[2]) <= begin + mark.start() and self._may_be_ours(mark[1], mark[2], mark[3]):
                     noted = int(mark[2])
@@ -299,9 +302,6 @@ class FileReader:
 
     def _stop(self, detail: str, torn: bool = False) -> None:
         self.trouble = Trouble(self.offset, torn, False, detail)
-
-    def _peek(self, length: int) -> bytes:
-        return self._take(self.offset, length)
 
     def _take(self, offset: int, length: int) -> bytes:
         at = offset - self._window_at

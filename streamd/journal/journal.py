@@ -5,9 +5,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from streamd.data.keyspace import Keyspace
 from streamd.data.records import ColumnsRecord, Record
 from streamd.journal import manifest as manifests
-from streamd.journal.filesystem import File, FileSystem, Identity, LockedError, NoFile, repeat
+from streamd.journal.filesystem import File, FileSystem, Identity, NoFile, repeat
+from streamd.journal.jobs import Submit
 from streamd.journal.leftovers import ASIDE, leftovers
 from streamd.journal.loader import Loader
 from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part
@@ -109,8 +111,7 @@ class Journal:
             repeat(lambda: self.files.sync_directory(self.directory))
             has_base = manifest.base is not None and self.loading.sizes[manifest.base.name] > 0
             manifest = Manifest(manifest.base if has_base else None, [part])
-            manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
-            manifests.rename_temporary(self.files, self.directory, self._manifest_name)
+            manifests.replace(self.files, self.directory, self._manifest_name, manifest)
             repeat(lambda: self.files.sync_directory(self.directory))
             repeat(lambda: self.files.sync_directory(self.data_directory))
         except BaseException:
@@ -187,7 +188,7 @@ class Journal:
         wrote = self.writer.write()
         self.writes += wrote
         if self.rewrite is not None and self.rewrite.is_switching:
-            self.rewrite.write_increment()
+            self.rewrite.writer.write()
         return wrote
 
     def sync(self) -> None:
@@ -229,11 +230,8 @@ class Journal:
 
     # -- rewriting ------------------------------------------------------------------------------------------------
 
-    def begin_rewrite(self, rewrite: Callable[[FileSystem, str, Part, Part], Rewrite]) -> Rewrite:
-        """Begin a rewrite; `rewrite` makes it, given the file system, the directory, its base and its increment.
-
-        Raises: OSError.
-        """
+    def begin_rewrite(self, keyspace: Keyspace, defaults: tuple[int, int], submit: Submit) -> None:
+        """Begin a rewrite of a keyspace; see Rewrite. Raises: OSError."""
         assert self.rewrite is None
         assert self._lock is not None
         self._lock.check_place()  # a directory of the same name may be another server's
@@ -241,8 +239,7 @@ class Journal:
         seq = self._free_seq()
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-        self.rewrite = rewrite(self.files, self.directory, base, increment)
-        return self.rewrite
+        self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, submit)
 
     def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
         """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.
@@ -255,7 +252,7 @@ class Journal:
         rewrite = self.rewrite
         assert rewrite is not None
         rewrite.is_switching = True
-        rewrite.write_increment()
+        rewrite.writer.write()
         sync, synced = rewrite.writer.start_sync()
         writes = self.writes
         manifest = Manifest(rewrite.base, [rewrite.increment])
@@ -263,8 +260,7 @@ class Journal:
         def job() -> None:
             sync()
             repeat(lambda: self.files.sync_directory(self.directory))
-            manifests.write_temporary(self.files, self.directory, self._manifest_name, manifest)
-            manifests.rename_temporary(self.files, self.directory, self._manifest_name)
+            manifests.replace(self.files, self.directory, self._manifest_name, manifest)
             rewrite.is_named = True  # which manifest a power loss leaves is open until the directory is synced
             repeat(lambda: self.files.sync_directory(self.directory))
 
@@ -313,8 +309,7 @@ class Journal:
     def _move_old(self, old: Manifest, directory: str) -> None:
         """Make a directory into the journal that this one was. Raises: OSError."""
         self.files.make_directory(directory)
-        manifests.write_temporary(self.files, directory, self._manifest_name, old)
-        manifests.rename_temporary(self.files, directory, self._manifest_name)
+        manifests.replace(self.files, directory, self._manifest_name, old)
         for part in old.parts():
             self.files.rename(self._path(part), f"{directory}/{part.name}")
         for changed in (directory, self.directory, self.data_directory):
@@ -332,6 +327,3 @@ def lock_directory(files: FileSystem, directory: str) -> File:
     OSError.
     """
     return files.lock(f"{directory}/{LOCK_NAME}")
-
-
-__all__ = ["Journal", "LockedError", "lock_directory"]

@@ -6,6 +6,7 @@ one was lost by its manifest, and may hold what was acknowledged.
 """
 
 import re
+from contextlib import closing
 from typing import Final
 
 from streamd.journal.filesystem import FileSystem
@@ -67,11 +68,8 @@ def _is_needed_increment(seq: int, manifest: Manifest, head: bytes) -> bool:
 
 
 def _head(files: FileSystem, path: str) -> bytes:
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         return file.read_at(0, FIRST_LINE_BYTES + 1)
-    finally:
-        file.close()
 
 
 def _holds_records(head: bytes) -> bool:

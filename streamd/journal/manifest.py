@@ -1,5 +1,6 @@
 """The manifest: which files make up the journal, in the format of Redis 7."""
 
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -114,27 +115,14 @@ def read(files: FileSystem, path: str) -> Manifest | None:
     """Return the manifest at `path`, or None if the file is missing. Raises: ManifestError, OSError."""
     if not files.exists(path):
         return None
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         return parse(read_exactly(file, 0, MANIFEST_BYTES_MAX))
-    finally:
-        file.close()
 
 
-def write_temporary(files: FileSystem, directory: str, name: str, manifest: Manifest) -> None:
-    """Write `manifest` beside the one that counts, and sync it. Raises: OSError."""
-    file = files.open(f"{directory}/temp-{name}", create=True)
-    try:
+def replace(files: FileSystem, directory: str, name: str, manifest: Manifest) -> None:
+    """Put `manifest` in the place of the one that counts; durable once the directory is synced. Raises: OSError."""
+    temporary = f"{directory}/temp-{name}"
+    with closing(files.open(temporary, create=True)) as file:
         write_all(file, 0, manifest.encode())
         repeat(file.sync)
-    finally:
-        file.close()
-
-
-def rename_temporary(files: FileSystem, directory: str, name: str) -> None:
-    """Put what `write_temporary` wrote in the place of the manifest; durable once the directory is synced. Raises:
-    OSError.
-    """
-    temporary, path = f"{directory}/temp-{name}", f"{directory}/{name}"
-    if files.exists(temporary):  # otherwise an interrupted call has done it
-        repeat(lambda: files.rename(temporary, path))
+    repeat(lambda: files.rename(temporary, f"{directory}/{name}"))

@@ -1,6 +1,7 @@
 """How a damaged file of the journal is changed: removed bytes are first kept beside it, and no others move."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from streamd.journal.filesystem import READ_BYTES, File, FileSystem, read_exactly, repeat, write_all
@@ -54,8 +55,7 @@ def change(files: FileSystem, path: str, changes: Sequence[Change], cut_name: st
     """Change a file, durably. Removed bytes are first written to a new file beside it, one part behind the other:
     return its path, which begins with `cut_name`; with None nothing is kept. Raises: OSError.
     """
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         kept = None if cut_name is None else free_name(files, cut_name)
         if kept is not None:
             _copy(files, file, changes, kept)
@@ -64,13 +64,10 @@ def change(files: FileSystem, path: str, changes: Sequence[Change], cut_name: st
             _put(file, offset, end, instead)
         repeat(file.sync)
         return kept
-    finally:
-        file.close()
 
 
 def _copy(files: FileSystem, file: File, changes: Sequence[Change], path: str) -> None:
-    aside = files.open(path, create=True)
-    try:
+    with closing(files.open(path, create=True)) as aside:
         written = 0
         for offset, end, _ in changes:
             while offset < end and (data := read_exactly(file, offset, min(READ_BYTES, end - offset))):
@@ -78,8 +75,6 @@ def _copy(files: FileSystem, file: File, changes: Sequence[Change], path: str) -
                 written += len(data)
                 offset += len(data)
         repeat(aside.sync)
-    finally:
-        aside.close()
 
 
 def _put(file: File, offset: int, end: int, instead: bytes) -> None:

@@ -1,6 +1,7 @@
 """Recovery: reading a journal's files back in order, and judging what is torn, what is damaged, what may be cut."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -93,20 +94,14 @@ def read_parts(
     """
     parts = manifest.parts()
     for part in parts:
-        path = f"{directory}/{part.name}"
-        file = files.open(path)
-        try:
-            loading.sizes[part.name] = file.size()
-        finally:
-            file.close()
+        loading.sizes[part.name] = files.identity(f"{directory}/{part.name}").size
     loading.bytes_total = sum(loading.sizes.values())
     before = 0
     empty_base: str | None = None
     for part in parts:
         path = f"{directory}/{part.name}"
         begin_file(path, _advice(directory, part))
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             reader = FileReader(file)
             for piece in reader.pieces():
                 yield piece
@@ -124,8 +119,6 @@ def read_parts(
                 raise DamagedError(empty_base, 0, "it is empty", _advice(directory, parts[0]))
             before += reader.size
             loading.bytes_done = before
-        finally:
-            file.close()
 
 
 def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part: Part, last: bool) -> Cut:
@@ -148,19 +141,15 @@ def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part
 
 def _advice(directory: str, part: Part) -> str:
     """Return what to do about a part that cannot be loaded: first what changes nothing."""
-    check = f"streamd check {_quoted(directory)}"
+    from shlex import quote  # a start without a journal need not wait for it
+
+    check = f"streamd check {quote(directory)}"
     is_base = part.kind == manifests.BASE
     fix = "a base cannot be cut" if is_base else f"`{check} --fix`, which cuts off all from there on"
     return (
         f"copy the directory first, then `{check}` reports what is whole; then choose: a backup, a replica's data, "
         f"`{check} --skip`, which leaves out only what is damaged or does not fit; {fix}"
     )
-
-
-def _quoted(directory: str) -> str:
-    from shlex import quote  # only where something is wrong
-
-    return quote(directory)
 
 
 def apply_cut(files: FileSystem, cut: Cut, now_ms: int) -> Cut:

@@ -39,7 +39,7 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
 from streamd.journal.notes import DEFAULTS
-from streamd.journal.record import FIRST_LINE_BYTES, encode_select, encode_unit
+from streamd.journal.record import FIRST_LINE_BYTES, encode_note, encode_select
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Writer
 
@@ -112,7 +112,7 @@ class Rewrite:
             self._base.close()
             raise
         note = (DEFAULTS, b"%d" % defaults[0], b"%d" % defaults[1])
-        self._first: Sequence[Record] | None = [(0, note)]
+        self._base.add(encode_note(0, note), True)
         self.writer.append_unit([(0, note)])
 
     # -- what happens meanwhile -----------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ class Rewrite:
         db = self._keyspace[index]
         value = db.values.get(key)
         if value is not None:
-            pieces = _snapshot(index, key, value, db.expires_ms.get(key))
-            self._queue.append(_with_first((False, encode_select(index)), pieces))
+            self._queue.append(iter(((False, encode_select(index)),)))
+            self._queue.append(_snapshot(index, key, value, db.expires_ms.get(key)))
 
     # -- the work -------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,8 @@ class Rewrite:
             elif self._queue:
                 self._write_queue()
             elif not self._write_base():
-                self._end_base()
+                self._ended = True
+                self._base.end()
             if should_stop():
                 break
 
@@ -267,10 +268,6 @@ class Rewrite:
 
     def _write_base(self) -> bool:
         """Write the next piece of the base; return whether there was one."""
-        if self._first is not None:
-            from_notes = self._first
-            self._first = None
-            self._base.add(encode_unit(from_notes, None)[0], True)
         if self._current is None:
             self._current = self._next_key()
             if self._current is None:
@@ -300,21 +297,13 @@ class Rewrite:
             return _snapshot(home, key, value, db.expires_ms.get(key))
         return None
 
-    def _end_base(self) -> None:
-        self._ended = True
-        self._base.end()
-
-    def write_increment(self) -> None:
-        """Write what the increment has still to get. Raises: OSError."""
-        self.writer.write()
-
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return `(job, done)`: the job syncs both files and may run in a thread.
 
         To be done before the switch, which syncs only what came since.
         """
         assert self.is_complete
-        self.write_increment()
+        self.writer.write()
         job, done = self.writer.start_sync()
         base = self._base
 
@@ -386,8 +375,3 @@ def _pieces(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> 
         yield from dump_key(index, key, value, expires_ms)
     except Exception as error:
         raise UnwritableKey(index, key, error) from error
-
-
-def _with_first(first: tuple[bool, bytes], rest: _Pieces) -> _Pieces:
-    yield first
-    yield from rest

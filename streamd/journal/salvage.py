@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from streamd.journal.file_reader import LINE_BYTES_MAX, Bare, FileReader, Parsed, Trouble, parse_body
-from streamd.journal.filesystem import READ_BYTES
 from streamd.journal.mending import can_fill
 from streamd.journal.record import CUT_LINE, FIRST_LINE_BYTES, encode_first_line, run_hash
 
@@ -111,17 +110,14 @@ class Salvage:
         """
         reader = self._reader
         named = None if salt else self._end_of_run(offset)
-        data, at = b"", offset + max(first, 1)
-        while block := reader.read(at, READ_BYTES):
-            data = data[-LINE_BYTES_MAX:] + block
-            at += len(block)
+        for begin, data in reader.overlapping(offset + max(first, 1), LINE_BYTES_MAX):
             for header in _HEADER.finditer(data):
-                place = at - len(data) + header.start()
+                place = begin + header.start()
                 if place < offset + first or place <= offset or not can_fill(place - offset - first):
                     continue
-                if named in (None, place) and self._is_whole(header, place, at - len(data) + header.end(), salt):
+                if named in (None, place) and self._is_whole(header, place, begin + header.end(), salt):
                     return place
-            if named is not None and at > named:
+            if named is not None and begin + len(data) > named:
                 break
         return reader.size
 
@@ -154,11 +150,8 @@ class Salvage:
         if reader.names_databases:
             return False
         if self._names_others is None:
-            self._names_others, data, at = False, b"", 0
-            while not self._names_others and (block := reader.read(at, READ_BYTES)):
-                data = data[-_OTHER_DATABASE_BYTES_MAX:] + block
-                at += len(block)
-                self._names_others = _OTHER_DATABASE.search(data) is not None
+            parts = reader.overlapping(0, _OTHER_DATABASE_BYTES_MAX)
+            self._names_others = any(_OTHER_DATABASE.search(data) for _, data in parts)
         return self._names_others
 
 

@@ -132,7 +132,8 @@ class Connection:
         decoder = self._decoder
         if client.waiter is not None or client.backlog:
             decoder.feed(data)
-            self._limit_waiting_input()
+            if decoder.buffered_bytes > INPUT_WAITING_BYTES_MAX:
+                self._pause_reading()
             return
         if client.authenticated and isinstance(decoder, FastDecoder):
             # The hot path: everything that is not an error or a new client.
@@ -303,10 +304,6 @@ class Connection:
     def _lose_transport(self) -> None:
         self._lost = True
         self._transport = _NOWHERE
-
-    def _limit_waiting_input(self) -> None:
-        if self._decoder.buffered_bytes > INPUT_WAITING_BYTES_MAX:
-            self._pause_reading()
 
     def _pause_reading(self) -> None:
         if not self._paused_reading and not self._closing and not self._ended:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -35,9 +35,7 @@ class _One(Collector):
 
 
 def _text(metric: Metric) -> str:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_One(metric))
-    return generate_latest(registry).decode()
+    return generate_latest(_One(metric)).decode()
 
 
 def expose(server: MetricsHost, write: Callable[[str], object]) -> Iterator[int]:
@@ -84,7 +82,7 @@ def _histogram(name: str, text: str, histogram: Histogram) -> str:
 def _server(server: MetricsHost) -> Iterator[Family]:
     state, process = server.engine.state, server.engine.process_facts()
     stats = state.stats
-    journal = {name: value for name, value in state.persistence().items() if isinstance(value, int)}
+    fields = state.persistence()
     info = {"redis_version": REDIS_VERSION, "streamd_version": VERSION, "os": process.system, "role": "master"}
     yield "redis_instance_info", "gauge", "What runs.", [(info, 1)]
 
@@ -123,22 +121,22 @@ def _server(server: MetricsHost) -> Iterator[Family]:
     yield counter("cpu_user_seconds", "CPU time in the process.", process.user_s)
     yield gauge("loading_dump_file", "1: the journal is being loaded.", int(state.is_loading))
     yield gauge("aof_enabled", "1: there is a journal.", int(state.journal is not None))
-    for name, text in (
-        ("aof_rewrite_in_progress", "1: the journal is being rewritten."),
-        ("aof_rewrite_scheduled", "1: a rewrite is due."),
-        ("aof_last_rewrite_duration_sec", "Seconds that the last rewrite took, -1: none yet."),
-        ("aof_current_size", "Bytes of the journal."),
-        ("aof_base_size", "Bytes of it after the last rewrite."),
-        ("aof_delayed_fsync", "Syncs that took longer than two seconds."),
-        ("rdb_changes_since_last_save", "Changes since the last rewrite."),
-        ("rdb_last_save_time", "When the last rewrite ended, as Unix time."),
+    for field, name, text in (
+        ("aof_rewrite_in_progress", "aof_rewrite_in_progress", "1: the journal is being rewritten."),
+        ("aof_rewrite_scheduled", "aof_rewrite_scheduled", "1: a rewrite is due."),
+        (
+            "aof_last_rewrite_time_sec",
+            "aof_last_rewrite_duration_sec",
+            "Seconds that the last rewrite took, -1: none yet.",
+        ),
+        ("aof_current_size", "aof_current_size_bytes", "Bytes of the journal."),
+        ("aof_base_size", "aof_base_size_bytes", "Bytes of it after the last rewrite."),
+        ("aof_delayed_fsync", "aof_delayed_fsync", "Syncs that took longer than two seconds."),
+        ("rdb_changes_since_last_save", "rdb_changes_since_last_save", "Changes since the last rewrite."),
+        ("rdb_last_save_time", "rdb_last_save_timestamp_seconds", "When the last rewrite ended, as Unix time."),
     ):
-        field = {"aof_last_rewrite_duration_sec": "aof_last_rewrite_time_sec"}.get(name, name)
-        shown = {"aof_current_size": "aof_current_size_bytes", "aof_base_size": "aof_base_size_bytes"}.get(name, name)
-        shown = shown.replace("rdb_last_save_time", "rdb_last_save_timestamp_seconds")
-        if field in journal:
-            yield gauge(shown, text, journal[field])
-    fields = state.persistence()
+        if isinstance(value := fields.get(field), int):
+            yield gauge(name, text, value)
     for name in ("aof_last_write_status", "aof_last_bgrewrite_status"):
         yield gauge(name, "1: it succeeded.", int(fields.get(name, "ok") == "ok"))
     error = str(fields.get("aof_last_bgrewrite_error", ""))

@@ -11,7 +11,7 @@ from streamd.base.errors import CommandError
 from streamd.base.log import JsonFormatter, TextFormatter, log
 from streamd.configuration.file import read_file
 from streamd.configuration.foreign import is_foreign
-from streamd.configuration.layers import Layers
+from streamd.configuration.layers import apply_layers
 from streamd.configuration.rewriting import GENERATED, quoted, rewrite_file, rewritten
 from streamd.configuration.server_options import OPTIONS, Config, ConfigError
 from tests.integration.process import run_cli
@@ -141,7 +141,7 @@ def test_what_streamd_has_is_not_passed_over():
 def test_flags_win_over_variables_and_these_over_the_file(tmp_path):
     config = Config()
     config.values.update(read_file(file(tmp_path, "port 1\nhz 11\nmaxclients 21\n")).values)
-    notes = Layers({"port": "3"}, {"STREAMD_PORT": "2", "STREAMD_HZ": "12", "PATH": "x"}).apply(config)
+    notes = apply_layers(config, {"port": "3"}, {"STREAMD_PORT": "2", "STREAMD_HZ": "12", "PATH": "x"})
     assert notes == []
     assert (config["port"], config["hz"], config["maxclients"], config["timeout"]) == (3, 12, 21, 0)
 
@@ -158,21 +158,21 @@ def test_flags_win_over_variables_and_these_over_the_file(tmp_path):
 )
 def test_variables_that_are_no_options_are_passed_over(variable, text, note):
     config = Config()
-    assert Layers({}, {variable: text}).apply(config) == ([] if note is None else [note])
+    assert apply_layers(config, {}, {variable: text}) == ([] if note is None else [note])
     assert config.values == Config().values
 
 
 @pytest.mark.parametrize(
-    ("layers", "line"),
+    ("flags", "environment", "line"),
     [
-        (Layers({"port": "many"}, {}), "--port many: give a number, 0 to 65535"),
-        (Layers({}, {"STREAMD_APPENDFSYNC": "now"}), "STREAMD_APPENDFSYNC=now: give always, everysec or no"),
-        (Layers({"notify-keyspace-events": "?"}, {}), "--notify-keyspace-events ?: give letters of Ag$lshzxeKEtmdn"),
+        ({"port": "many"}, {}, "--port many: give a number, 0 to 65535"),
+        ({}, {"STREAMD_APPENDFSYNC": "now"}, "STREAMD_APPENDFSYNC=now: give always, everysec or no"),
+        ({"notify-keyspace-events": "?"}, {}, "--notify-keyspace-events ?: give letters of Ag$lshzxeKEtmdn"),
     ],
 )
-def test_a_wrong_flag_or_variable_is_named(layers, line):
+def test_a_wrong_flag_or_variable_is_named(flags, environment, line):
     with pytest.raises(ConfigError, match="^" + re.escape(line)):
-        layers.apply(Config())
+        apply_layers(Config(), flags, environment)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_is_wrong_with_a_value_is_said_once(option, value):
     if option.kind == "name" and value[0] == "-":
         pytest.skip("it is a name")
     with pytest.raises(ConfigError) as raised:
-        Layers({option.name: value}, {}).apply(Config())
+        apply_layers(Config(), {option.name: value}, {})
     line = str(raised.value)
     assert line.startswith(f"--{option.name} {value}: give ")
     assert "\n" not in line

@@ -7,7 +7,7 @@ import pytest
 from streamd.durability import check, fixing
 from streamd.durability.replay import Replay
 from streamd.journal.loader import Loader, LoadError
-from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part, write_temporary
+from streamd.journal.manifest import BASE, INCREMENT, Manifest, Part, replace
 from streamd.journal.record import FIRST_LINE, encode_command, encode_end, encode_note, encode_run, encode_select
 from tests.crash.restartable import DIRECTORY, Restartable
 from tests.crash.simulated_disk import SimulatedDisk
@@ -60,8 +60,7 @@ WRITERS = [run, mix, runs, foreign]
 def disk_of(increment: bytes, base: bytes | None = None) -> SimulatedDisk:
     disk = SimulatedDisk()
     part, base_part = Part("appendonly.aof.1.incr.aof", 1, INCREMENT), Part("appendonly.aof.1.base.aof", 1, BASE)
-    write_temporary(disk, JOURNAL, "appendonly.aof.manifest", Manifest(base_part if base is not None else None, [part]))
-    disk.rename(f"{JOURNAL}/temp-appendonly.aof.manifest", f"{JOURNAL}/appendonly.aof.manifest")
+    replace(disk, JOURNAL, "appendonly.aof.manifest", Manifest(base_part if base is not None else None, [part]))
     for path, data in ((INCREMENT_PATH, increment), (BASE_PATH, base)):
         if data is not None:
             disk.open(path, create=True).write_at(0, data)
