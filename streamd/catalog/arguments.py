@@ -13,7 +13,6 @@ from streamd.base.errors import (
     OutOfRange,
     SyntaxError_,
 )
-from streamd.base.glob import Matcher, compile_glob
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -189,18 +188,3 @@ class Arguments:
         """Check that every word was taken. Raises: SyntaxError_."""
         if self.at < len(self.words):
             raise SyntaxError_()
-
-    def scan_options(self) -> tuple[int, Matcher | None]:
-        """Take what stands behind a cursor: COUNT, and what MATCH matches, None for all. Raises: CommandError."""
-        count = 10
-        matches: Matcher | None = None
-        while self.left():
-            if self.flag(b"MATCH", followed_by=1):
-                matches = compile_glob(self.word())
-            elif self.flag(b"COUNT", followed_by=1):
-                count = self.integer()
-                if count < 1:
-                    raise SyntaxError_()
-            else:
-                raise SyntaxError_()
-        return count, matches

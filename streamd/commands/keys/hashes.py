@@ -7,13 +7,11 @@ from streamd.base.errors import (
     NotAFloat,
     NotAnInteger,
     NotFinite,
-    SyntaxError_,
     WouldOverflow,
     WrongArity,
 )
-from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_integer, parse_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.long_replies import mapping
@@ -201,22 +199,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of fields and values.
     """
-    cursor = parse_cursor(args[2])
-    count, matches = 10, None
-    fields = context.db.read_as(args[1], HASH)
-    if fields is None:
-        return [b"0", []]
-    words = Arguments(args, 3)
-    while words.left():
-        if words.flag(b"MATCH", followed_by=1):
-            matches = compile_glob(words.word())
-        elif words.flag(b"COUNT", followed_by=1):
-            count = words.integer()
-            if count < 1:
-                raise SyntaxError_()
-        else:
-            raise SyntaxError_()
-    return page_reply(context, fields, cursor, count, matches, fields)
+    return page_reply(context, args, HASH, Hash.__getitem__)
 
 
 @command(

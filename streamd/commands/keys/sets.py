@@ -2,7 +2,7 @@
 
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import Arguments, parse_cursor, parse_positive, parse_random_count
+from streamd.catalog.arguments import parse_positive, parse_random_count
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
@@ -171,9 +171,4 @@ def sscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of members.
     """
-    cursor = parse_cursor(args[2])
-    value = context.db.read_as(args[1], SET)
-    if value is None:
-        return [b"0", []]
-    count, matches = Arguments(args, 3).scan_options()
-    return page_reply(context, value, cursor, count, matches)
+    return page_reply(context, args, SET)

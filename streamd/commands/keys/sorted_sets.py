@@ -6,7 +6,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
+from streamd.catalog.arguments import INT64_MAX, Arguments, parse_double, parse_random_count
 from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.sorted_set import SortedSet
@@ -309,9 +309,4 @@ def zscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of members and scores.
     """
-    cursor = parse_cursor(args[2])
-    value = context.db.read_as(args[1], SORTED_SET)
-    if value is None:
-        return [b"0", []]
-    count, matches = Arguments(args, 3).scan_options()
-    return page_reply(context, value, cursor, count, matches, value.scores, score_text)
+    return page_reply(context, args, SORTED_SET, lambda value, member: b"%.17g" % value.scores[member])
