@@ -38,28 +38,22 @@ def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[by
         context.notify(key, "g", "del")
 
 
+_OPTIONS: Final = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
+
+
 class _Conditions:
     """When ZADD changes a member: the options in front of its scores."""
 
     __slots__ = ("counts_changes", "greater", "increments", "less", "new_only", "old_only")
 
     def __init__(self, words: Arguments) -> None:
-        self.new_only = self.old_only = self.greater = self.less = self.counts_changes = self.increments = False
-        while words.left():
-            if words.flag(b"NX"):
-                self.new_only = True
-            elif words.flag(b"XX"):
-                self.old_only = True
-            elif words.flag(b"GT"):
-                self.greater = True
-            elif words.flag(b"LT"):
-                self.less = True
-            elif words.flag(b"CH"):
-                self.counts_changes = True
-            elif words.flag(b"INCR"):
-                self.increments = True
-            else:
-                break
+        taken: set[bytes | None] = set()
+        while (option := words.peek()) in _OPTIONS:
+            taken.add(option)
+            words.at += 1
+        self.new_only, self.old_only = b"NX" in taken, b"XX" in taken
+        self.greater, self.less = b"GT" in taken, b"LT" in taken
+        self.counts_changes, self.increments = b"CH" in taken, b"INCR" in taken
 
     def check(self, words: int) -> None:
         """Check that the options agree, with this many words behind them. Raises: CommandError."""
@@ -164,7 +158,6 @@ def zadd(context: Context, args: list[bytes]) -> Reply:
     return _add(context, args[1], conditions, pairs)
 
 
-_OPTIONS: Final = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
 _NO_CONDITIONS: Final = _Conditions(Arguments([], 0))
 _INCREMENT: Final = _Conditions(Arguments([b"INCR"], 0))
 
@@ -234,37 +227,30 @@ def zmscore(context: Context, args: list[bytes]) -> Reply:
     return [scores.get(member) for member in args[2:]]
 
 
-def _rank(context: Context, args: list[bytes], reverse: bool) -> Reply:
-    if len(args) > 4:
-        raise WrongArity(args[0].decode().lower())
-    words = Arguments(args, 3)
-    shows_score = words.flag(b"WITHSCORE")
-    words.end()
-    value = context.db.read_as(args[1], SORTED_SET)
-    if value is None or args[2] not in value.scores:
-        return NULL_ARRAY if shows_score else None
-    place = value.rank(args[2])
-    if reverse:
-        place = len(value) - 1 - place
-    return [place, value.scores[args[2]]] if shows_score else place
+def _declare_rank(name: str, side: str, reverse: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if len(args) > 4:
+            raise WrongArity(name.lower())
+        words = Arguments(args, 3)
+        shows_score = words.flag(b"WITHSCORE")
+        words.end()
+        value = context.db.read_as(args[1], SORTED_SET)
+        if value is None or args[2] not in value.scores:
+            return NULL_ARRAY if shows_score else None
+        place = value.rank(args[2])
+        if reverse:
+            place = len(value) - 1 - place
+        return [place, value.scores[args[2]]] if shows_score else place
+
+    command(
+        name, arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
+        syntax="key member [WITHSCORE]", access="RO access",
+        summary=f"Return the number of members {side} a member, with its score if asked for; nil if it is missing.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "ZRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key member [WITHSCORE]", access="RO access",
-)  # fmt: skip
-def zrank(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members before a member, with its score if asked for; nil if it is missing."""
-    return _rank(context, args, reverse=False)
-
-
-@command(
-    "ZREVRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key member [WITHSCORE]", access="RO access",
-)  # fmt: skip
-def zrevrank(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members behind a member, with its score if asked for; nil if it is missing."""
-    return _rank(context, args, reverse=True)
+_declare_rank("ZRANK", "before", reverse=False)
+_declare_rank("ZREVRANK", "behind", reverse=True)
 
 
 @command(
