@@ -34,9 +34,14 @@ class CountedKeys:
         return targets + request[self.at + 1 : self.at + 1 + count]
 
 
-def take_counted_keys(words: Arguments, too_few: str, too_many: str = "ERR syntax error") -> list[bytes]:
-    """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words."""
-    count = words.integer(CommandError(too_few))
+def take_counted_keys(
+    words: Arguments, too_few: str, too_many: str = "ERR syntax error", no_number: CommandError | None = None
+) -> list[bytes]:
+    """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words.
+
+    no_number: what is raised for another word; by default as for a number below 1.
+    """
+    count = words.integer(no_number or CommandError(too_few))
     if count < 1:
         raise CommandError(too_few)
     if count > words.left():

@@ -1,6 +1,6 @@
 """Commands on keys of any type: existence, removal, search."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
@@ -18,11 +18,20 @@ from streamd.resp.types import LongArray, Reply, Sliced
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
 
-def _delete(context: Context, keys: Iterable[bytes]) -> int:
+@command(
+    "UNLINK", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", complexity="O(N), N the keys",
+    group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+@command(
+    "DEL", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys", group="generic",
+    syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+def del_(context: Context, args: list[bytes]) -> Reply:
+    """Remove keys; return the number of those that existed."""
     removed = 0
     db, state = context.db, context.state
     # A request may name a million keys, most of which are not there.
-    for key in filter(db.values.__contains__, keys):
+    for key in filter(db.values.__contains__, islice(args, 1, None)):
         if db.delete(key):
             removed += 1
             if state.records is not None:
@@ -31,24 +40,6 @@ def _delete(context: Context, keys: Iterable[bytes]) -> int:
                 context.changed(key, "g", "del")
     state.dirty += removed
     return removed
-
-
-@command(
-    "DEL", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys", group="generic",
-    syntax="key [key ...]", access="RM delete", tips=_SHARDS,
-)  # fmt: skip
-def del_(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return the number of those that existed."""
-    return _delete(context, islice(args, 1, None))
-
-
-@command(
-    "UNLINK", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", complexity="O(N), N the keys",
-    group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
-)  # fmt: skip
-def unlink(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return the number of those that existed."""
-    return _delete(context, islice(args, 1, None))
 
 
 @command(

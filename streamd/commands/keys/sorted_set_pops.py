@@ -6,7 +6,7 @@ from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_positive, parse_wait_ms
 from streamd.catalog.counted_keys import CountedKeys
-from streamd.commands.keys.sorted_sets import end_removal
+from streamd.commands.keys.results import end_removal
 from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
@@ -26,7 +26,7 @@ def _pop(context: Context, key: bytes, count: int, last: bool) -> Rows:
     members = value.members(start, length if last else min(count, length))
     rows = [(member, value.scores[member]) for member in members]
     value.drop_places(start, start + len(members))
-    end_removal(context, key, value, members, "zpopmax" if last else "zpopmin")
+    end_removal(context, key, value, members, b"ZREM", "z", "zpopmax" if last else "zpopmin")
     return rows[::-1] if last else rows
 
 

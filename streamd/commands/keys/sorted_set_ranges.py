@@ -8,8 +8,7 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
-from streamd.commands.keys.results import store_result
-from streamd.commands.keys.sorted_sets import end_removal, with_scores
+from streamd.commands.keys.results import end_removal, store_result, with_values
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.encoder import format_float
@@ -154,7 +153,7 @@ def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | No
         if ready is not None:
             return ready
     members = asked.members(value)
-    return with_scores(context, value, members) if asked.shows_scores else members
+    return with_values(context, members, value.scores) if asked.shows_scores else members
 
 
 def _ready(asked: _Range, value: SortedSet) -> Raw | None:
@@ -288,7 +287,7 @@ def _declare_removal(name: str, since: str, by: By, syntax: str, summary: str) -
             return 0
         start, stop = find(value)
         removed = value.drop_places(start, stop) if start < stop else []
-        end_removal(context, args[1], value, removed, event)
+        end_removal(context, args[1], value, removed, b"ZREM", "z", event)
         return len(removed)
 
     command(

@@ -1,12 +1,12 @@
 """Commands on the members of a sorted set: adding, removing and looking at single ones."""
 
-from itertools import chain
 from math import isnan
 from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.arguments import INT64_MAX, Arguments, parse_double, parse_random_count
+from streamd.catalog.arguments import Arguments, parse_double, take_random_count
+from streamd.commands.keys.results import end_removal, with_values
 from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.sorted_set import SortedSet
@@ -19,23 +19,6 @@ _OLOG: Final = "O(log(N)) for each member, N the members"
 def score_text(score: float) -> bytes:
     """Return a score as Redis writes it; it is parsed as the same number."""
     return b"%.17g" % score
-
-
-def with_scores(context: Context, value: SortedSet, members: list[bytes]) -> Reply:
-    """Return members and their scores as replies have them: in RESP2 one behind the other, in RESP3 in pairs."""
-    rows = zip(members, map(value.scores.__getitem__, members), strict=True)
-    return list(chain.from_iterable(rows)) if context.client.protocol == 2 else list(map(list, rows))
-
-
-def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[bytes], event: str) -> None:
-    """Note that members were removed; an empty sorted set is removed."""
-    if not removed:
-        return
-    context.record_words([b"ZREM", key, *removed], len(removed))
-    context.changed(key, "z", event)
-    if not len(value):
-        context.db.remove(key)
-        context.notify(key, "g", "del")
 
 
 _OPTIONS: Final = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
@@ -192,7 +175,7 @@ def zrem(context: Context, args: list[bytes]) -> Reply:
         if not value.scores:
             db.remove(key)
     else:
-        end_removal(context, key, value, removed, "zrem")
+        end_removal(context, key, value, removed, b"ZREM", "z", "zrem")
     return len(removed)
 
 
@@ -266,11 +249,7 @@ def zrandmember(context: Context, args: list[bytes]) -> Reply:
             return None
         place = random.randrange(len(value))
         return value.members(place, place + 1)[0]
-    words = Arguments(args, 3)
-    parse_random_count(args[2])
-    shows_scores = words.flag(b"WITHSCORES")
-    words.end()
-    count = parse_random_count(args[2], INT64_MAX // 2 if shows_scores else INT64_MAX)
+    count, shows_scores = take_random_count(args, b"WITHSCORES")
     value = context.db.read_as(args[1], SORTED_SET)
     if value is None or not count:
         return []
@@ -280,7 +259,7 @@ def zrandmember(context: Context, args: list[bytes]) -> Reply:
         members = value.members(0, len(value))
     else:
         members = [value.members(place, place + 1)[0] for place in random.sample(range(len(value)), count)]
-    return with_scores(context, value, members) if shows_scores else members
+    return with_values(context, members, value.scores) if shows_scores else members
 
 
 @command(
