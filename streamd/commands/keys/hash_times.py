@@ -80,37 +80,33 @@ def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) 
     context.changed(key, "h", "hpersist")
 
 
-def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -> list[int]:
-    key = args[1]
-    value = context.db.get_as(key, HASH)
-    due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, args[0].decode().lower())
-    words = Arguments(args, 3)
-    condition = words.peek() if words.peek() in _CONDITIONS else None
-    if condition is not None:
-        words.word()
-    fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
-    if value is None:
-        return [_NO_FIELD] * len(fields)
-    conditions = set() if condition is None else {condition}
-    replies = []
-    chosen: dict[bytes, None] = {}
-    for field in fields:
-        if field not in value or (field in chosen and due_ms <= context.now_ms):
-            replies.append(_NO_FIELD)
-            continue
-        old_ms = due_ms if field in chosen else times_of(value).get(field)
-        if not condition_holds(conditions, old_ms, due_ms):
-            replies.append(_NOT_MET)
-            continue
-        chosen[field] = None
-        replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
-    _give_time(context, key, value, list(chosen), due_ms)
-    return replies
-
-
 def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
-        return _expire(context, args, unit_ms, relative)
+        key = args[1]
+        value = context.db.get_as(key, HASH)
+        due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, name.lower())
+        words = Arguments(args, 3)
+        condition = words.peek() if words.peek() in _CONDITIONS else None
+        if condition is not None:
+            words.word()
+        fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
+        if value is None:
+            return [_NO_FIELD] * len(fields)
+        conditions = set() if condition is None else {condition}
+        replies = []
+        chosen: dict[bytes, None] = {}
+        for field in fields:
+            if field not in value or (field in chosen and due_ms <= context.now_ms):
+                replies.append(_NO_FIELD)
+                continue
+            old_ms = due_ms if field in chosen else times_of(value).get(field)
+            if not condition_holds(conditions, old_ms, due_ms):
+                replies.append(_NOT_MET)
+                continue
+            chosen[field] = None
+            replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
+        _give_time(context, key, value, list(chosen), due_ms)
+        return replies
 
     command(
         name, arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
