@@ -6,7 +6,7 @@ from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog.arguments import Arguments, parse_integer
 
 # What most requests have, read already.
-_FEW: Final = {b"%d" % count: count for count in range(1, 10)}
+FEW: Final = {b"%d" % count: count for count in range(10)}
 
 
 class CountedKeys:
@@ -21,7 +21,7 @@ class CountedKeys:
     def __call__(self, request: list[bytes]) -> list[bytes]:
         """Return the keys; none of a request whose number is wrong."""
         at = self.at
-        count = _FEW.get(request[at], 0)
+        count = FEW.get(request[at], 0)
         if count and not self.target and at + count < len(request):
             return request[at + 1 : at + 1 + count]
         try:
