@@ -200,7 +200,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of fields and values.
     """
-    return page_reply(context, args, HASH, Hash.__getitem__)
+    return page_reply(context, args, HASH, lambda value, fields: map(value.__getitem__, fields))
 
 
 @command(

@@ -1,7 +1,8 @@
 """Pages of SCAN, HSCAN, SSCAN and ZSCAN, made in slices where a page or the value is long."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from streamd.base.errors import SyntaxError_
@@ -14,8 +15,8 @@ from streamd.data.types import ROW_OVERHEAD, ValueType
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Reply, Sliced
 
-# What stands beside an element of a value.
-Beside = Callable[[Any, bytes], bytes]
+# What stands beside each of some elements of a value.
+Beside = Callable[[Any, list[bytes]], Iterable[bytes]]
 
 
 def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Matcher | None, str | None]:
@@ -58,7 +59,7 @@ def _words(value: Any, beside: Beside | None, matches: Matcher | None, page: lis
     elements = page if matches is None else list(filter(matches, page))
     if beside is None:
         return elements
-    return [word for element in elements for word in (element, beside(value, element))]
+    return list(chain.from_iterable(zip(elements, beside(value, elements), strict=True)))
 
 
 def in_slices(

@@ -1,5 +1,6 @@
 """Commands on the members of a sorted set: adding, removing and looking at single ones."""
 
+from collections.abc import Iterable
 from math import isnan
 from typing import Final
 
@@ -274,4 +275,8 @@ def zscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of members and scores.
     """
-    return page_reply(context, args, SORTED_SET, lambda value, member: b"%.17g" % value.scores[member])
+
+    def beside(value: SortedSet, members: list[bytes]) -> Iterable[bytes]:
+        return map(score_text, map(value.scores.__getitem__, members))
+
+    return page_reply(context, args, SORTED_SET, beside)
