@@ -40,7 +40,7 @@ WAYS = (
     Way(
         "note a record",
         ("Context.record", "Context.record_words", "Persistence._note_defaults", "State._expired",
-         "State.record", "_add_one", "_append_entries", "_append_rows", "del_", "_store", "record_owned",
+         "State.record", "_add_one", "_append_entries", "_append_rows", "_store", "del_", "record_owned",
          "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
         calling=r"\brecords(\.append\((\(|ColumnsRecord)| \+= (\[|rows))",
     ),

@@ -60,7 +60,7 @@ def condition_holds(conditions: set[bytes], old_ms: int | None, due_ms: int) -> 
     )
 
 
-def _declare_expire(name: str, since: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
+def _declare_expire(name: str, since: str, amount: str, unit_ms: int, relative: bool, when: str) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
         key, db = args[1], context.db
         conditions = _conditions(args)
@@ -78,7 +78,7 @@ def _declare_expire(name: str, since: str, amount: str, unit_ms: int, relative: 
     command(
         name, arity=-3, flags="write fast", keys=(1, 1, 1), since=since, group="generic",
         complexity="O(log N), N the keys that expire", syntax=f"key {amount} [NX | XX | GT | LT]", access="RW update",
-        summary=f"Let a key expire {summary}; return whether it was set.",
+        summary=f"Let a key expire {when}; return whether it was set.",
     )(handler)  # fmt: skip
 
 
@@ -88,7 +88,7 @@ _declare_expire("EXPIREAT", "1.2.0", "unix-time-seconds", 1000, False, "at a Uni
 _declare_expire("PEXPIREAT", "2.6.0", "unix-time-milliseconds", 1, False, "at a Unix time in milliseconds")
 
 
-def _declare_time(name: str, since: str, shown: Callable[[int, int], int], summary: str) -> None:
+def _declare_time(name: str, since: str, shown: Callable[[int, int], int], what: str) -> None:
     """shown(due_ms, now_ms): the reply for a key that expires at `due_ms`."""
 
     def handler(context: Context, args: list[bytes]) -> Reply:
@@ -100,7 +100,7 @@ def _declare_time(name: str, since: str, shown: Callable[[int, int], int], summa
     command(
         name, arity=2, flags="readonly fast", keys=(1, 1, 1), since=since, complexity="O(1)", group="generic",
         syntax="key", access="RO access", tips="nondeterministic_output" if "TTL" in name else "",
-        summary=f"Return {summary}, -2 without a key.",
+        summary=f"Return {what}, -2 without a key.",
     )(handler)  # fmt: skip
 
 
