@@ -13,7 +13,6 @@ from streamd.base.errors import (
     OutOfRange,
     SyntaxError_,
 )
-from streamd.base.glob import Matcher, compile_glob
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -86,14 +85,25 @@ def parse_wait_ms(word: bytes) -> int:
     return ceil(seconds * 1000)
 
 
-def parse_random_count(word: bytes, limit: int = INT64_MAX) -> int:
+def parse_random_count(word: bytes) -> int:
     """Return how many random elements are wanted: negative ones may repeat. Raises: CommandError."""
     number = parse_integer(word)
-    if not -INT64_MAX <= number <= INT64_MAX:
+    if number < -INT64_MAX:
         raise CommandError(f"ERR value is out of range, value must between {-INT64_MAX} and {INT64_MAX}")
-    if not -limit <= number <= limit or number < -REPEATED_MAX:
+    if number < -REPEATED_MAX:
         raise CommandError("ERR value is out of range")
     return number
+
+
+def take_random_count(args: list[bytes], option: bytes) -> tuple[int, bool]:
+    """Parse a count at args[2], and whether the option that asks for values stands behind it. Raises: CommandError."""
+    count = parse_random_count(args[2])
+    words = Arguments(args, 3)
+    shows_values = words.flag(option)
+    words.end()
+    if shows_values and count > INT64_MAX // 2:
+        raise CommandError("ERR value is out of range")
+    return count, shows_values
 
 
 # So many random elements, repeated ones among them, are given at once: a reply is made in memory.
@@ -189,18 +199,3 @@ class Arguments:
         """Check that every word was taken. Raises: SyntaxError_."""
         if self.at < len(self.words):
             raise SyntaxError_()
-
-    def scan_options(self) -> tuple[int, Matcher | None]:
-        """Take what stands behind a cursor: COUNT, and what MATCH matches, None for all. Raises: CommandError."""
-        count = 10
-        matches: Matcher | None = None
-        while self.left():
-            if self.flag(b"MATCH", followed_by=1):
-                matches = compile_glob(self.word())
-            elif self.flag(b"COUNT", followed_by=1):
-                count = self.integer()
-                if count < 1:
-                    raise SyntaxError_()
-            else:
-                raise SyntaxError_()
-        return count, matches

@@ -6,7 +6,7 @@ from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog.arguments import Arguments, parse_integer
 
 # What most requests have, read already.
-_FEW: Final = {b"%d" % count: count for count in range(1, 10)}
+FEW: Final = {b"%d" % count: count for count in range(10)}
 
 
 class CountedKeys:
@@ -21,7 +21,7 @@ class CountedKeys:
     def __call__(self, request: list[bytes]) -> list[bytes]:
         """Return the keys; none of a request whose number is wrong."""
         at = self.at
-        count = _FEW.get(request[at], 0)
+        count = FEW.get(request[at], 0)
         if count and not self.target and at + count < len(request):
             return request[at + 1 : at + 1 + count]
         try:
@@ -34,9 +34,14 @@ class CountedKeys:
         return targets + request[self.at + 1 : self.at + 1 + count]
 
 
-def take_counted_keys(words: Arguments, too_few: str, too_many: str = "ERR syntax error") -> list[bytes]:
-    """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words."""
-    count = words.integer(CommandError(too_few))
+def take_counted_keys(
+    words: Arguments, too_few: str, too_many: str = "ERR syntax error", no_number: CommandError | None = None
+) -> list[bytes]:
+    """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words.
+
+    no_number: what is raised for another word; by default as for a number below 1.
+    """
+    count = words.integer(no_number or CommandError(too_few))
     if count < 1:
         raise CommandError(too_few)
     if count > words.left():

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from streamd.acl.categories import CATEGORIES
 from streamd.catalog import Command
 from streamd.catalog.counted_keys import CountedKeys
 from streamd.resp.types import Reply, SetReply
@@ -9,14 +10,10 @@ from streamd.resp.types import Reply, SetReply
 if TYPE_CHECKING:
     from streamd.catalog.syntax import Argument
 
-# Redis lists flags and categories in the order of their bits.
+# Redis lists flags, like categories, in the order of their bits.
 _FLAGS: Final = str.split(
     "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
     "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy"
-)
-_CATEGORIES: Final = str.split(
-    "keyspace read write set sortedset list hash string bitmap hyperloglog geo stream pubsub admin fast slow blocking "
-    "dangerous connection transaction scripting"
 )
 _CATEGORY_OF_GROUP: Final = {
     "generic": "keyspace",
@@ -63,7 +60,7 @@ def categories(command: Command) -> list[str]:
     found = {*acl.split(), "fast" if "fast" in command.flags else "slow"}
     for flag in command.flags if "no_mandatory_keys" not in command.flags else ():  # a script reads what it likes
         found.update(_CATEGORIES_OF_FLAG.get(flag, ()))
-    return [name for name in _CATEGORIES if name in found]
+    return [name for name in CATEGORIES if name in found]
 
 
 def access_of_keys(command: Command) -> list[list[str]]:

@@ -77,8 +77,7 @@ def short_slices(monkeypatch):
         monkeypatch.setattr(f"streamd.{module}.SLICED_ITEMS_MIN", 3)
     for name in ("commands.long_replies.ROWS", "commands.long_replies.ITEMS", "resp.slicing.ITEMS"):
         monkeypatch.setattr(f"streamd.{name}_AT_ONCE", 2)
-    for name in ("keys", "scan_pages"):
-        monkeypatch.setattr(f"streamd.commands.keys.{name}.ITEMS_AT_ONCE", 2)
+    monkeypatch.setattr("streamd.commands.keys.scan_pages.ITEMS_AT_ONCE", 2)
     # What is small in Redis's eyes has no order, and is shown on one page.
     monkeypatch.setattr("streamd.data.hash._LISTED_FIELDS_MAX", 3)
     monkeypatch.setattr("streamd.data.member_set._SMALL_MAX", 3)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
-from streamd.commands.keys.string_parts import text_of, write_part
+from streamd.commands.keys.string_parts import parse_bit_offset, text_of, write_part
 from streamd.data.growing import GrowingString
 from streamd.resp.types import Reply
 
@@ -71,18 +71,6 @@ def _parse_type(word: bytes) -> tuple[bool, int]:
     return word[:1] == b"i", bits
 
 
-def _parse_offset(context: Context, word: bytes, bits: int) -> int:
-    """Return the number of the first bit; `#3` is behind three such integers."""
-    counts_integers = word[:1] == b"#"
-    try:
-        offset = parse_integer(word[1:] if counts_integers else word) * (bits if counts_integers else 1)
-    except NotAnInteger:
-        offset = -1
-    if offset < 0 or offset >> 3 >= context.state.config.integer("proto-max-bulk-len"):
-        raise CommandError("ERR bit offset is not an integer or out of range")
-    return offset
-
-
 def _parse(context: Context, args: list[bytes]) -> list[_Operation]:
     operations = []
     words = Arguments(args, 2)
@@ -97,9 +85,12 @@ def _parse(context: Context, args: list[bytes]) -> list[_Operation]:
         if not words.flag(b"GET", 2) and not words.flag(b"SET", 3) and not words.flag(b"INCRBY", 3):
             raise SyntaxError_()
         is_signed, bits = _parse_type(words.word())
-        offset = _parse_offset(context, words.word(), bits)
+        offset = words.word()
+        # `#3` is behind three such integers.
+        is_counted = offset[:1] == b"#"
+        first = parse_bit_offset(context, offset[1:] if is_counted else offset, bits if is_counted else 1)
         number = 0 if name == b"GET" else words.integer()
-        operations.append(_Operation(name, is_signed, bits, offset, number, overflow))
+        operations.append(_Operation(name, is_signed, bits, first, number, overflow))
     return operations
 
 

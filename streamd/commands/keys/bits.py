@@ -6,25 +6,15 @@ from operator import and_, or_, xor
 from typing import Final
 from zlib import adler32
 
-from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_integer
-from streamd.commands.keys.string_parts import byte_at, text_of, write_part
+from streamd.commands.keys.string_parts import byte_at, parse_bit_offset, text_of, write_part
 from streamd.data.types import STRING
 from streamd.resp.plain import plain
 from streamd.resp.types import Later, Reply, Sliced
 
 _OPERATIONS: Final = {b"AND": and_, b"OR": or_, b"XOR": xor}
-
-
-def _offset(context: Context, word: bytes) -> int:
-    try:
-        offset = parse_integer(word)
-    except NotAnInteger:
-        offset = -1
-    if offset < 0 or offset >> 3 >= context.state.config.integer("proto-max-bulk-len"):
-        raise CommandError("ERR bit offset is not an integer or out of range")
-    return offset
 
 
 @command(
@@ -33,7 +23,7 @@ def _offset(context: Context, word: bytes) -> int:
 )  # fmt: skip
 def setbit(context: Context, args: list[bytes]) -> Reply:
     """Set a bit of a string, which is padded with zero bits, and return its old value."""
-    key, offset = args[1], _offset(context, args[2])
+    key, offset = args[1], parse_bit_offset(context, args[2])
     if args[3] not in (b"0", b"1"):
         raise CommandError("ERR bit is not an integer or out of range")
     value = text_of(context.db.get(key))  # a long string stays in the form in which it is changed
@@ -53,7 +43,7 @@ def setbit(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def getbit(context: Context, args: list[bytes]) -> Reply:
     """Return a bit of a string; 0 behind its end."""
-    offset = _offset(context, args[2])
+    offset = parse_bit_offset(context, args[2])
     byte = byte_at(text_of(context.db.read(args[1])), offset >> 3)
     return int(bool(byte & (0x80 >> (offset & 7))))
 

@@ -1,34 +1,40 @@
-"""Commands on the expiry of keys."""
+"""Commands on the expiry of keys, and the options of further ones that set it."""
+
+from collections.abc import Callable
+from typing import Final
 
 from streamd.base.errors import CommandError, InvalidExpire, echoed
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_integer
 from streamd.resp.types import Reply
 
-_CONDITIONS = "[NX | XX | GT | LT]"
+EXPIRY_SYNTAX: Final = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
+
+# Option, milliseconds of its unit, whether it counts from now on.
+_OPTIONS: Final = ((b"EX", 1000, True), (b"PX", 1, True), (b"EXAT", 1000, False), (b"PXAT", 1, False))
+
+# An expiry as it was asked for: milliseconds of its unit, whether it counts from now on, and the number as a word.
+Expiry = tuple[int, bool, bytes]
 
 
-def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -> int:
-    """Decide and set an expiry; return whether it was set."""
-    key, db = args[1], context.db
-    conditions = _conditions(args)
-    number = parse_integer(args[2])
-    due_ms = number * unit_ms
-    if not INT64_MIN <= due_ms <= INT64_MAX - (context.now_ms if relative else 0):
-        raise InvalidExpire(args[0].decode().lower())
-    if relative:
-        due_ms += context.now_ms
-    if db.get(key) is None or not condition_holds(conditions, db.expires_ms.get(key), due_ms):
-        return 0
+def take_expiry(words: Arguments) -> Expiry | None:
+    """Take `EX 10` and the like; None without such an option."""
+    for option, unit_ms, relative in _OPTIONS:
+        if words.flag(option, followed_by=1):
+            return unit_ms, relative, words.word()
+    return None
+
+
+def set_due(context: Context, key: bytes, due_ms: int) -> None:
+    """Let a key that is there expire at a future time, or remove it if that has passed."""
     if due_ms <= context.now_ms:
-        db.delete(key)
+        context.db.delete(key)
         context.record(b"DEL", key)
         context.changed(key, "g", "del")
     else:
-        db.set_expiry(key, due_ms)
+        context.db.set_expiry(key, due_ms)
         context.record(b"PEXPIREAT", key, b"%d" % due_ms)
         context.changed(key, "g", "expire")
-    return 1
 
 
 def _conditions(args: list[bytes]) -> set[bytes]:
@@ -54,95 +60,66 @@ def condition_holds(conditions: set[bytes], old_ms: int | None, due_ms: int) -> 
     )
 
 
-@command(
-    "EXPIRE", arity=-3, flags="write fast", keys=(1, 1, 1), since="1.0.0",
-    complexity="O(log N), N the keys that expire", group="generic", syntax=f"key seconds {_CONDITIONS}",
-    access="RW update",
+def _declare_expire(name: str, since: str, amount: str, unit_ms: int, relative: bool, when: str) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        key, db = args[1], context.db
+        conditions = _conditions(args)
+        number = parse_integer(args[2])
+        due_ms = number * unit_ms
+        if not INT64_MIN <= due_ms <= INT64_MAX - (context.now_ms if relative else 0):
+            raise InvalidExpire(name.lower())
+        if relative:
+            due_ms += context.now_ms
+        if db.get(key) is None or not condition_holds(conditions, db.expires_ms.get(key), due_ms):
+            return 0
+        set_due(context, key, due_ms)
+        return 1
+
+    command(
+        name, arity=-3, flags="write fast", keys=(1, 1, 1), since=since, group="generic",
+        complexity="O(log N), N the keys that expire", syntax=f"key {amount} [NX | XX | GT | LT]", access="RW update",
+        summary=f"Let a key expire {when}; return whether it was set.",
+    )(handler)  # fmt: skip
+
+
+_declare_expire("EXPIRE", "1.0.0", "seconds", 1000, True, "after a number of seconds")
+_declare_expire("PEXPIRE", "2.6.0", "milliseconds", 1, True, "after a number of milliseconds")
+_declare_expire("EXPIREAT", "1.2.0", "unix-time-seconds", 1000, False, "at a Unix time in seconds")
+_declare_expire("PEXPIREAT", "2.6.0", "unix-time-milliseconds", 1, False, "at a Unix time in milliseconds")
+
+
+def _declare_time(name: str, since: str, shown: Callable[[int, int], int], what: str) -> None:
+    """shown(due_ms, now_ms): the reply for a key that expires at `due_ms`."""
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if context.db.inspect(args[1]) is None:
+            return -2
+        due_ms = context.db.expires_ms.get(args[1])
+        return -1 if due_ms is None else shown(due_ms, context.now_ms)
+
+    command(
+        name, arity=2, flags="readonly fast", keys=(1, 1, 1), since=since, complexity="O(1)", group="generic",
+        syntax="key", access="RO access", tips="nondeterministic_output" if "TTL" in name else "",
+        summary=f"Return {what}, -2 without a key.",
+    )(handler)  # fmt: skip
+
+
+_declare_time(
+    "TTL", "1.0.0", lambda due_ms, now_ms: (max(0, due_ms - now_ms) + 500) // 1000,
+    "a key's time to live in seconds, rounded; -1 when it does not expire",
 )  # fmt: skip
-def expire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire after a number of seconds; return whether it was set."""
-    return _expire(context, args, 1000, relative=True)
-
-
-@command(
-    "PEXPIRE", arity=-3, flags="write fast", keys=(1, 1, 1), since="2.6.0",
-    complexity="O(log N), N the keys that expire", group="generic", syntax=f"key milliseconds {_CONDITIONS}",
-    access="RW update",
+_declare_time(
+    "PTTL", "2.6.0", lambda due_ms, now_ms: max(0, due_ms - now_ms),
+    "a key's time to live in milliseconds; -1 when it does not expire",
 )  # fmt: skip
-def pexpire(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire after a number of milliseconds; return whether it was set."""
-    return _expire(context, args, 1, relative=True)
-
-
-@command(
-    "EXPIREAT", arity=-3, flags="write fast", keys=(1, 1, 1), since="1.2.0",
-    complexity="O(log N), N the keys that expire", group="generic", syntax=f"key unix-time-seconds {_CONDITIONS}",
-    access="RW update",
+_declare_time(
+    "EXPIRETIME", "7.0.0", lambda due_ms, now_ms: (due_ms + 500) // 1000,
+    "the Unix time in seconds at which a key expires; -1 when it does not",
 )  # fmt: skip
-def expireat(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire at a Unix time in seconds; return whether it was set."""
-    return _expire(context, args, 1000, relative=False)
-
-
-@command(
-    "PEXPIREAT", arity=-3, flags="write fast", keys=(1, 1, 1), since="2.6.0",
-    complexity="O(log N), N the keys that expire", group="generic", syntax=f"key unix-time-milliseconds {_CONDITIONS}",
-    access="RW update",
+_declare_time(
+    "PEXPIRETIME", "7.0.0", lambda due_ms, now_ms: due_ms,
+    "the Unix time in milliseconds at which a key expires; -1 when it does not",
 )  # fmt: skip
-def pexpireat(context: Context, args: list[bytes]) -> Reply:
-    """Let a key expire at a Unix time in milliseconds; return whether it was set."""
-    return _expire(context, args, 1, relative=False)
-
-
-def _due_ms(context: Context, key: bytes) -> int | None:
-    """Return when a key expires; -1 when it does not, None when there is no key."""
-    return None if context.db.inspect(key) is None else context.db.expires_ms.get(key, -1)
-
-
-@command(
-    "TTL", arity=2, flags="readonly fast", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="generic",
-    syntax="key", access="RO access", tips="nondeterministic_output",
-)  # fmt: skip
-def ttl(context: Context, args: list[bytes]) -> Reply:
-    """Return a key's time to live in seconds, rounded; -1 when it does not expire, -2 without a key."""
-    due_ms = _due_ms(context, args[1])
-    if due_ms is None:
-        return -2
-    return -1 if due_ms < 0 else (max(0, due_ms - context.now_ms) + 500) // 1000
-
-
-@command(
-    "PTTL", arity=2, flags="readonly fast", keys=(1, 1, 1), since="2.6.0", complexity="O(1)", group="generic",
-    syntax="key", access="RO access", tips="nondeterministic_output",
-)  # fmt: skip
-def pttl(context: Context, args: list[bytes]) -> Reply:
-    """Return a key's time to live in milliseconds; -1 when it does not expire, -2 without a key."""
-    due_ms = _due_ms(context, args[1])
-    if due_ms is None:
-        return -2
-    return -1 if due_ms < 0 else max(0, due_ms - context.now_ms)
-
-
-@command(
-    "EXPIRETIME", arity=2, flags="readonly fast", keys=(1, 1, 1), since="7.0.0", complexity="O(1)", group="generic",
-    syntax="key", access="RO access",
-)  # fmt: skip
-def expiretime(context: Context, args: list[bytes]) -> Reply:
-    """Return the Unix time in seconds at which a key expires; -1 when it does not, -2 without a key."""
-    due_ms = _due_ms(context, args[1])
-    if due_ms is None:
-        return -2
-    return -1 if due_ms < 0 else (due_ms + 500) // 1000
-
-
-@command(
-    "PEXPIRETIME", arity=2, flags="readonly fast", keys=(1, 1, 1), since="7.0.0", complexity="O(1)", group="generic",
-    syntax="key", access="RO access",
-)  # fmt: skip
-def pexpiretime(context: Context, args: list[bytes]) -> Reply:
-    """Return the Unix time in milliseconds at which a key expires; -1 when it does not, -2 without a key."""
-    due_ms = _due_ms(context, args[1])
-    return -2 if due_ms is None else due_ms
 
 
 @command(

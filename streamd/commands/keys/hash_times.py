@@ -6,7 +6,7 @@ from typing import Final
 from streamd.base.errors import CommandError, InvalidExpire, NotAnInteger, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
-from streamd.commands.keys.expiry import condition_holds
+from streamd.commands.keys.expiry import EXPIRY_SYNTAX, condition_holds, take_expiry
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.data.hash import Hash
 from streamd.data.timed_hash import TimedHash, times_of, with_times
@@ -17,19 +17,17 @@ from streamd.resp.types import Reply
 _DUE_MS_MAX: Final = 2**46 - 1
 _CONDITIONS: Final = (b"NX", b"XX", b"GT", b"LT")
 _FIELDS: Final = "FIELDS numfields:integer field [field ...]"
-_EXPIRY: Final = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
 _ON: Final = "O(N), N the fields"
-
-# Option, milliseconds of its unit, whether it counts from now on.
-_UNITS: Final = ((b"EX", 1000, True), (b"PX", 1, True), (b"EXAT", 1000, False), (b"PXAT", 1, False))
 
 # What is answered for a field that is not there, one without a time, one whose condition did not hold, one that got a
 # time, and one that was removed as its time has passed.
 _NO_FIELD, _NO_TIME, _NOT_MET, _SET, _REMOVED = -2, -1, 0, 1, 2
 
 
-def _take_fields(words: Arguments, too_few: str = "Number of fields must be a positive integer") -> list[bytes]:
-    """Parse `FIELDS number field ...`, which ends the request. Raises: CommandError."""
+def _take_fields(
+    words: Arguments, too_few: str = "Number of fields must be a positive integer", words_each: int = 1
+) -> list[bytes]:
+    """Parse `FIELDS number field ...`, which ends the request, or pairs of words. Raises: CommandError."""
     if not words.flag(b"FIELDS"):
         raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
     try:
@@ -39,12 +37,7 @@ def _take_fields(words: Arguments, too_few: str = "Number of fields must be a po
     if count < 1:
         raise CommandError(f"ERR {too_few}")
     taken = words.words[words.at :]
-    words.at = len(words.words)
-    return _checked(taken, count)
-
-
-def _checked(taken: list[bytes], count: int) -> list[bytes]:
-    if len(taken) != count:
+    if len(taken) != count * words_each:
         raise CommandError("ERR The `numfields` parameter must match the number of arguments")
     return taken
 
@@ -87,44 +80,38 @@ def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) 
     context.changed(key, "h", "hpersist")
 
 
-def _expire(context: Context, args: list[bytes], unit_ms: int, relative: bool) -> list[int]:
-    key = args[1]
-    value = context.db.get_as(key, HASH)
-    due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, args[0].decode().lower())
-    words = Arguments(args, 3)
-    condition = words.peek() if words.peek() in _CONDITIONS else None
-    if condition is not None:
-        words.word()
-    fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
-    if value is None:
-        return [_NO_FIELD] * len(fields)
-    conditions = set() if condition is None else {condition}
-    replies = []
-    chosen: dict[bytes, None] = {}
-    for field in fields:
-        if field not in value or (field in chosen and due_ms <= context.now_ms):
-            replies.append(_NO_FIELD)
-            continue
-        old_ms = due_ms if field in chosen else times_of(value).get(field)
-        if not condition_holds(conditions, old_ms, due_ms):
-            replies.append(_NOT_MET)
-            continue
-        chosen[field] = None
-        replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
-    _give_time(context, key, value, list(chosen), due_ms)
-    return replies
-
-
 def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
-        return _expire(context, args, unit_ms, relative)
+        key = args[1]
+        value = context.db.get_as(key, HASH)
+        due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, name.lower())
+        words = Arguments(args, 3)
+        condition = words.peek() if words.peek() in _CONDITIONS else None
+        if condition is not None:
+            words.word()
+        fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
+        if value is None:
+            return [_NO_FIELD] * len(fields)
+        conditions = set() if condition is None else {condition}
+        replies = []
+        chosen: dict[bytes, None] = {}
+        for field in fields:
+            if field not in value or (field in chosen and due_ms <= context.now_ms):
+                replies.append(_NO_FIELD)
+                continue
+            old_ms = due_ms if field in chosen else times_of(value).get(field)
+            if not condition_holds(conditions, old_ms, due_ms):
+                replies.append(_NOT_MET)
+                continue
+            chosen[field] = None
+            replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
+        _give_time(context, key, value, list(chosen), due_ms)
+        return replies
 
-    handler.__doc__ = summary
-    declare = command(
+    command(
         name, arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
-        syntax=f"key {amount} [NX | XX | GT | LT] {_FIELDS}", access="RW update",
-    )  # fmt: skip
-    declare(handler)
+        syntax=f"key {amount} [NX | XX | GT | LT] {_FIELDS}", access="RW update", summary=summary,
+    )(handler)  # fmt: skip
 
 
 for _name, _amount, _unit_ms, _relative, _summary in (
@@ -150,12 +137,11 @@ def _declare_time(name: str, shown: Callable[[int, int], int], summary: str) -> 
             for field in fields
         ]
 
-    handler.__doc__ = summary
-    declare = command(
+    command(
         name, arity=-5, flags="readonly fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
         syntax=f"key {_FIELDS}", access="RO access", tips="nondeterministic_output" if "TTL" in name else "",
-    )  # fmt: skip
-    declare(handler)
+        summary=summary,
+    )(handler)  # fmt: skip
 
 
 _declare_time(
@@ -201,23 +187,24 @@ def hpersist(context: Context, args: list[bytes]) -> Reply:
     return replies
 
 
-def _take_expiry(context: Context, words: Arguments, name: str) -> int | None:
+def _take_due_ms(context: Context, words: Arguments, name: str) -> int | None:
     """Parse `EX 10` and the like; return Unix milliseconds, or None without such an option. Raises: CommandError."""
-    for option, unit_ms, relative in _UNITS:
-        if words.flag(option, followed_by=1):
-            return _due_ms(context, words.integer(), unit_ms, relative, name)
-    return None
+    expiry = take_expiry(words)
+    if expiry is None:
+        return None
+    unit_ms, relative, word = expiry
+    return _due_ms(context, parse_integer(word), unit_ms, relative, name)
 
 
 @command(
     "HGETEX", arity=-5, flags="write fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
-    syntax=f"key [{_EXPIRY} | PERSIST] {_FIELDS}", access="RW access update",
+    syntax=f"key [{EXPIRY_SYNTAX} | PERSIST] {_FIELDS}", access="RW access update",
 )  # fmt: skip
 def hgetex(context: Context, args: list[bytes]) -> Reply:
     """Return the values of fields, nil for missing ones, and change when the fields expire."""
     key = args[1]
     words = Arguments(args, 2)
-    due_ms = _take_expiry(context, words, "hgetex")
+    due_ms = _take_due_ms(context, words, "hgetex")
     persists = due_ms is None and words.flag(b"PERSIST")
     fields = _take_fields(words)
     value = context.db.read_as(key, HASH)
@@ -253,7 +240,7 @@ def hgetdel(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "HSETEX", arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
-    syntax=f"key [FNX | FXX] [{_EXPIRY} | KEEPTTL] FIELDS numfields:integer field value [field value ...]",
+    syntax=f"key [FNX | FXX] [{EXPIRY_SYNTAX} | KEEPTTL] FIELDS numfields:integer field value [field value ...]",
     access="RW update",
 )  # fmt: skip
 def hsetex(context: Context, args: list[bytes]) -> Reply:
@@ -266,10 +253,10 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
     wants_new, wants_old, keeps = words.flag(b"FNX"), words.flag(b"FXX"), False
     if wants_new and wants_old:
         raise SyntaxError_()
-    due_ms = _take_expiry(context, words, "hsetex")
+    due_ms = _take_due_ms(context, words, "hsetex")
     if due_ms is None:
         keeps = words.flag(b"KEEPTTL")
-    pairs = _take_pairs(words)
+    pairs = _take_fields(words, words_each=2)
     value = db.get_as(key, HASH)
     fields = list(dict.fromkeys(pairs[::2]))
     there = [field for field in fields if value is not None and field in value]
@@ -285,16 +272,3 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
     if due_ms is not None:
         _give_time(context, key, value, fields, due_ms)
     return 1
-
-
-def _take_pairs(words: Arguments) -> list[bytes]:
-    """Parse `FIELDS number field value ...`. Raises: CommandError."""
-    if not words.flag(b"FIELDS"):
-        raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
-    try:
-        count = words.integer()
-    except NotAnInteger:
-        count = 0
-    if count < 1:
-        raise CommandError("ERR Number of fields must be a positive integer")
-    return _checked(words.words[words.at :], 2 * count)

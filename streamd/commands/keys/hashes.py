@@ -7,14 +7,13 @@ from streamd.base.errors import (
     NotAFloat,
     NotAnInteger,
     NotFinite,
-    SyntaxError_,
     WouldOverflow,
     WrongArity,
 )
-from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cursor, parse_integer, parse_random_count
+from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer, take_random_count
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
+from streamd.commands.keys.results import with_values
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.long_replies import mapping
 from streamd.data.hash import Hash
@@ -201,22 +200,7 @@ def hscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of fields and values.
     """
-    cursor = parse_cursor(args[2])
-    count, matches = 10, None
-    fields = context.db.read_as(args[1], HASH)
-    if fields is None:
-        return [b"0", []]
-    words = Arguments(args, 3)
-    while words.left():
-        if words.flag(b"MATCH", followed_by=1):
-            matches = compile_glob(words.word())
-        elif words.flag(b"COUNT", followed_by=1):
-            count = words.integer()
-            if count < 1:
-                raise SyntaxError_()
-        else:
-            raise SyntaxError_()
-    return page_reply(context, fields, cursor, count, matches, fields)
+    return page_reply(context, args, HASH, lambda value, fields: map(value.__getitem__, fields))
 
 
 @command(
@@ -250,17 +234,9 @@ def hrandfield(context: Context, args: list[bytes]) -> Reply:
     if len(args) == 2:
         only = context.db.read_as(args[1], HASH)
         return None if only is None else only.some(random, 1)[0]
-    words = Arguments(args, 3)
-    parse_random_count(args[2])
-    shows_values = words.flag(b"WITHVALUES")
-    words.end()
-    count = parse_random_count(args[2], INT64_MAX // 2 if shows_values else INT64_MAX)
+    count, shows_values = take_random_count(args, b"WITHVALUES")
     fields = context.db.read_as(args[1], HASH)
     if fields is None or not count:
         return []
     found = fields.some(random, count) if count > 0 else fields.any(random, -count)
-    if not shows_values:
-        return found
-    if context.client.protocol == 2:
-        return [word for field in found for word in (field, fields[field])]
-    return [[field, fields[field]] for field in found]
+    return with_values(context, found, fields) if shows_values else found

@@ -1,28 +1,37 @@
 """Commands on keys of any type: existence, removal, search."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
-from streamd.base.errors import SyntaxError_
-from streamd.base.glob import compile_glob
+from streamd.base.glob import Matcher, compile_glob
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_cursor
-from streamd.commands.long_replies import ITEMS_AT_ONCE, used_up
+from streamd.commands.keys.scan_pages import in_slices, take_options
+from streamd.commands.long_replies import used_up
 from streamd.data import positions
 from streamd.data.keyspace import Database
 from streamd.data.types import ROW_OVERHEAD, type_of
-from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Reply, Sliced
 
 _SHARDS = "request_policy:multi_shard response_policy:agg_sum"
 
 
-def _delete(context: Context, keys: Iterable[bytes]) -> int:
+@command(
+    "UNLINK", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", complexity="O(N), N the keys",
+    group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+@command(
+    "DEL", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys", group="generic",
+    syntax="key [key ...]", access="RM delete", tips=_SHARDS,
+)  # fmt: skip
+def del_(context: Context, args: list[bytes]) -> Reply:
+    """Remove keys; return the number of those that existed."""
     removed = 0
     db, state = context.db, context.state
     # A request may name a million keys, most of which are not there.
-    for key in filter(db.values.__contains__, keys):
+    for key in filter(db.values.__contains__, islice(args, 1, None)):
         if db.delete(key):
             removed += 1
             if state.records is not None:
@@ -31,24 +40,6 @@ def _delete(context: Context, keys: Iterable[bytes]) -> int:
                 context.changed(key, "g", "del")
     state.dirty += removed
     return removed
-
-
-@command(
-    "DEL", arity=-2, flags="write", keys=(1, -1, 1), since="1.0.0", complexity="O(N), N the keys", group="generic",
-    syntax="key [key ...]", access="RM delete", tips=_SHARDS,
-)  # fmt: skip
-def del_(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return the number of those that existed."""
-    return _delete(context, islice(args, 1, None))
-
-
-@command(
-    "UNLINK", arity=-2, flags="write fast", keys=(1, -1, 1), since="4.0.0", complexity="O(N), N the keys",
-    group="generic", syntax="key [key ...]", access="RM delete", tips=_SHARDS,
-)  # fmt: skip
-def unlink(context: Context, args: list[bytes]) -> Reply:
-    """Remove keys; return the number of those that existed."""
-    return _delete(context, islice(args, 1, None))
 
 
 @command(
@@ -113,22 +104,10 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the next cursor, 0 at the end, and an array of keys.
     """
     cursor = parse_cursor(args[1])
-    words = Arguments(args, 2)
-    count, matches, type_name = 10, None, None
-    while words.left():
-        if words.flag(b"COUNT", followed_by=1):
-            count = words.integer()
-            if count < 1:
-                raise SyntaxError_()
-        elif words.flag(b"MATCH", followed_by=1):
-            matches = compile_glob(words.word())
-        elif words.flag(b"TYPE", followed_by=1):
-            type_name = words.word().lower().decode("utf-8", "surrogateescape")
-        else:
-            raise SyntaxError_()
+    count, matches, type_name = take_options(Arguments(args, 2), takes_type=True)
     db = context.db
     if len(db) > SLICED_ITEMS_MIN and count > SLICED_ITEMS_MIN and not context.in_unit:
-        pieces = _scan_in_slices(db, cursor, count, matches, type_name)
+        pieces = in_slices(partial(positions.page, db.values), partial(_shown, db, matches, type_name), cursor, count)
         return Sliced(LongArray(2, pieces), ROW_OVERHEAD * min(count, len(db)))
     cursor, page = positions.page(db.values, cursor, count)
     found = []
@@ -141,32 +120,15 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     return [b"%d" % cursor, found]
 
 
-def _scan_in_slices(
-    db: Database, cursor: int, count: int, matches: Callable[[bytes], object] | None, type_name: str | None
-) -> Iterator[bytes]:
-    """Yield the two elements of a long page piece by piece: it consists of short ones, each with the keys of its
-    moment.
-
-    An expired key is left out, but not removed: a slice changes nothing.
-    """
-    found: list[bytes] = []
-    passed = 0
-    while True:
-        cursor, page = positions.page(db.values, cursor, min(ITEMS_AT_ONCE, count - passed))
-        passed += len(page)
-        for key in page:
-            if matches is not None and not matches(key):
-                continue
-            if type_name is not None and type_of(db.values[key]).name != type_name:
-                continue
-            if key not in db.expires_ms or db.expires_ms[key] > db.time.ms:
-                found.append(key)
-        if passed >= count or not cursor:
-            break
-        yield b""
-    yield bulk(b"%d" % cursor) + b"*%d\r\n" % len(found)
-    for some in used_up(found):
-        yield b"".join(map(bulk, some))
+def _shown(db: Database, matches: Matcher | None, type_name: str | None, page: list[bytes]) -> list[bytes]:
+    """Return the keys of a page that match. An expired key is left out, but not removed: a slice changes nothing."""
+    return [
+        key
+        for key in page
+        if (matches is None or matches(key))
+        and (type_name is None or type_of(db.values[key]).name == type_name)
+        and (key not in db.expires_ms or db.expires_ms[key] > db.time.ms)
+    ]
 
 
 @command(

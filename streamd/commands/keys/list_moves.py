@@ -10,33 +10,25 @@ from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
-_ON = "O(N), N the keys"
 _MOVE = "RW access delete; RW insert"
 
 
-def _pop_or_wait(context: Context, args: list[bytes], left: bool) -> Reply:
-    timeout_ms = parse_wait_ms(args[-1])
-    return take_or_wait(
-        context, args[1:-1], LIST, lambda key: [key, *pop_elements(context, key, 1, left)], timeout_ms
-    )  # fmt: skip
+def _declare_pop(name: str, what: str, left: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        timeout_ms = parse_wait_ms(args[-1])
+        return take_or_wait(
+            context, args[1:-1], LIST, lambda key: [key, *pop_elements(context, key, 1, left)], timeout_ms
+        )  # fmt: skip
+
+    command(
+        name, arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity="O(N), N the keys",
+        group="list", syntax="key [key ...] timeout:double", access="RW access delete",
+        summary=f"Take the {what} of the first list that has elements, and name that list; wait if all are empty.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "BLPOP", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity=_ON, group="list",
-    syntax="key [key ...] timeout:double", access="RW access delete",
-)  # fmt: skip
-def blpop(context: Context, args: list[bytes]) -> Reply:
-    """Take the head of the first list that has elements, and name that list; wait if all are empty."""
-    return _pop_or_wait(context, args, left=True)
-
-
-@command(
-    "BRPOP", arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity=_ON, group="list",
-    syntax="key [key ...] timeout:double", access="RW access delete",
-)  # fmt: skip
-def brpop(context: Context, args: list[bytes]) -> Reply:
-    """Take the last element of the first list that has elements, and name that list; wait if all are empty."""
-    return _pop_or_wait(context, args, left=False)
+_declare_pop("BLPOP", "head", left=True)
+_declare_pop("BRPOP", "last element", left=False)
 
 
 def _is_left(word: bytes) -> bool:

@@ -7,36 +7,6 @@ from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
-_PUSH = "write denyoom fast"
-
-
-def _push(context: Context, args: list[bytes], left: bool) -> int:
-    key, items = args[1], args[2:]
-    value = context.db.get_as(key, LIST)
-    if value is None:
-        context.db.put(key, value := ElementList())
-    if left:
-        value.extendleft(items)
-    else:
-        value.extend(items)
-    context.record_words([b"LPUSH" if left else b"RPUSH", key, *items], len(items))
-    context.changed(key, "l", "lpush" if left else "rpush")
-    return len(value)
-
-
-def _pop(context: Context, args: list[bytes], left: bool) -> Reply:
-    key = args[1]
-    count = 1
-    if len(args) > 3:
-        raise WrongArity(args[0].decode().lower())
-    if len(args) == 3:
-        count = parse_positive(args[2])
-    value = context.db.get_as(key, LIST)
-    if value is None:
-        return None if len(args) == 2 else NULL_ARRAY
-    taken = pop_elements(context, key, count, left)
-    return taken[0] if len(args) == 2 else taken
-
 
 def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[bytes]:
     """Remove and return up to this many elements from an end of a list that exists."""
@@ -57,62 +27,58 @@ def end_if_empty(context: Context, key: bytes, value: ElementList) -> None:
         context.notify(key, "g", "del")
 
 
-@command(
-    "LPUSH", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="1.0.0", complexity="O(1) for each element", group="list",
-    syntax="key element [element ...]", access="RW insert",
-)  # fmt: skip
-def lpush(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the head of a list; return its length."""
-    return _push(context, args, left=True)
+def _declare_push(name: str, end: str, since: str, needs_list: bool) -> None:
+    left = end == "head"
+    word, event = (b"LPUSH", "lpush") if left else (b"RPUSH", "rpush")
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        key, items = args[1], args[2:]
+        value = context.db.get_as(key, LIST)
+        if value is None:
+            if needs_list:
+                return 0
+            context.db.put(key, value := ElementList())
+        if left:
+            value.extendleft(items)
+        else:
+            value.extend(items)
+        context.record_words([word, key, *items], len(items))
+        context.changed(key, "l", event)
+        return len(value)
+
+    command(
+        name, arity=-3, flags="write denyoom fast", keys=(1, 1, 1), since=since, complexity="O(1) for each element",
+        group="list", syntax="key element [element ...]", access="RW insert",
+        summary=f"Put elements at the {end} of a list{' if it exists' if needs_list else ''}; return its length.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "RPUSH", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="1.0.0", complexity="O(1) for each element", group="list",
-    syntax="key element [element ...]", access="RW insert",
-)  # fmt: skip
-def rpush(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the end of a list; return its length."""
-    return _push(context, args, left=False)
+def _declare_pop(name: str, end: str) -> None:
+    left = end == "head"
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        key = args[1]
+        if len(args) > 3:
+            raise WrongArity(name.lower())
+        count = parse_positive(args[2]) if len(args) == 3 else 1
+        if context.db.get_as(key, LIST) is None:
+            return None if len(args) == 2 else NULL_ARRAY
+        taken = pop_elements(context, key, count, left)
+        return taken[0] if len(args) == 2 else taken
+
+    command(
+        name, arity=-2, flags="write fast", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the elements",
+        group="list", syntax="key [count]", access="RW access delete",
+        summary=f"Take elements from the {end} of a list.",
+    )(handler)  # fmt: skip
 
 
-def _push_to_list(context: Context, args: list[bytes], left: bool) -> int:
-    return 0 if context.db.get_as(args[1], LIST) is None else _push(context, args, left)
-
-
-@command(
-    "LPUSHX", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="2.2.0", complexity="O(1) for each element", group="list",
-    syntax="key element [element ...]", access="RW insert",
-)  # fmt: skip
-def lpushx(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the head of a list if it exists; return its length."""
-    return _push_to_list(context, args, left=True)
-
-
-@command(
-    "RPUSHX", arity=-3, flags=_PUSH, keys=(1, 1, 1), since="2.2.0", complexity="O(1) for each element", group="list",
-    syntax="key element [element ...]", access="RW insert",
-)  # fmt: skip
-def rpushx(context: Context, args: list[bytes]) -> Reply:
-    """Put elements at the end of a list if it exists; return its length."""
-    return _push_to_list(context, args, left=False)
-
-
-@command(
-    "LPOP", arity=-2, flags="write fast", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the elements",
-    group="list", syntax="key [count]", access="RW access delete",
-)  # fmt: skip
-def lpop(context: Context, args: list[bytes]) -> Reply:
-    """Take elements from the head of a list."""
-    return _pop(context, args, left=True)
-
-
-@command(
-    "RPOP", arity=-2, flags="write fast", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the elements",
-    group="list", syntax="key [count]", access="RW access delete",
-)  # fmt: skip
-def rpop(context: Context, args: list[bytes]) -> Reply:
-    """Take elements from the end of a list."""
-    return _pop(context, args, left=False)
+_declare_push("LPUSH", "head", "1.0.0", needs_list=False)
+_declare_push("RPUSH", "end", "1.0.0", needs_list=False)
+_declare_push("LPUSHX", "head", "2.2.0", needs_list=True)
+_declare_push("RPUSHX", "end", "2.2.0", needs_list=True)
+_declare_pop("LPOP", "head")
+_declare_pop("RPOP", "end")
 
 
 @command(

@@ -1,9 +1,31 @@
-"""Stores a result made of other keys, a union or a range, at a key of its own."""
+"""What commands on several types end in: replies in pairs, noted removals, results stored at a key of their own."""
 
+from collections.abc import Mapping, Sized
+from itertools import chain
 from typing import Any
 
 from streamd.catalog import Context
 from streamd.data.types import KeyValue, ValueType
+from streamd.resp.types import Reply
+
+
+def with_values(context: Context, members: list[bytes], values: Mapping[bytes, Any]) -> Reply:
+    """Return members and their values as replies have them: in RESP2 one behind the other, in RESP3 in pairs."""
+    rows = zip(members, map(values.__getitem__, members), strict=True)
+    return list(chain.from_iterable(rows)) if context.client.protocol == 2 else list(map(list, rows))
+
+
+def end_removal(
+    context: Context, key: bytes, value: Sized, removed: list[bytes], word: bytes, event_class: str, event: str
+) -> None:
+    """Note that members were removed, as the command `word` does it; a collection without members is removed."""
+    if not removed:
+        return
+    context.record_words([word, key, *removed], len(removed))
+    context.changed(key, event_class, event)
+    if not len(value):
+        context.db.remove(key)
+        context.notify(key, "g", "del")
 
 
 def store_result(

@@ -1,70 +1,83 @@
-"""Pages of HSCAN, SSCAN and ZSCAN, made in slices where a page or the value is long."""
+"""Pages of SCAN, HSCAN, SSCAN and ZSCAN, made in slices where a page or the value is long."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
 
+from streamd.base.errors import SyntaxError_
+from streamd.base.glob import Matcher, compile_glob
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context
+from streamd.catalog.arguments import Arguments, parse_cursor
 from streamd.commands.long_replies import ITEMS_AT_ONCE
-from streamd.data.types import ROW_OVERHEAD
+from streamd.data.types import ROW_OVERHEAD, ValueType
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Reply, Sliced
 
-
-class Scanned(Protocol):
-    """A value with pages: a hash, a set or a sorted set."""
-
-    def page(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the cursor of the next page, and the elements of this one."""
-
-    def __len__(self) -> int:
-        """Return how many elements there are."""
+# What stands beside each of some elements of a value.
+Beside = Callable[[Any, list[bytes]], Iterable[bytes]]
 
 
-Beside = Callable[[Any], bytes]
+def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Matcher | None, str | None]:
+    """Take COUNT, what MATCH matches (None for all), and the name behind TYPE, if that is one. Raises: CommandError."""
+    count = 10
+    matches: Matcher | None = None
+    type_name: str | None = None
+    while words.left():
+        if words.flag(b"MATCH", followed_by=1):
+            matches = compile_glob(words.word())
+        elif words.flag(b"COUNT", followed_by=1):
+            count = words.integer()
+            if count < 1:
+                raise SyntaxError_()
+        elif takes_type and words.flag(b"TYPE", followed_by=1):
+            type_name = words.word().lower().decode("utf-8", "surrogateescape")
+        else:
+            raise SyntaxError_()
+    return count, matches, type_name
 
 
-def page_reply(
-    context: Context,
-    value: Scanned,
-    cursor: int,
-    count: int,
-    matches: Callable[[bytes], object] | None,
-    rows: Mapping[bytes, Any] | None = None,
-    text_of: Beside = bytes,
-) -> Reply:
-    """Return a page: the next cursor, 0 at the end, and the elements, each with the text of what `rows` has for it."""
+def page_reply(context: Context, args: list[bytes], kind: ValueType[Any, Any], beside: Beside | None = None) -> Reply:
+    """Return a page of the value at a key: the next cursor, 0 at the end, and the elements with what is beside each.
+
+    Raises: CommandError.
+    """
+    cursor = parse_cursor(args[2])
+    value = context.db.read_as(args[1], kind)
+    if value is None:
+        return [b"0", []]
+    count, matches, _ = take_options(Arguments(args, 3))
     if count > SLICED_ITEMS_MIN and len(value) > SLICED_ITEMS_MIN and not context.in_unit:
-        pieces = _in_slices(value, cursor, count, matches, rows, text_of)
+        pieces = in_slices(value.page, partial(_words, value, beside, matches), cursor, count)
         return Sliced(LongArray(2, pieces), ROW_OVERHEAD * min(count, len(value)))
     cursor, page = value.page(cursor, count)
-    return [b"%d" % cursor, list(_words(page, matches, rows, text_of))]
+    return [b"%d" % cursor, _words(value, beside, matches, page)]
 
 
-def _words(
-    page: list[bytes], matches: Callable[[bytes], object] | None, rows: Mapping[bytes, Any] | None, text_of: Beside
-) -> Iterator[bytes]:
-    for element in page if matches is None else filter(matches, page):
-        yield element
-        if rows is not None:
-            yield text_of(rows[element])
+def _words(value: Any, beside: Beside | None, matches: Matcher | None, page: list[bytes]) -> list[bytes]:
+    elements = page if matches is None else list(filter(matches, page))
+    if beside is None:
+        return elements
+    return list(chain.from_iterable(zip(elements, beside(value, elements), strict=True)))
 
 
-def _in_slices(
-    value: Scanned,
+def in_slices(
+    page_at: Callable[[int, int], tuple[int, list[bytes]]],
+    words_of: Callable[[list[bytes]], list[bytes]],
     cursor: int,
     count: int,
-    matches: Callable[[bytes], object] | None,
-    rows: Mapping[bytes, Any] | None,
-    text_of: Beside,
 ) -> Iterator[bytes]:
-    """Yield the two elements of a long page piece by piece: short ones, each with the value of its moment."""
+    """Yield the two elements of a long page piece by piece: short ones, each with the value of its moment.
+
+    page_at(cursor, count): the next cursor and elements. words_of(elements): those that are shown, with what is beside.
+    """
     pieces: list[bytes] = []
     passed = found = 0
     while True:
-        cursor, page = value.page(cursor, min(ITEMS_AT_ONCE, count - passed))
+        cursor, page = page_at(cursor, min(ITEMS_AT_ONCE, count - passed))
         passed += len(page)
-        words = list(_words(page, matches, rows, text_of))
+        words = words_of(page)
         found += len(words)
         pieces.append(b"".join(map(bulk, words)))
         if passed >= count or not cursor:

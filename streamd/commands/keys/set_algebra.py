@@ -1,6 +1,6 @@
 """Unions, intersections and differences of sets."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, filterfalse, islice
 
 from streamd.base.errors import CommandError, SyntaxError_
@@ -17,7 +17,7 @@ def _operands(context: Context, keys: list[bytes]) -> list[MemberSet]:
     return [context.db.read_as(key, SET) or MemberSet() for key in keys]
 
 
-def _common(operands: list[MemberSet]) -> Iterator[bytes]:
+def common(operands: Sequence[Collection[bytes]]) -> Iterator[bytes]:
     """Yield the common members: each of the smallest set is looked up in the others, smaller ones first."""
     least, *others = sorted(operands, key=len)
     found = iter(least)
@@ -46,22 +46,20 @@ def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]],
         found = MemberSet(operation(_operands(context, args[2:])))
         return store_result(context, args[1], SET, found, "s", f"{name.lower()}store")
 
-    show.__doc__ = f"Return {what} sets."
-    store.__doc__ = f"Put {what} sets at a key; return how many members it has."
     complexity = "O(N), N the members of all"
-    declare = command(
+    command(
         name, arity=-2, flags="readonly", keys=(1, -1, 1), since="1.0.0", complexity=complexity, group="set",
         syntax="key [key ...]", access="RO access", tips="nondeterministic_output_order",
-    )  # fmt: skip
-    declare(show)
-    declare = command(
+        summary=f"Return {what} sets.",
+    )(show)  # fmt: skip
+    command(
         f"{name}STORE", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0", complexity=complexity,
         group="set", syntax="destination key [key ...]", access=f"{access} update; RO access",
-    )  # fmt: skip
-    declare(store)
+        summary=f"Put {what} sets at a key; return how many members it has.",
+    )(store)  # fmt: skip
 
 
-_declare("SINTER", _common, "RW", "the intersection of")
+_declare("SINTER", common, "RW", "the intersection of")
 _declare("SUNION", _union, "OW", "the union of")
 _declare("SDIFF", _difference, "OW", "what the first has and no other of")
 
@@ -78,7 +76,7 @@ def sintercard(context: Context, args: list[bytes]) -> Reply:
         words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
     )
     limit = take_limit(words)
-    found = _common(_operands(context, keys))
+    found = common(_operands(context, keys))
     return sum(1 for _ in (islice(found, limit) if limit else found))
 
 

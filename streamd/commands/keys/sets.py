@@ -2,22 +2,12 @@
 
 from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import Arguments, parse_cursor, parse_positive, parse_random_count
+from streamd.catalog.arguments import parse_positive, parse_random_count
+from streamd.commands.keys.results import end_removal
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
-
-
-def _end_removal(context: Context, key: bytes, value: MemberSet, removed: list[bytes], event: str) -> None:
-    """Note that members were removed; an empty set is removed."""
-    if not removed:
-        return
-    context.record_words([b"SREM", key, *removed], len(removed))
-    context.changed(key, "s", event)
-    if not value:
-        context.db.remove(key)
-        context.notify(key, "g", "del")
 
 
 @command(
@@ -46,7 +36,7 @@ def srem(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return 0
     removed = value.lose(args[2:])
-    _end_removal(context, args[1], value, removed, "srem")
+    end_removal(context, args[1], value, removed, b"SREM", "s", "srem")
     return len(removed)
 
 
@@ -102,7 +92,7 @@ def spop(context: Context, args: list[bytes]) -> Reply:
         return None if len(args) == 2 else SetReply([])
     chosen = value.different(context.state.random, count)
     value.lose(chosen)
-    _end_removal(context, args[1], value, chosen, "spop")
+    end_removal(context, args[1], value, chosen, b"SREM", "s", "spop")
     return chosen[0] if len(args) == 2 else SetReply(list(chosen))
 
 
@@ -171,9 +161,4 @@ def sscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of members.
     """
-    cursor = parse_cursor(args[2])
-    value = context.db.read_as(args[1], SET)
-    if value is None:
-        return [b"0", []]
-    count, matches = Arguments(args, 3).scan_options()
-    return page_reply(context, value, cursor, count, matches)
+    return page_reply(context, args, SET)

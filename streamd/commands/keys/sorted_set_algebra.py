@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isnan
 from typing import Final
 
-from streamd.base.errors import CommandError, SyntaxError_, WrongType
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_double
 from streamd.catalog.counted_keys import CountedKeys, take_counted_keys
-from streamd.commands.keys.results import store_result
-from streamd.commands.keys.set_algebra import take_limit
-from streamd.commands.keys.sorted_sets import with_scores
+from streamd.commands.keys.results import store_result, with_values
+from streamd.commands.keys.set_algebra import common, take_limit
 from streamd.data.member_set import MemberSet
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
@@ -53,8 +53,7 @@ def _operand(context: Context, key: bytes) -> Scores:
 def _parse(context: Context, args: list[bytes], at: int, stores: bool, weighted: bool) -> _Asked:
     """Parse a request from the number of its keys on. Raises: CommandError."""
     words = Arguments(args, at)
-    too_few = f"ERR at least 1 input key is needed for '{args[0].decode().lower()}' command"
-    operands = [_operand(context, key) for key in _keys(words, too_few)]
+    operands = _operands(context, words, args[0].decode().lower())
     asked = _Asked(operands, [1.0] * len(operands))
     while words.left():
         if weighted and words.flag(b"WEIGHTS", followed_by=len(operands)):
@@ -72,12 +71,10 @@ def _parse(context: Context, args: list[bytes], at: int, stores: bool, weighted:
     return asked
 
 
-def _keys(words: Arguments, too_few: str) -> list[bytes]:
-    count = words.integer()
-    if count < 1:
-        raise CommandError(too_few)
-    words.at -= 1
-    return take_counted_keys(words, too_few)
+def _operands(context: Context, words: Arguments, name: str) -> list[Scores]:
+    """Take a number and so many keys, and return their values. Raises: CommandError."""
+    too_few = f"ERR at least 1 input key is needed for '{name}' command"
+    return [_operand(context, key) for key in take_counted_keys(words, too_few, no_number=NotAnInteger())]
 
 
 def _weighted(score: float, weight: float) -> float:
@@ -124,7 +121,7 @@ def _declare(
         asked = _parse(context, args, 1, stores=False, weighted=weighted)
         found = SortedSet(operation(asked))
         members = found.members(0, len(found))
-        return with_scores(context, found, members) if asked.shows_scores else members
+        return with_values(context, members, found.scores) if asked.shows_scores else members
 
     def store(context: Context, args: list[bytes]) -> Reply:
         asked = _parse(context, args, 2, stores=True, weighted=weighted)
@@ -132,19 +129,17 @@ def _declare(
         found = SortedSet({member: score + 0.0 for member, score in operation(asked).items()})
         return store_result(context, args[1], SORTED_SET, found, "z", f"{name.lower()}store")
 
-    show.__doc__ = f"Return {what} sorted sets, with scores if asked for."
-    store.__doc__ = f"Put {what} sorted sets at a key; return how many members it has."
-    declare = command(
+    command(
         name, arity=-3, flags="readonly", since="6.2.0", complexity=complexity, group="sorted-set",
         find_keys=CountedKeys(1), syntax=f"numkeys:integer key [key ...]{options} [WITHSCORES]", access="RO access",
-    )  # fmt: skip
-    declare(show)
-    declare = command(
+        summary=f"Return {what} sorted sets, with scores if asked for.",
+    )(show)  # fmt: skip
+    command(
         f"{name}STORE", arity=-4, flags="write denyoom", keys=(1, 1, 1), since=since, complexity=complexity,
         group="sorted-set", find_keys=CountedKeys(2, target=1),
         syntax=f"destination numkeys:integer key [key ...]{options}", access="OW update; RO access",
-    )  # fmt: skip
-    declare(store)
+        summary=f"Put {what} sorted sets at a key; return how many members it has.",
+    )(store)  # fmt: skip
 
 
 _LOG = "O(N)+O(M*log(M)), N the members of all, M those of the result"
@@ -161,16 +156,7 @@ _declare("ZDIFF", "6.2.0", _difference, False, _LOG, "what the first has and no 
 def zintercard(context: Context, args: list[bytes]) -> Reply:
     """Return the number of members that all sorted sets share, counted up to a limit."""
     words = Arguments(args, 1)
-    operands = [_operand(context, key) for key in _keys(words, _NO_KEY)]
+    operands = _operands(context, words, "zintercard")
     limit = take_limit(words)
-    least, *others = sorted(operands, key=len)
-    count = 0
-    for member in least:
-        if all(member in scores for scores in others):
-            count += 1
-            if count == limit:
-                break
-    return count
-
-
-_NO_KEY: Final = "ERR at least 1 input key is needed for 'zintercard' command"
+    found = common(operands)
+    return sum(1 for _ in (islice(found, limit) if limit else found))

@@ -6,7 +6,7 @@ from streamd.base.errors import SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_positive, parse_wait_ms
 from streamd.catalog.counted_keys import CountedKeys
-from streamd.commands.keys.sorted_sets import end_removal
+from streamd.commands.keys.results import end_removal
 from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
@@ -26,63 +26,47 @@ def _pop(context: Context, key: bytes, count: int, last: bool) -> Rows:
     members = value.members(start, length if last else min(count, length))
     rows = [(member, value.scores[member]) for member in members]
     value.drop_places(start, start + len(members))
-    end_removal(context, key, value, members, "zpopmax" if last else "zpopmin")
+    end_removal(context, key, value, members, b"ZREM", "z", "zpopmax" if last else "zpopmin")
     return rows[::-1] if last else rows
 
 
-def _pop_one_key(context: Context, args: list[bytes], last: bool) -> Reply:
-    if len(args) > 3:
-        raise SyntaxError_()
-    count = parse_positive(args[2]) if len(args) == 3 else 1
-    rows = _pop(context, args[1], count, last)
-    if context.client.protocol == 2 or len(args) == 2:
-        return [word for row in rows for word in row]
-    return [list(row) for row in rows]
+def _declare_pop(name: str, which: str, last: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if len(args) > 3:
+            raise SyntaxError_()
+        count = parse_positive(args[2]) if len(args) == 3 else 1
+        rows = _pop(context, args[1], count, last)
+        if context.client.protocol == 2 or len(args) == 2:
+            return [word for row in rows for word in row]
+        return [list(row) for row in rows]
+
+    command(
+        name, arity=-2, flags="write fast", keys=(1, 1, 1), since="5.0.0", complexity=_OLOG, group="sorted-set",
+        syntax="key [count]", access="RW access delete",
+        summary=f"Remove the members with the {which} scores and return them with their scores.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "ZPOPMIN", arity=-2, flags="write fast", keys=(1, 1, 1), since="5.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key [count]", access="RW access delete",
-)  # fmt: skip
-def zpopmin(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members with the smallest scores and return them with their scores."""
-    return _pop_one_key(context, args, last=False)
+_declare_pop("ZPOPMIN", "smallest", last=False)
+_declare_pop("ZPOPMAX", "greatest", last=True)
 
 
-@command(
-    "ZPOPMAX", arity=-2, flags="write fast", keys=(1, 1, 1), since="5.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key [count]", access="RW access delete",
-)  # fmt: skip
-def zpopmax(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members with the greatest scores and return them with their scores."""
-    return _pop_one_key(context, args, last=True)
+def _declare_waiting_pop(name: str, which: str, last: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        timeout_ms = parse_wait_ms(args[-1])
+        return take_or_wait(
+            context, args[1:-1], SORTED_SET, lambda key: [key, *_pop(context, key, 1, last)[0]], timeout_ms
+        )  # fmt: skip
+
+    command(
+        name, arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
+        group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
+        summary=f"Take the member with the {which} score of the first sorted set that has one; wait if all are empty.",
+    )(handler)  # fmt: skip
 
 
-def _pop_or_wait(context: Context, args: list[bytes], last: bool) -> Reply:
-    timeout_ms = parse_wait_ms(args[-1])
-
-    def take(key: bytes) -> Reply:
-        return [key, *_pop(context, key, 1, last)[0]]
-
-    return take_or_wait(context, args[1:-1], SORTED_SET, take, timeout_ms)
-
-
-@command(
-    "BZPOPMIN", arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
-    group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
-)  # fmt: skip
-def bzpopmin(context: Context, args: list[bytes]) -> Reply:
-    """Take the member with the smallest score of the first sorted set that has one; wait if all are empty."""
-    return _pop_or_wait(context, args, last=False)
-
-
-@command(
-    "BZPOPMAX", arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
-    group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
-)  # fmt: skip
-def bzpopmax(context: Context, args: list[bytes]) -> Reply:
-    """Take the member with the greatest score of the first sorted set that has one; wait if all are empty."""
-    return _pop_or_wait(context, args, last=True)
+_declare_waiting_pop("BZPOPMIN", "smallest", last=False)
+_declare_waiting_pop("BZPOPMAX", "greatest", last=True)
 
 
 def _named_rows(context: Context, key: bytes, count: int, last: bool) -> Reply:

@@ -8,8 +8,7 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
-from streamd.commands.keys.results import store_result
-from streamd.commands.keys.sorted_sets import end_removal, with_scores
+from streamd.commands.keys.results import end_removal, store_result, with_values
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
 from streamd.resp.encoder import format_float
@@ -154,7 +153,7 @@ def _show(context: Context, args: list[bytes], by: By | None, reverse: bool | No
         if ready is not None:
             return ready
     members = asked.members(value)
-    return with_scores(context, value, members) if asked.shows_scores else members
+    return with_values(context, members, value.scores) if asked.shows_scores else members
 
 
 def _ready(asked: _Range, value: SortedSet) -> Raw | None:
@@ -208,12 +207,11 @@ def _declare_range(name: str, since: str, by: By | None, reverse: bool | None, s
     def handler(context: Context, args: list[bytes]) -> Reply:
         return _show(context, args, by, reverse)
 
-    handler.__doc__ = summary
-    declare = command(
+    command(
         name, arity=-4, flags="readonly", keys=(1, 1, 1), since=since, complexity=_OLOG, group="sorted-set",
         syntax=syntax, access="RO access", batch=Batch(range_run, any_keys=True) if name == "ZRANGE" else None,
-    )  # fmt: skip
-    declare(handler)
+        summary=summary,
+    )(handler)  # fmt: skip
 
 
 for _name, _since, _by, _reverse, _syntax, _summary in (
@@ -262,64 +260,58 @@ def zrangestore(context: Context, args: list[bytes]) -> Reply:
     return store_result(context, args[1], SORTED_SET, stored, "z", "zrangestore")
 
 
-def _count(context: Context, key: bytes, find: Finder) -> int:
-    value = context.db.read_as(key, SORTED_SET)
-    if value is None:
-        return 0
-    start, stop = find(value)
-    return max(0, stop - start)
+def _declare_count(name: str, since: str, by: By, syntax: str, summary: str) -> None:
+    finder = _FINDERS[by]
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        find = finder(args[2], args[3])
+        value = context.db.read_as(args[1], SORTED_SET)
+        if value is None:
+            return 0
+        start, stop = find(value)
+        return max(0, stop - start)
+
+    command(
+        name, arity=4, flags="readonly fast", keys=(1, 1, 1), since=since, complexity="O(log(N))",
+        group="sorted-set", syntax=syntax, access="RO access", summary=summary,
+    )(handler)  # fmt: skip
 
 
-@command(
-    "ZCOUNT", arity=4, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity="O(log(N))",
-    group="sorted-set", syntax="key min:double max:double", access="RO access",
+def _declare_removal(name: str, since: str, by: By, syntax: str, summary: str) -> None:
+    finder, event = _FINDERS[by], name.lower()
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        find = finder(args[2], args[3])
+        value = context.db.get_as(args[1], SORTED_SET)
+        if value is None:
+            return 0
+        start, stop = find(value)
+        removed = value.drop_places(start, stop) if start < stop else []
+        end_removal(context, args[1], value, removed, b"ZREM", "z", event)
+        return len(removed)
+
+    command(
+        name, arity=4, flags="write", keys=(1, 1, 1), since=since, complexity=_OLOG, group="sorted-set",
+        syntax=syntax, access="RW delete", summary=summary,
+    )(handler)  # fmt: skip
+
+
+_declare_count(
+    "ZCOUNT", "2.0.0", "score", "key min:double max:double", "Return the number of members with a score in a range."
+)
+_declare_count(
+    "ZLEXCOUNT", "2.8.9", "lex", "key min max",
+    "Return the number of members between two words, where all scores are the same.",
 )  # fmt: skip
-def zcount(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members with a score in a range."""
-    return _count(context, args[1], _by_score(args[2], args[3]))
-
-
-@command(
-    "ZLEXCOUNT", arity=4, flags="readonly fast", keys=(1, 1, 1), since="2.8.9", complexity="O(log(N))",
-    group="sorted-set", syntax="key min max", access="RO access",
+_declare_removal(
+    "ZREMRANGEBYRANK", "2.0.0", "rank", "key start:integer stop:integer",
+    "Remove the members between two places; return their number.",
 )  # fmt: skip
-def zlexcount(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members between two words, where all scores are the same."""
-    return _count(context, args[1], _by_lex(args[2], args[3]))
-
-
-def _remove(context: Context, key: bytes, find: Finder, event: str) -> int:
-    value = context.db.get_as(key, SORTED_SET)
-    if value is None:
-        return 0
-    start, stop = find(value)
-    removed = value.drop_places(start, stop) if start < stop else []
-    end_removal(context, key, value, removed, event)
-    return len(removed)
-
-
-@command(
-    "ZREMRANGEBYRANK", arity=4, flags="write", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key start:integer stop:integer", access="RW delete",
+_declare_removal(
+    "ZREMRANGEBYSCORE", "1.2.0", "score", "key min:double max:double",
+    "Remove the members with a score in a range; return their number.",
 )  # fmt: skip
-def zremrangebyrank(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members between two places; return their number."""
-    return _remove(context, args[1], _by_rank(args[2], args[3]), "zremrangebyrank")
-
-
-@command(
-    "ZREMRANGEBYSCORE", arity=4, flags="write", keys=(1, 1, 1), since="1.2.0", complexity=_OLOG, group="sorted-set",
-    syntax="key min:double max:double", access="RW delete",
+_declare_removal(
+    "ZREMRANGEBYLEX", "2.8.9", "lex", "key min max",
+    "Remove the members between two words, where all scores are the same; return their number.",
 )  # fmt: skip
-def zremrangebyscore(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members with a score in a range; return their number."""
-    return _remove(context, args[1], _by_score(args[2], args[3]), "zremrangebyscore")
-
-
-@command(
-    "ZREMRANGEBYLEX", arity=4, flags="write", keys=(1, 1, 1), since="2.8.9", complexity=_OLOG, group="sorted-set",
-    syntax="key min max", access="RW delete",
-)  # fmt: skip
-def zremrangebylex(context: Context, args: list[bytes]) -> Reply:
-    """Remove the members between two words, where all scores are the same; return their number."""
-    return _remove(context, args[1], _by_lex(args[2], args[3]), "zremrangebylex")

@@ -1,12 +1,13 @@
 """Commands on the members of a sorted set: adding, removing and looking at single ones."""
 
-from itertools import chain
+from collections.abc import Iterable
 from math import isnan
 from typing import Final
 
 from streamd.base.errors import CommandError, SyntaxError_, WrongArity
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.arguments import INT64_MAX, Arguments, parse_cursor, parse_double, parse_random_count
+from streamd.catalog.arguments import Arguments, parse_double, take_random_count
+from streamd.commands.keys.results import end_removal, with_values
 from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.sorted_set import SortedSet
@@ -21,21 +22,7 @@ def score_text(score: float) -> bytes:
     return b"%.17g" % score
 
 
-def with_scores(context: Context, value: SortedSet, members: list[bytes]) -> Reply:
-    """Return members and their scores as replies have them: in RESP2 one behind the other, in RESP3 in pairs."""
-    rows = zip(members, map(value.scores.__getitem__, members), strict=True)
-    return list(chain.from_iterable(rows)) if context.client.protocol == 2 else list(map(list, rows))
-
-
-def end_removal(context: Context, key: bytes, value: SortedSet, removed: list[bytes], event: str) -> None:
-    """Note that members were removed; an empty sorted set is removed."""
-    if not removed:
-        return
-    context.record_words([b"ZREM", key, *removed], len(removed))
-    context.changed(key, "z", event)
-    if not len(value):
-        context.db.remove(key)
-        context.notify(key, "g", "del")
+_OPTIONS: Final = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 
 class _Conditions:
@@ -44,22 +31,13 @@ class _Conditions:
     __slots__ = ("counts_changes", "greater", "increments", "less", "new_only", "old_only")
 
     def __init__(self, words: Arguments) -> None:
-        self.new_only = self.old_only = self.greater = self.less = self.counts_changes = self.increments = False
-        while words.left():
-            if words.flag(b"NX"):
-                self.new_only = True
-            elif words.flag(b"XX"):
-                self.old_only = True
-            elif words.flag(b"GT"):
-                self.greater = True
-            elif words.flag(b"LT"):
-                self.less = True
-            elif words.flag(b"CH"):
-                self.counts_changes = True
-            elif words.flag(b"INCR"):
-                self.increments = True
-            else:
-                break
+        taken: set[bytes | None] = set()
+        while (option := words.peek()) in _OPTIONS:
+            taken.add(option)
+            words.at += 1
+        self.new_only, self.old_only = b"NX" in taken, b"XX" in taken
+        self.greater, self.less = b"GT" in taken, b"LT" in taken
+        self.counts_changes, self.increments = b"CH" in taken, b"INCR" in taken
 
     def check(self, words: int) -> None:
         """Check that the options agree, with this many words behind them. Raises: CommandError."""
@@ -164,7 +142,6 @@ def zadd(context: Context, args: list[bytes]) -> Reply:
     return _add(context, args[1], conditions, pairs)
 
 
-_OPTIONS: Final = {b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"}
 _NO_CONDITIONS: Final = _Conditions(Arguments([], 0))
 _INCREMENT: Final = _Conditions(Arguments([b"INCR"], 0))
 
@@ -199,7 +176,7 @@ def zrem(context: Context, args: list[bytes]) -> Reply:
         if not value.scores:
             db.remove(key)
     else:
-        end_removal(context, key, value, removed, "zrem")
+        end_removal(context, key, value, removed, b"ZREM", "z", "zrem")
     return len(removed)
 
 
@@ -234,37 +211,30 @@ def zmscore(context: Context, args: list[bytes]) -> Reply:
     return [scores.get(member) for member in args[2:]]
 
 
-def _rank(context: Context, args: list[bytes], reverse: bool) -> Reply:
-    if len(args) > 4:
-        raise WrongArity(args[0].decode().lower())
-    words = Arguments(args, 3)
-    shows_score = words.flag(b"WITHSCORE")
-    words.end()
-    value = context.db.read_as(args[1], SORTED_SET)
-    if value is None or args[2] not in value.scores:
-        return NULL_ARRAY if shows_score else None
-    place = value.rank(args[2])
-    if reverse:
-        place = len(value) - 1 - place
-    return [place, value.scores[args[2]]] if shows_score else place
+def _declare_rank(name: str, side: str, reverse: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if len(args) > 4:
+            raise WrongArity(name.lower())
+        words = Arguments(args, 3)
+        shows_score = words.flag(b"WITHSCORE")
+        words.end()
+        value = context.db.read_as(args[1], SORTED_SET)
+        if value is None or args[2] not in value.scores:
+            return NULL_ARRAY if shows_score else None
+        place = value.rank(args[2])
+        if reverse:
+            place = len(value) - 1 - place
+        return [place, value.scores[args[2]]] if shows_score else place
+
+    command(
+        name, arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
+        syntax="key member [WITHSCORE]", access="RO access",
+        summary=f"Return the number of members {side} a member, with its score if asked for; nil if it is missing.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "ZRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key member [WITHSCORE]", access="RO access",
-)  # fmt: skip
-def zrank(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members before a member, with its score if asked for; nil if it is missing."""
-    return _rank(context, args, reverse=False)
-
-
-@command(
-    "ZREVRANK", arity=-3, flags="readonly fast", keys=(1, 1, 1), since="2.0.0", complexity=_OLOG, group="sorted-set",
-    syntax="key member [WITHSCORE]", access="RO access",
-)  # fmt: skip
-def zrevrank(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members behind a member, with its score if asked for; nil if it is missing."""
-    return _rank(context, args, reverse=True)
+_declare_rank("ZRANK", "before", reverse=False)
+_declare_rank("ZREVRANK", "behind", reverse=True)
 
 
 @command(
@@ -280,11 +250,7 @@ def zrandmember(context: Context, args: list[bytes]) -> Reply:
             return None
         place = random.randrange(len(value))
         return value.members(place, place + 1)[0]
-    words = Arguments(args, 3)
-    parse_random_count(args[2])
-    shows_scores = words.flag(b"WITHSCORES")
-    words.end()
-    count = parse_random_count(args[2], INT64_MAX // 2 if shows_scores else INT64_MAX)
+    count, shows_scores = take_random_count(args, b"WITHSCORES")
     value = context.db.read_as(args[1], SORTED_SET)
     if value is None or not count:
         return []
@@ -294,7 +260,7 @@ def zrandmember(context: Context, args: list[bytes]) -> Reply:
         members = value.members(0, len(value))
     else:
         members = [value.members(place, place + 1)[0] for place in random.sample(range(len(value)), count)]
-    return with_scores(context, value, members) if shows_scores else members
+    return with_values(context, members, value.scores) if shows_scores else members
 
 
 @command(
@@ -309,9 +275,8 @@ def zscan(context: Context, args: list[bytes]) -> Reply:
 
     Reply: array of the next cursor, 0 at the end, and an array of members and scores.
     """
-    cursor = parse_cursor(args[2])
-    value = context.db.read_as(args[1], SORTED_SET)
-    if value is None:
-        return [b"0", []]
-    count, matches = Arguments(args, 3).scan_options()
-    return page_reply(context, value, cursor, count, matches, value.scores, score_text)
+
+    def beside(value: SortedSet, members: list[bytes]) -> Iterable[bytes]:
+        return map(score_text, map(value.scores.__getitem__, members))
+
+    return page_reply(context, args, SORTED_SET, beside)

@@ -1,6 +1,6 @@
 """Commands on a part of a string, or on the number in it."""
 
-from streamd.base.errors import CommandError, StringTooLong, WouldOverflow, WrongType
+from streamd.base.errors import CommandError, NotAnInteger, StringTooLong, WouldOverflow, WrongType
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import INT64_MAX, INT64_MIN, parse_integer
 from streamd.data.growing import GROWING_BYTES_MIN, GrowingString
@@ -122,6 +122,11 @@ def append(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
+    "SUBSTR", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the bytes returned",
+    group="string", syntax="key start:integer end:integer", access="RO access",
+    summary="Return a part of a string: the older name of GETRANGE.",
+)  # fmt: skip
+@command(
     "GETRANGE", arity=4, flags="readonly", keys=(1, 1, 1), since="2.4.0", complexity="O(N), N the bytes returned",
     group="string", syntax="key start:integer end:integer", access="RO access",
 )  # fmt: skip
@@ -138,15 +143,6 @@ def getrange(context: Context, args: list[bytes]) -> Reply:
     if start >= end:
         return b""
     return value[start:end] if isinstance(value, bytes) else value.part(start, end)
-
-
-@command(
-    "SUBSTR", arity=4, flags="readonly", keys=(1, 1, 1), since="1.0.0", complexity="O(N), N the bytes returned",
-    group="string", syntax="key start:integer end:integer", access="RO access",
-)  # fmt: skip
-def substr(context: Context, args: list[bytes]) -> Reply:
-    """Return a part of a string: the older name of GETRANGE."""
-    return getrange(context, args)
 
 
 @command(
@@ -180,6 +176,17 @@ def write_part(context: Context, key: bytes, offset: int, part: bytes) -> int:
         value.overwrite(offset, part)
     context.db.put(key, value)
     return len(value)
+
+
+def parse_bit_offset(context: Context, word: bytes, unit_bits: int = 1) -> int:
+    """Return the place of a bit that stands behind so many units. Raises: CommandError."""
+    try:
+        offset = parse_integer(word) * unit_bits
+    except NotAnInteger:
+        offset = -1
+    if offset < 0 or offset >> 3 >= context.state.config.integer("proto-max-bulk-len"):
+        raise CommandError("ERR bit offset is not an integer or out of range")
+    return offset
 
 
 def byte_at(value: bytes | GrowingString, at: int) -> int:

@@ -1,44 +1,25 @@
 """Commands on strings: reading and writing them whole."""
 
-from typing import NamedTuple
-
 from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
+from streamd.commands.keys.expiry import EXPIRY_SYNTAX, Expiry, set_due, take_expiry
 from streamd.commands.keys.runs import EX, get_run, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
-_EXPIRY = "EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds"
 
-
-class _Expiry(NamedTuple):
-    """An expiry in a request's form: `EX 10`."""
-
-    option: bytes
-    number: bytes
-
-
-def _expiry_ms(context: Context, expiry: _Expiry, name: str) -> int:
+def _expiry_ms(context: Context, expiry: Expiry, name: str) -> int:
     """Return the Unix milliseconds of an expiry. Raises: NotAnInteger, InvalidExpire."""
-    number = parse_integer(expiry.number)
-    seconds = expiry.option in (b"EX", b"EXAT")
-    if number <= 0 or (seconds and number > INT64_MAX // 1000):
+    unit_ms, relative, word = expiry
+    number = parse_integer(word)
+    if not 0 < number <= INT64_MAX // unit_ms:
         raise InvalidExpire(name)
-    due_ms = number * 1000 if seconds else number
-    if expiry.option in (b"EX", b"PX"):
-        due_ms += context.now_ms
+    due_ms = number * unit_ms + (context.now_ms if relative else 0)
     if due_ms > INT64_MAX:
         raise InvalidExpire(name)
     return due_ms
-
-
-def _take_expiry(words: Arguments) -> _Expiry | None:
-    for option in (b"EX", b"PX", b"EXAT", b"PXAT"):
-        if words.flag(option, followed_by=1):
-            return _Expiry(option, words.word())
-    return None
 
 
 def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
@@ -66,7 +47,7 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
-    syntax=f"key value [NX | XX] [GET] [{_EXPIRY} | KEEPTTL]", access="RW access update variable_flags",
+    syntax=f"key value [NX | XX] [GET] [{EXPIRY_SYNTAX} | KEEPTTL]", access="RW access update variable_flags",
     batch=Batch(set_run, any_keys=True),
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
@@ -85,7 +66,7 @@ def set_(context: Context, args: list[bytes]) -> Reply:
         return "OK"
     words = Arguments(args, 3)
     condition: bytes | None = None
-    expiry: _Expiry | None = None
+    expiry: Expiry | None = None
     get = keep_ttl = False
     while words.left():
         option = words.peek()
@@ -98,8 +79,8 @@ def set_(context: Context, args: list[bytes]) -> Reply:
             keep_ttl = True
             words.word()
         else:
-            taken = None if keep_ttl else _take_expiry(words)
-            if taken is None or (expiry is not None and expiry.option != taken.option):
+            taken = None if keep_ttl else take_expiry(words)
+            if taken is None or (expiry is not None and expiry[:2] != taken[:2]):
                 raise SyntaxError_()
             expiry = taken
     expires_ms = None if expiry is None else _expiry_ms(context, expiry, "set")
@@ -123,24 +104,20 @@ def setnx(context: Context, args: list[bytes]) -> Reply:
     return 1
 
 
-@command(
-    "SETEX", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.0.0", complexity="O(1)", group="string",
-    syntax="key seconds value", access="OW update",
-)  # fmt: skip
-def setex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that expires after a number of seconds."""
-    _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"EX", args[2]), "setex"))
-    return "OK"
+def _declare_setex(name: str, since: str, unit: str, unit_ms: int) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        _store(context, args[1], args[3], _expiry_ms(context, (unit_ms, True, args[2]), name.lower()))
+        return "OK"
+
+    command(
+        name, arity=4, flags="write denyoom", keys=(1, 1, 1), since=since, complexity="O(1)", group="string",
+        syntax=f"key {unit} value", access="OW update",
+        summary=f"Set a key to a string that expires after a number of {unit}.",
+    )(handler)  # fmt: skip
 
 
-@command(
-    "PSETEX", arity=4, flags="write denyoom", keys=(1, 1, 1), since="2.6.0", complexity="O(1)", group="string",
-    syntax="key milliseconds value", access="OW update",
-)  # fmt: skip
-def psetex(context: Context, args: list[bytes]) -> Reply:
-    """Set a key to a string that expires after a number of milliseconds."""
-    _store(context, args[1], args[3], _expiry_ms(context, _Expiry(b"PX", args[2]), "psetex"))
-    return "OK"
+_declare_setex("SETEX", "2.0.0", "seconds", 1000)
+_declare_setex("PSETEX", "2.6.0", "milliseconds", 1)
 
 
 @command(
@@ -187,35 +164,27 @@ def getdel(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "GETEX", arity=-2, flags="write fast", keys=(1, 1, 1), since="6.2.0", complexity="O(1)", group="string",
-    syntax=f"key [{_EXPIRY} | PERSIST]", access="RW access update",
+    syntax=f"key [{EXPIRY_SYNTAX} | PERSIST]", access="RW access update",
 )  # fmt: skip
 def getex(context: Context, args: list[bytes]) -> Reply:
     """Return the string at a key, or nil, and change when the key expires."""
     key, db = args[1], context.db
     words = Arguments(args, 2)
-    expiry: _Expiry | None = None
+    expiry: Expiry | None = None
     persist = False
     while words.left():
         if expiry is None and words.flag(b"PERSIST"):
             persist = True
             continue
-        taken = None if persist else _take_expiry(words)
-        if taken is None or (expiry is not None and expiry.option != taken.option):
+        taken = None if persist else take_expiry(words)
+        if taken is None or (expiry is not None and expiry[:2] != taken[:2]):
             raise SyntaxError_()
         expiry = taken
     value = db.read_as(key, STRING)
     if value is None:
         return None
     if expiry is not None:
-        expires_ms = _expiry_ms(context, expiry, "getex")
-        if expires_ms <= context.now_ms:
-            db.delete(key)
-            context.record(b"DEL", key)
-            context.changed(key, "g", "del")
-        else:
-            db.set_expiry(key, expires_ms)
-            context.record(b"PEXPIREAT", key, b"%d" % expires_ms)
-            context.changed(key, "g", "expire")
+        set_due(context, key, _expiry_ms(context, expiry, "getex"))
     elif persist and db.clear_expiry(key):
         context.record(b"PERSIST", key)
         context.changed(key, "g", "persist")

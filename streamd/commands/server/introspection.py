@@ -113,7 +113,10 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
         raise CommandError("ERR The command has no key arguments")
     if not found.accepts(len(request)):
         raise CommandError("ERR Invalid number of arguments specified for command")
-    return found, keys_of(found, request)
+    keys = keys_of(found, request)
+    if not keys and "no_mandatory_keys" not in found.flags:
+        raise CommandError("ERR Invalid arguments specified for command")
+    return found, keys
 
 
 @command(
@@ -122,10 +125,7 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
 )  # fmt: skip
 def command_getkeys(context: Context, args: list[bytes]) -> Reply:
     """Return the keys of a request."""
-    found, keys = _keys_of(context, args)
-    if not keys and "no_mandatory_keys" not in found.flags:
-        raise CommandError("ERR Invalid arguments specified for command")
-    return keys
+    return _keys_of(context, args)[1]
 
 
 @command(
@@ -135,7 +135,5 @@ def command_getkeys(context: Context, args: list[bytes]) -> Reply:
 def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     """Return the keys of a request, and what happens to each."""
     found, keys = _keys_of(context, args)
-    if not keys and "no_mandatory_keys" not in found.flags:
-        raise CommandError("ERR Invalid arguments specified for command")
     access = [SetReply(list(flags)) for flags in accesses_of(found, args[2:])]
     return [[key, access[min(index, len(access) - 1)]] for index, key in enumerate(keys)]

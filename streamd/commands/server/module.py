@@ -1,7 +1,6 @@
 """MODULE: tells programs that look for modules that streamd has none."""
 
-from streamd.catalog import Context, command, container
-from streamd.resp.types import Reply
+from streamd.catalog import answer, container
 
 container(
     "MODULE",
@@ -13,11 +12,7 @@ container(
     ],
 )
 
-
-@command(
-    "MODULE LIST", arity=2, flags="admin noscript", since="4.0.0", complexity="O(1)", group="server",
+answer(
+    "MODULE LIST", [], "Return the modules: none.", arity=2, flags="admin noscript", since="4.0.0", group="server",
     tips="nondeterministic_output_order",
 )  # fmt: skip
-def module_list(context: Context, args: list[bytes]) -> Reply:
-    """Return the modules: none."""
-    return []

@@ -3,14 +3,11 @@
 from streamd.base.errors import CommandError, NoScript
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
-from streamd.catalog.counted_keys import CountedKeys
+from streamd.catalog.counted_keys import FEW, CountedKeys
 from streamd.connected.monitor import monitor_line
 from streamd.resp.types import Reply
 
 _FLAGS = "noscript stale skip_monitor no_mandatory_keys movablekeys"
-_SYNTAX = "numkeys [key [key ...]] [arg [arg ...]]"
-_SHA_SYNTAX = f"sha1 {_SYNTAX}"
-_COST = "Depends on the script that is executed."
 
 container(
     "SCRIPT",
@@ -31,15 +28,8 @@ container(
 )
 
 
-_keys = CountedKeys(2)
-
-
-# What most scripts have, read already.
-_FEW = {b"%d" % count: count for count in range(10)}
-
-
 def _keys_count(args: list[bytes]) -> int:
-    count = _FEW.get(args[2])
+    count = FEW.get(args[2])
     if count is None:
         count = parse_integer(args[2])
     if count > len(args) - 3:
@@ -55,65 +45,37 @@ def _show(context: Context, args: list[bytes]) -> None:
     state.show_monitors(monitor_line(state.clock.now_us(), context.db.index, context.client.address, args))
 
 
-def _run_source(context: Context, args: list[bytes], read_only: bool) -> Reply:
-    if context.state.monitors:
-        _show(context, args)
-    keys, host = _keys_count(args), context.services.scripts
-    return host.run(context, host.scripts.evaluated(args[1]), keys, args[3:], read_only)
+def _declare_eval(name: str, since: str, summary: str, is_sha: bool, read_only: bool) -> None:
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if context.state.monitors:
+            _show(context, args)
+        if is_sha and len(args[1]) != 40:  # Redis looks at this before it looks at the keys
+            raise NoScript()
+        keys, host = _keys_count(args), context.services.scripts
+        script = host.scripts.find(args[1]) if is_sha else host.scripts.evaluated(args[1])
+        if script is None:
+            raise NoScript()
+        return host.run(context, script, keys, args[3:], read_only)
+
+    command(
+        name, arity=-3, flags=f"readonly {_FLAGS}" if read_only else _FLAGS, since=since, group="scripting",
+        complexity="Depends on the script that is executed.", find_keys=CountedKeys(2),
+        syntax=f"{'sha1' if is_sha else 'script'} numkeys [key [key ...]] [arg [arg ...]]",
+        access="RO access" if read_only else "RW access update", summary=summary,
+    )(handler)  # fmt: skip
 
 
-def _run_sha(context: Context, args: list[bytes], read_only: bool) -> Reply:
-    if context.state.monitors:
-        _show(context, args)
-    if len(args[1]) != 40:  # Redis looks at this before it looks at the keys
-        raise NoScript()
-    keys, host = _keys_count(args), context.services.scripts
-    script = host.scripts.find(args[1])
-    if script is None:
-        raise NoScript()
-    return host.run(context, script, keys, args[3:], read_only)
-
-
-@command(
-    "EVAL", arity=-3, flags=_FLAGS, since="2.6.0", complexity=_COST, group="scripting", syntax=f"script {_SYNTAX}",
-    find_keys=_keys, access="RW access update",
+_declare_eval("EVAL", "2.6.0", "Run a script and return its result.", is_sha=False, read_only=False)
+_declare_eval(
+    "EVALSHA", "2.6.0", "Run a script that the server knows, and return its result.", is_sha=True, read_only=False
+)
+_declare_eval(
+    "EVAL_RO", "7.0.0", "Run a script that may not write, and return its result.", is_sha=False, read_only=True
+)
+_declare_eval(
+    "EVALSHA_RO", "7.0.0", "Run a script that the server knows and that may not write, and return its result.",
+    is_sha=True, read_only=True,
 )  # fmt: skip
-def eval_(context: Context, args: list[bytes]) -> Reply:
-    """Run a script and return its result."""
-    return _run_source(context, args, read_only=False)
-
-
-@command(
-    "EVALSHA", arity=-3, flags=_FLAGS, since="2.6.0", complexity=_COST, group="scripting", syntax=_SHA_SYNTAX,
-    find_keys=_keys, access="RW access update",
-)  # fmt: skip
-def evalsha(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that the server knows, and return its result.
-
-    Raises: NoScript.
-    """
-    return _run_sha(context, args, read_only=False)
-
-
-@command(
-    "EVAL_RO", arity=-3, flags=f"readonly {_FLAGS}", since="7.0.0", complexity=_COST, group="scripting",
-    syntax=f"script {_SYNTAX}", find_keys=_keys, access="RO access",
-)  # fmt: skip
-def eval_ro(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that may not write, and return its result."""
-    return _run_source(context, args, read_only=True)
-
-
-@command(
-    "EVALSHA_RO", arity=-3, flags=f"readonly {_FLAGS}", since="7.0.0", complexity=_COST, group="scripting",
-    syntax=_SHA_SYNTAX, find_keys=_keys, access="RO access",
-)  # fmt: skip
-def evalsha_ro(context: Context, args: list[bytes]) -> Reply:
-    """Run a script that the server knows and that may not write, and return its result.
-
-    Raises: NoScript.
-    """
-    return _run_sha(context, args, read_only=True)
 
 
 @command(

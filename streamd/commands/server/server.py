@@ -1,8 +1,7 @@
 """Commands on the server as a whole: time, size, flushing, shutdown, replication."""
 
 from streamd.base.errors import Busy, CommandError, SyntaxError_
-from streamd.catalog import Context, command
-from streamd.data.keyspace import Database
+from streamd.catalog import Context, answer, command
 from streamd.resp.types import NO_REPLY, Reply
 
 _ADMIN = "admin noscript loading stale"
@@ -29,38 +28,27 @@ def dbsize(context: Context, args: list[bytes]) -> Reply:
     return len(context.db)
 
 
-def _check_mode(args: list[bytes]) -> None:
-    if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
-        raise SyntaxError_()
+def _declare_flush(name: str, complexity: str, what: str, is_everywhere: bool) -> None:
+    word = name.encode()
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        if len(args) > 2 or (len(args) == 2 and args[1].upper() not in (b"SYNC", b"ASYNC")):
+            raise SyntaxError_()
+        databases = context.state.keyspace.databases if is_everywhere else [context.db]
+        context.state.dirty += sum(db.clear() for db in databases)
+        context.state.tracking.flushed()
+        context.record(word, changes=0)
+        return "OK"
+
+    command(
+        name, arity=-1, flags="write", since="1.0.0", complexity=complexity, group="server", acl="keyspace dangerous",
+        syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
+        summary=f"Remove all keys of {what}.",
+    )(handler)  # fmt: skip
 
 
-def _flush(context: Context, databases: list[Database]) -> None:
-    context.state.dirty += sum(db.clear() for db in databases)
-    context.state.tracking.flushed()
-
-
-@command(
-    "FLUSHDB", arity=-1, flags="write", since="1.0.0", complexity="O(N), N the keys in the database", group="server",
-    acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
-)  # fmt: skip
-def flushdb(context: Context, args: list[bytes]) -> Reply:
-    """Remove all keys of the database."""
-    _check_mode(args)
-    _flush(context, [context.db])
-    context.record(b"FLUSHDB", changes=0)
-    return "OK"
-
-
-@command(
-    "FLUSHALL", arity=-1, flags="write", since="1.0.0", complexity="O(N), N the keys", group="server",
-    acl="keyspace dangerous", syntax="[ASYNC | SYNC]", tips="request_policy:all_shards response_policy:all_succeeded",
-)  # fmt: skip
-def flushall(context: Context, args: list[bytes]) -> Reply:
-    """Remove all keys of all databases."""
-    _check_mode(args)
-    _flush(context, context.state.keyspace.databases)
-    context.record(b"FLUSHALL", changes=0)
-    return "OK"
+_declare_flush("FLUSHDB", "O(N), N the keys in the database", "the database", is_everywhere=False)
+_declare_flush("FLUSHALL", "O(N), N the keys", "all databases", is_everywhere=True)
 
 
 @command(
@@ -96,13 +84,10 @@ def lastsave(context: Context, args: list[bytes]) -> Reply:
     return context.state.started_ms // 1000 if journal is None else journal.saved_s
 
 
-@command(
-    "ROLE", arity=1, flags="noscript loading stale fast", since="2.8.12", complexity="O(1)", group="server",
-    acl="admin dangerous",
+answer(
+    "ROLE", [b"master", 0, []], "Return the server's role in replication: a master without replicas.", arity=1,
+    flags="noscript loading stale fast", since="2.8.12", group="server", acl="admin dangerous",
 )  # fmt: skip
-def role(context: Context, args: list[bytes]) -> Reply:
-    """Return the server's role in replication: a master without replicas."""
-    return [b"master", 0, []]
 
 
 @command("MONITOR", arity=1, flags=_ADMIN, since="1.0.0", complexity="O(1)", group="server")
