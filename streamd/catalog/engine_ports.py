@@ -49,9 +49,6 @@ class Permissions(Protocol):
     def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
         """Return what is refused, if anything, besides of READ | WRITE for all keys."""
 
-    def allows_keys(self, command: Command, keys: Sequence[bytes]) -> bool:
-        """Return True only if the user may have requests executed whose first words these are."""
-
     def end_of_run(self, command: Command, requests: list[list[bytes]], at: int, end: int) -> int:
         """Return before which of requests[at:end] a run must end, none of whose requests has been looked at."""
 

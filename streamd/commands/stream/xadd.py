@@ -1,13 +1,15 @@
 """XADD: append an entry to a stream, at most once for each idempotent ID."""
 
 from collections.abc import Sequence
+from itertools import islice
+from operator import lt
 from typing import Final
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import CommandError, InvalidStreamId
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.commands.stream.append_runs import append_requests
-from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_recorded_append
+from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_ids, parse_recorded_append
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
 from streamd.resp.types import Reply
@@ -132,9 +134,7 @@ def apply_entry(applying: Applying, words: list[bytes]) -> None:
             raise CannotApply("it has no ID")
         applying.stream(key).idmp.iids_duplicates += 1
         return
-    entry_id = _plain_id(id_text)
-    if entry_id < 0:
-        entry_id = parse_id(id_text)
+    entry_id = parse_id(id_text)
     stream = applying.stream_or_new(key) if options.make_stream else applying.stream(key)
     if entry_id <= stream.last_id:
         raise CannotApply("its ID is not greater than the last one")
@@ -160,8 +160,12 @@ def apply_columns(applying: Applying, places: Sequence[bytes | Sequence[bytes]],
         if not isinstance(place, bytes) and place.count(first[at]) != count:
             return False
     id_texts, value = places[id_at], applying.db.values.get(first[1])
-    ids = [] if isinstance(id_texts, bytes) else _plain_ids(id_texts)
-    if not ids or (value is not None and (type(value) is not Stream or ids[0] <= value.last_id)):
+    ids = [] if isinstance(id_texts, bytes) else _rising_ids(id_texts)
+    if (
+        not ids
+        or (value is not None and type(value) is not Stream)
+        or ids[0] <= (0 if value is None else value.last_id)
+    ):
         return False  # it will be refused
     columns = columns_of(places[id_at + 1 :], count)
     if columns is None:
@@ -185,48 +189,37 @@ def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
     applying.stream(words[1]).idmp.iids_duplicates = int(words[2])
 
 
-def _plain_id(text: bytes) -> int:
-    """Return the entry ID that a record gives in full, or -1 if the word is none."""
-    ms, dash, seq = text.partition(b"-")
-    if dash and ms.isdigit() and seq.isdigit() and len(text) <= 41:
-        number, low = int(ms), int(seq)
-        if number <= SEQ_MAX and low <= SEQ_MAX:
-            return number << 64 | low
-    return -1
-
-
-def _plain_ids(texts: Sequence[bytes]) -> list[int]:
+def _rising_ids(texts: Sequence[bytes]) -> list[int]:
     """Return the entry IDs that records give in full, if each is valid and greater than the one before; else none.
 
-    IDs that count up are compared with the expected texts, which is several times as fast as parsing each.
+    IDs that count up are compared with the expected texts, which takes half of the time of parsing them together.
     """
     ids: list[int] = []
-    at, count, last_id = 0, len(texts), 0
-    try_at, patience = 1, 1
-    while at < count:
-        text = texts[at]
-        entry_id = _plain_id(text)
-        if entry_id <= last_id:
-            return []
-        ids.append(entry_id)
-        at, last_id = at + 1, entry_id
-        if try_at <= at < count and texts[at].startswith(text[: text.index(b"-") + 1]):
-            like = _count_up(texts[at : at + SEQ_MAX - (entry_id & SEQ_MAX)], entry_id + 1)
-            ids += range(entry_id + 1, entry_id + 1 + like)
-            at, last_id = at + like, entry_id + like
-            # Where few do, the next try waits, each time twice as long.
-            patience = 1 if like >= _FEW else 2 * patience
-            try_at = at + patience
-    return ids
+    at = 0
+    try:
+        while at < len(texts):
+            first_id = parse_id(texts[at])
+            rest = texts[at + 1 : at + 1 + SEQ_MAX - (first_id & SEQ_MAX)]
+            like = 1 + _count_up(rest, first_id + 1)
+            if like < _FEW:
+                ids += parse_ids([*texts[at:]])
+                break
+            ids += range(first_id, first_id + like)
+            at += like
+    except InvalidStreamId:
+        return []
+    return ids if all(map(lt, ids, islice(ids, 1, None))) else []
 
 
-# A try costs as much as reading so many.
+# Shorter runs are parsed together with the rest.
 _FEW: Final = 8
 
 
 def _count_up(texts: Sequence[bytes], first_id: int) -> int:
     """Return how many of the first texts are IDs that count up from `first_id`."""
     done = 0
+    if len(texts) < _FEW - 1 or not texts[_FEW - 2].startswith(b"%d-" % (first_id >> 64)):
+        return 0
     for head, tails in consecutive_parts(first_id, len(texts)):
         found = texts[done : done + len(tails)]
         size, low, high = len(head) + len(tails[0]), 0, len(found)
