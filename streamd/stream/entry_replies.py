@@ -30,7 +30,13 @@ def long_array(
         entries = count
     if entries <= SLICED_ITEMS_MIN:
         return None
-    return entries, LongArray(entries, log.copy().encode_pieces(start, end, entries, reverse))
+    return entries, entries_now(log, start, end, entries, reverse)
+
+
+def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = False) -> LongArray:
+    """Return the first `count` entries from `start` to `end`, as many as there are at least, as they are now."""
+    runs = log.copy().runs(start, end, count, reverse)
+    return LongArray(count, (source.read(low, high, reverse) for source, low, high in runs))
 
 
 def pinned_bytes(log: Log, entries: int) -> int:

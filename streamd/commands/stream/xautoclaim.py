@@ -133,5 +133,5 @@ def _entries(log: Log, ids: list[int]) -> Raw:
     found: list[int] = []
     data = b"".join(log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]) if ids else b""
     if found != ids:
-        data = b"".join([log.encode_range(entry_id, entry_id)[1] for entry_id in ids])
+        data = b"".join([part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]])
     return Raw(b"*%d\r\n%b" % (len(ids), data))

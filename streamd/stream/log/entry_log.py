@@ -249,7 +249,7 @@ class Log(OpenTail):
         """The ID of the last entry, or None."""
         if self._ids:
             return self._ids[-1]
-        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
+        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, 1, True)), None)
 
     @property
     def segments(self) -> int:
@@ -266,10 +266,6 @@ class Log(OpenTail):
             size += (48 + 9) * len(self._ids) + (40 + 9 + sum(map(len, some)) // len(some)) * len(texts)
         return size
 
-    def get(self, entry_id: int) -> list[bytes] | None:
-        """Return the fields and values of an entry, a new list; None when there is no such entry."""
-        return next((source.entries(low, high)[0] for source, low, high in self.runs(entry_id, entry_id)), None)
-
     def __contains__(self, entry_id: int) -> bool:
         ids, sealed = self._ids, self._sealed
         if sealed is None or (ids and entry_id >= ids[0]):
@@ -278,46 +274,21 @@ class Log(OpenTail):
         index = sealed.index(entry_id)
         return index >= sealed.head and sealed.segments[index].find(entry_id) >= 0
 
-    def iterate(self, start: int = 0, end: int = ID_MAX, reverse: bool = False) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, the last one first if `reverse`.
+    def iterate(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, while the log does not change.
 
-        `fields` is a new list. The log may change in between: entries that are not yielded yet may come as they were.
+        `fields` is a new list.
         """
-        while start <= end and (batch := self.read_batch(start, end, reverse)):
-            yield from batch
-            if reverse:
-                end = batch[-1][0] - 1
-            else:
-                start = batch[-1][0] + 1
-
-    def read_batch(self, start: int, end: int = ID_MAX, reverse: bool = False) -> list[tuple[int, list[bytes]]]:
-        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] for an empty range.
-
-        This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
-        """
-        batch: list[tuple[int, list[bytes]]] = []
-        node = None
-        for source, low, high in self.runs(start, end, reverse):
-            if (node := node or source) is not source:
-                break
-            run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
-            batch += run[::-1] if reverse else run
-        return batch
-
-    def encode_range(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> tuple[int, bytes]:
-        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
-
-        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header
-        around them; the last entry is the first one if `reverse`.
-        """
-        entries, parts = self.encode_parts(start, end, count, reverse)
-        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
+        for source, low, high in self.runs(start, end):
+            yield from zip(source.ids(low, high), source.entries(low, high), strict=True)
 
     def encode_parts(
         self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
     ) -> tuple[int, list[bytes]]:
-        """Return what `encode_range` does, the RESP in parts still to be joined.
+        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
 
+        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header around
+        them, in parts still to be joined; the last entry is the first one if `reverse`.
         ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
         """
         entries, parts = 0, list[bytes]()
@@ -328,39 +299,28 @@ class Log(OpenTail):
             if entries >= left or not tail:
                 return entries, parts
             start = tail[0]
-        for source, low, high in self._first_runs(start, end, left - entries, reverse):
+        for source, low, high in self.runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))
             if ids is not None:
                 ids += source.ids(low, high)
             entries += high - low
         return entries, parts
 
-    def encode_pieces(self, start: int, end: int, count: int, reverse: bool = False) -> Iterator[bytes]:
-        """Yield the parts that `encode_parts` returns, each when it is asked for; the log must not change meanwhile."""
-        for source, low, high in self._first_runs(start, end, count, reverse):
-            yield source.read(low, high, reverse)
-
-    def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
-        """Return the IDs of the entries that `encode_range` encodes."""
+    def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> list[int]:
+        """Return the IDs of the entries that `encode_parts` encodes."""
         found: list[int] = []
-        for source, low, high in self._first_runs(start, end, count, reverse):
-            found += source.ids(low, high)[::-1] if reverse else source.ids(low, high)
+        for source, low, high in self.runs(start, end, count):
+            found += source.ids(low, high)
         return found
 
-    def _first_runs(
-        self, start: int, end: int, count: int | None, reverse: bool
+    def runs(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield what `runs` does, of the first `count` entries."""
-        left = sys.maxsize if count is None else count
-        for source, low, high in self.runs(start, end, reverse) if left > 0 else ():
-            if high - low >= left:
-                yield (source, high - left, high) if reverse else (source, low, low + left)
-                return
-            yield source, low, high
-            left -= high - low
+        """Yield `(node, from, to)` for each run of the first `count` entries, none deleted: two positions in a node."""
+        every = self._all_runs(start, end, reverse)
+        return every if count is None else _first(every, count, reverse)
 
-    def runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""
+    def _all_runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment | Tail, int, int]]:
         if start > end:
             return
         ids = self._ids
@@ -387,25 +347,14 @@ class Log(OpenTail):
         in_tail = max(bisect_right(self._ids, end) - bisect_left(self._ids, start), 0)
         return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
 
-    def rank(self, entry_id: int) -> int:
-        """Return how many entries have an ID less than `entry_id`."""
-        ids, sealed = self._ids, self._sealed
-        if sealed is None or (ids and entry_id >= ids[0]):
-            return len(self) - len(ids) + bisect_left(ids, entry_id)
-        index = sealed.index(entry_id)
-        if index < sealed.head:
-            return 0
-        segment = sealed.segments[index]
-        return sealed.count_before(index) + segment.count_live(0, segment.position(entry_id))
-
     def split(self, start: int, end: int, count: int) -> list[int]:
         """Return where to cut the range from `start` to `end` into parts of `count` entries (1 or more).
 
         These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the
         first entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list.
         """
-        first = self.rank(start)
-        ranks = range(first + count, self.rank(end + 1), count)
+        first = self.count_range(0, start - 1)
+        ranks = range(first + count, self.count_range(0, end), count)
         sealed = self._sealed
         if sealed is None:
             return [self._ids[rank] for rank in ranks]
@@ -425,3 +374,16 @@ class Log(OpenTail):
         other._emptied = self._emptied
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other
+
+
+def _first(
+    runs: Iterator[tuple[Segment | Tail, int, int]], count: int, reverse: bool
+) -> Iterator[tuple[Segment | Tail, int, int]]:
+    """Yield the runs of the first `count` entries."""
+    left = count
+    for source, low, high in runs if left > 0 else ():
+        if high - low >= left:
+            yield (source, high - left, high) if reverse else (source, low, low + left)
+            return
+        yield source, low, high
+        left -= high - low

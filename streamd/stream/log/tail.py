@@ -1,7 +1,6 @@
 """The entries of a log that are not sealed yet, as they are read."""
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.wire.entry_columns import Columns
@@ -19,24 +18,16 @@ from streamd.stream.wire.entry_encoder import (
 class Tail:
     """The unsealed entries, to be read as a segment is (made for one reading; the lists are the log's own)."""
 
-    __slots__ = ("columns", "count", "entry_ids", "texts", "width", "widths")
+    __slots__ = ("columns", "entry_ids", "texts", "width", "widths")
 
     def __init__(
         self, ids: list[int], texts: list[bytes], width: int, widths: list[int] | None, columns: Columns | None
     ) -> None:
-        self.count = len(ids)
         self.entry_ids = ids
         self.texts = texts
         self.width = width
         self.widths = widths
         self.columns = columns
-
-    def position(self, entry_id: int) -> int:
-        return bisect_left(self.entry_ids, entry_id)
-
-    def runs(self, low: int, high: int, reverse: bool = False) -> Iterator[tuple[int, int]]:
-        if low < high:
-            yield low, high
 
     def ids(self, low: int, high: int) -> Sequence[int]:
         return self.entry_ids[low:high]
