@@ -236,7 +236,7 @@ def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
         b"pel-count": consumer.pending,
         b"pending": [
             [format_id(entry_id), time_ms, deliveries]
-            for entry_id, _, time_ms, deliveries in islice(group.pending.of_consumer(consumer), count or None)
+            for entry_id, _, time_ms, deliveries in islice(group.pending.iterate(owner=consumer), count or None)
         ],
     }
 

@@ -111,20 +111,13 @@ class Log(OpenTail):
         """Make the last segment the tail again, because the tail is deleted and nodes take more entries now."""
         assert self._sealed is not None
         segment = self._sealed.segments[-1]
-        ids: list[int] = []
-        fields: list[list[bytes]] = []
-        for low, high in segment.runs(0, segment.count):
-            ids += segment.ids(low, high)
-            fields += segment.entries(low, high)
+        entries = list(self.iterate(segment.first_id))
         self._sealed.remove(len(self._sealed.segments) - 1)
-        self._gone = segment.used - len(ids)
+        self._gone = segment.used - len(entries)
         self._gone_id = segment.last_id
         self._room = self._capacity - self._gone
-        for entry_id, entry_fields in zip(ids, fields, strict=True):
-            if len(entry_fields) != self._width:
-                self._differ(len(entry_fields), 1)
-            self._ids.append(entry_id)
-            self._texts += entry_fields
+        for entry_id, fields in entries:
+            self.append(entry_id, fields)
         return self._ids
 
     def _sealed_for_writing(self) -> SegmentList:
