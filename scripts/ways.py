@@ -51,8 +51,8 @@ WAYS = (
     ),
     Way(
         "read a range of the log",
-        ("Log.count_range", "Log.encode_parts", "Log.ids", "Log.iterate", "Log.runs", "Log.split"),
-        named=r"Log\.(get|iterate|ids|rank|runs|split|count_\w+|read_\w+|encode_\w+)",
+        ("Log.count_range", "Log.encode_parts", "Log.ids_between", "Log.iterate", "Log.runs", "Log.split"),
+        named=r"Log\.(get|iterate|ids_\w+|rank|runs|split|count_\w+|read_\w+|encode_\w+)",
     ),
     Way(
         "read a segment",

@@ -97,4 +97,4 @@ def test_random_histories_end_as_those_of_redis(server, seed):
                 assert (entries, b"".join(parts)) == (len(expected), b"".join(starmap(encode_entry, expected)))
                 if not reverse:
                     assert list(log.iterate(start, end))[:count] == expected
-                    assert log.ids(start, end, count) == [entry_id for entry_id, _ in expected]
+                    assert log.ids_between(start, end, count) == [entry_id for entry_id, _ in expected]

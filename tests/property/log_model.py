@@ -127,6 +127,6 @@ def assert_equal(log, model, ranges=(), counts=(None,)):
         assert log.split(start, end, 3) == model.split(start, end, 3)
         assert list(log.iterate(start, end)) == model.entries(start, end)
         for count in counts:
-            assert log.ids(start, end, count) == model.ids(start, end, count)
+            assert log.ids_between(start, end, count) == model.ids(start, end, count)
             for reverse in (False, True):
                 assert encoded(log, start, end, count, reverse) == model.encode_range(start, end, count, reverse)

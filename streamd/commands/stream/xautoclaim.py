@@ -92,7 +92,7 @@ def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | Non
             attempts -= len(some)
             idle = _idle(owners, times, until_ms, at, len(some))
             at += len(some)
-            if log.ids(some[0], some[-1], len(some) + 1) != some:
+            if log.ids_between(some[0], some[-1], len(some) + 1) != some:
                 there = [entry_id in log for entry_id in some]
                 missing = [entry_id for entry_id, is_there in zip(some, there, strict=True) if not is_there]
                 gone += missing

@@ -50,7 +50,7 @@ class _Options:
 
 def _all_there(log: Log, ids: list[int]) -> bool:
     """Return whether these are several entries that stand in the log one behind the other."""
-    return len(ids) > 1 and ids[0] < ids[-1] and log.ids(ids[0], ids[-1], len(ids) + 1) == ids
+    return len(ids) > 1 and ids[0] < ids[-1] and log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids
 
 
 @command(

@@ -194,7 +194,7 @@ def _never() -> bool:
 
 def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
     """Return what finds the fields of the entries `ids`: read in one go, unless many others lie between them."""
-    around = log.ids(ids[0], ids[-1], 4 * len(ids)) if ids else []
+    around = log.ids_between(ids[0], ids[-1], 4 * len(ids)) if ids else []
     if around and around[-1] >= ids[-1]:
         return dict(log.iterate(ids[0], ids[-1])).get
     return partial(_fields_of, log)
@@ -234,7 +234,7 @@ def _read_again(
         budget.spend(len(ids))
         shown = LongArray(len(ids), _shown_in_slices(log.copy(), ids))
         if not stream.has_all_behind(ids[0]):
-            around = set(log.ids(ids[0], ids[-1]))
+            around = set(log.ids_between(ids[0], ids[-1]))
             ids = [entry_id for entry_id in ids if entry_id in around]
     elif parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.

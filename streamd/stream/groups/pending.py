@@ -310,7 +310,7 @@ class PendingEntries(PendingInSlices):
     ) -> Iterator[PendingEntry]:
         """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
 
-        until_ms: leave out what was delivered later than that. owner: and what others have.
+        until_ms: leave out what was delivered later than that. owner: the entries of this consumer alone.
         """
         chunks = self._chunks_from(start) if owner is None else self.chunks_of(owner, start)
         if isinstance(owner, PastConsumer):

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.log.open_tail import OpenTail
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
@@ -17,14 +16,14 @@ _NODE_ENTRIES_MAX = 10_000
 _EMPTY_BYTES = 350
 
 
-class Log(OpenTail):
+class Log(Tail):
     """The entries of one stream, in the order of their IDs.
 
     An entry is its ID and a flat list of fields and values. Entries are appended at the tail; a tail that is full is
     sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
     `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
 
-    Shape: the tail is an OpenTail's. _sealed: None until a tail was sealed.
+    Shape: the tail is the log itself, as a Tail. _sealed: None until a tail was sealed.
     _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
     It takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
@@ -299,7 +298,7 @@ class Log(OpenTail):
             entries += high - low
         return entries, parts
 
-    def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> list[int]:
+    def ids_between(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> list[int]:
         """Return the IDs of the entries that `encode_parts` encodes."""
         found: list[int] = []
         for source, low, high in self.runs(start, end, count):
@@ -326,12 +325,12 @@ class Log(OpenTail):
         if in_tail and not reverse:
             yield from self._tail_run(start, end)
 
-    def _tail_run(self, start: int, end: int) -> Iterator[tuple[Tail, int, int]]:
+    def _tail_run(self, start: int, end: int) -> Iterator[tuple[Segment | Tail, int, int]]:
         ids = self._ids
         low = 0 if start <= ids[0] else bisect_left(ids, start)
         high = len(ids) if end >= ids[-1] else bisect_right(ids, end, low)
         if low < high:
-            yield self._tail(), low, high
+            yield self, low, high
 
     # Counting.
 

@@ -35,7 +35,7 @@ def test_an_empty_log_answers_everything():
     assert 1 not in log
     assert not log.delete(1)
     assert log.trim_to_length(0) == log.trim_before(ID_MAX) == 0
-    assert list(log.iterate()) == log.ids() == log.split(0, ID_MAX, 1) == []
+    assert list(log.iterate()) == log.ids_between() == log.split(0, ID_MAX, 1) == []
     assert encoded(log, 0, ID_MAX) == (0, b"")
     assert log.count_range(0, ID_MAX) == 0
     assert len(log.copy()) == 0
@@ -63,7 +63,7 @@ def test_fields_given_and_fields_got_are_no_part_of_the_log():
 def test_a_count_of_nothing_reads_nothing(count):
     log, _ = filled(5)
     assert encoded(log, 0, ID_MAX, count) == (0, b"")
-    assert log.ids(0, ID_MAX, count) == []
+    assert log.ids_between(0, ID_MAX, count) == []
 
 
 def test_a_range_is_cut_into_even_parts():
@@ -160,7 +160,7 @@ def test_trimming_a_million_entries_is_a_matter_of_segments():
     log, ids = filled(1_000_000)
     assert log.segments == 10_000
     assert seconds(lambda: log.trim_before(ids[-1])) < 0.5
-    assert log.ids() == ids[-1:]
+    assert log.ids_between() == ids[-1:]
 
 
 def test_an_emptied_node_that_stayed_open_goes_with_a_later_trim():
