@@ -229,34 +229,13 @@ class IdmpTable:
         elif self._record_new(pids, iids, ids):
             return [None] * count
         answers: list[int | None] = []
-        indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
-        first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
-        new, dropped, next_id = 0, 0, ids[0]
+        left = iter(ids)
+        next_id = next(left)
         for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
-            indexed = indexed_of(pid)
-            if indexed is None or is_lent:
-                entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-                indexed_of = self._indexed.get  # that may have been its first window
-            else:
-                entries = indexed.entries
-                entry_id = entries.setdefault(iid, next_id)
-                if entry_id is next_id:
-                    order = indexed.order
-                    order.append(iid)
-                    if len(order) > maxsize:
-                        del entries[order.popleft()]
-                        dropped += 1
-                    self.iids_added += 1
-                    self.iids_tracked += 1
-                    entry_id = None
-                elif entry_id < first_that_stays:
-                    entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-            answers.append(entry_id)
-            if entry_id is None:
-                new += 1
-                if new < count:
-                    next_id = ids[new]
-        self.iids_tracked -= dropped
+            known_id = self.lookup_or_record(pid, iid, next_id, now_ms)
+            answers.append(known_id)
+            if known_id is None:
+                next_id = next(left, 0)
         return answers
 
     def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
