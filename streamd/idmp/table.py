@@ -10,7 +10,7 @@ from weakref import ref
 from streamd.base.referable import referable
 from streamd.idmp import packed
 from streamd.idmp.columns import add, find, order_added
-from streamd.idmp.footprint import indexed_bytes, packed_bytes
+from streamd.idmp.footprint import window_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
 
@@ -159,7 +159,8 @@ class IdmpTable:
         indexed = self._indexed.get(pid)
         if indexed is not None and self._lent is None:
             entries = indexed.entries
-            if entries.setdefault(iid, entry_id) is entry_id:
+            known_id = entries.setdefault(iid, entry_id)
+            if known_id is entry_id:
                 order = indexed.order
                 order.append(iid)
                 self.iids_added += 1
@@ -168,16 +169,18 @@ class IdmpTable:
                 else:
                     self.iids_tracked += 1
                 return None
+            if known_id >> 64 > now_ms - self.duration_s * 1000:
+                return known_id
         elif indexed is None and self._lent is None:
             window = self._packed.get(pid)
             is_new = window is None or packed.lookup(window, iid) is None
             if is_new and self._record_packed(pid, window, iid, entry_id) is None:
                 self.iids_added += 1
                 return None  # else it has an indexed one now, which takes it
-        known_id = self.lookup(pid, iid, now_ms)
-        if known_id is None:
+        remembered_id = self.lookup(pid, iid, now_ms)
+        if remembered_id is None:
             self.record(pid, iid, entry_id)
-        return known_id
+        return remembered_id
 
     def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> bool:
         """Record an iid for each of some entries, which follow each other, if none of the iids is in memory and no two
@@ -344,7 +347,7 @@ class IdmpTable:
 
     def memory_bytes(self) -> int:
         """Return about how much memory the table takes, from a sample of its producers."""
-        return getsizeof(self) + packed_bytes(self._packed) + indexed_bytes(self._indexed)
+        return getsizeof(self) + window_bytes(self._packed) + window_bytes(self._indexed)
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
         """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from streamd.stream.log.sealing import split_entries
 from streamd.stream.log.segment_cache import CACHE
 from streamd.stream.wire.entry_columns import Columns
 from streamd.stream.wire.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
     join,
-    split_fields,
     split_ids,
     weave_mixed_fields,
     weave_same_fields,
@@ -45,14 +45,24 @@ class Tail:
         if self._columns is not None:
             texts, width = self._columns.texts(low, high), 2 * len(self._columns.names)
             return [texts[start : start + width] for start in range(0, len(texts), width)]
+        start, behind = self._span(low, high)
         if self._widths is None:
-            return [texts[start : start + width] for start in range(low * width, high * width, width)]
+            return [texts[at : at + width] for at in range(start, behind, width)]
         entries = []
-        start = sum(self._widths[:low])
         for width in self._widths[low:high]:
             entries.append(texts[start : start + width])
             start += width
         return entries
+
+    def _span(self, low: int, high: int) -> tuple[int, int]:
+        """Return where the texts of entries begin and end in `_texts`."""
+        width, widths = self._width, self._widths
+        if self._columns is not None:
+            width = len(self._columns.names)
+        elif widths is not None:
+            before = sum(widths[:low])
+            return before, before + sum(widths[low:high])
+        return low * width, high * width
 
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
         encoded = CACHE.tail(self._ids, low, high, reverse)
@@ -65,29 +75,18 @@ class Tail:
         if high - low < WOVEN_MIN:
             encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
             return b"".join(encoded[::-1] if reverse else encoded)
-        ids = split_ids(self._ids[low:high])
-        width = self._width
+        some: list[bytes] | Columns
         if self._columns is not None:
-            names = self._columns.names
-            values = self._texts[low * len(names) : high * len(names)]
-            lengths: Sequence[int] = self._columns.lengths or [*map(len, values)]
-            return join(weave_same_fields(ids, names, values, lengths, reverse)[0])
-        if self._widths is None:
-            texts = self._texts[low * width : high * width]
-            widths = [width] * (high - low)
-            fields, some, all_lengths = split_fields(texts, width, high - low)
-            lengths = all_lengths
-            if fields is not None:
-                one = all_lengths[: len(fields)]
-                if all_lengths == one * (high - low):
-                    lengths = tuple(one)
-                return join(weave_same_fields(ids, fields, some, lengths, reverse)[0])
+            some = self._columns.part(low, high)
         else:
-            before = sum(self._widths[:low])
-            widths = self._widths[low:high]
-            texts = self._texts[before : before + sum(widths)]
-            lengths = list(map(len, texts))
-        return join(weave_mixed_fields(ids, widths, texts, lengths, reverse)[0])
+            start, behind = self._span(low, high)
+            some = self._texts[start:behind]
+        widths = None if self._widths is None else self._widths[low:high]
+        fields, values, lengths = split_entries(some, high - low, self._width, widths)
+        ids = split_ids(self._ids[low:high])
+        if fields is not None:
+            return join(weave_same_fields(ids, fields, values, lengths, reverse)[0])
+        return join(weave_mixed_fields(ids, widths or [self._width] * (high - low), values, lengths, reverse)[0])
 
     def _extend(self, ids: Sequence[int], columns: Columns) -> None:
         """Add entries for which there is room."""
@@ -124,15 +123,10 @@ class Tail:
 
     def _cut_tail(self, low: int, high: int) -> None:
         """Delete the entries at positions from `low` to before `high`."""
-        width, widths = self._width, self._widths
-        if widths is None:
-            if self._columns is not None:
-                width = len(self._columns.names)
-            del self._texts[low * width : high * width]
-        else:
-            before = sum(widths[:low])
-            del self._texts[before : before + sum(widths[low:high])]
-            del widths[low:high]
+        start, behind = self._span(low, high)
+        del self._texts[start:behind]
+        if self._widths is not None:
+            del self._widths[low:high]
         self._gone += high - low
         self._gone_id = max(self._gone_id, self._ids[high - 1])
         self._room -= high - low
