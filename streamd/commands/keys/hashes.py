@@ -17,6 +17,7 @@ from streamd.catalog.arguments import INT64_MAX, INT64_MIN, Arguments, parse_cur
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.long_replies import mapping
+from streamd.data import positions
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
@@ -249,7 +250,7 @@ def hrandfield(context: Context, args: list[bytes]) -> Reply:
     random = context.state.random
     if len(args) == 2:
         only = context.db.read_as(args[1], HASH)
-        return None if only is None else only.some(random, 1)[0]
+        return None if only is None else positions.some_rows(only, random, 1)[0]
     words = Arguments(args, 3)
     parse_random_count(args[2])
     shows_values = words.flag(b"WITHVALUES")
@@ -258,7 +259,7 @@ def hrandfield(context: Context, args: list[bytes]) -> Reply:
     fields = context.db.read_as(args[1], HASH)
     if fields is None or not count:
         return []
-    found = fields.some(random, count) if count > 0 else fields.any(random, -count)
+    found = positions.some_rows(fields, random, count) if count > 0 else positions.any_rows(fields, random, -count)
     if not shows_values:
         return found
     if context.client.protocol == 2:
