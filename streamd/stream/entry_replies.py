@@ -1,5 +1,6 @@
 """The entries of streams as replies, and how much of several streams one reply may hold."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
@@ -35,8 +36,12 @@ def long_array(
 
 def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = False) -> LongArray:
     """Return the first `count` entries from `start` to `end`, as many as there are at least, as they are now."""
-    runs = log.copy().runs(start, end, count, reverse)
-    return LongArray(count, (source.read(low, high, reverse) for source, low, high in runs))
+    return LongArray(count, _pieces(log.copy(), start, end, count, reverse))
+
+
+def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterator[bytes]:
+    for source, low, high in log.runs(start, end, count, reverse):
+        yield source.read(low, high, reverse)
 
 
 def pinned_bytes(log: Log, entries: int) -> int:

@@ -234,7 +234,7 @@ class Log(Tail):
                 return segment.first_id
         elif self._ids:
             return self._ids[0]
-        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX)), None)
+        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX, 1)), None)
 
     @property
     def last_id(self) -> int | None:
