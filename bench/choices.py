@@ -153,7 +153,7 @@ def _entries() -> Iterator[Choice]:
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
         "streamd/stream/log/segment.py", "100 entries, read again", 200,
-        repeated(lambda: read.encode_range(0, FIRST + 99), 200),
+        repeated(lambda: read.encode_parts(0, FIRST + 99), 200),
         "encoded each", repeated(lambda: b"".join([encode_entry(*entry) for entry in first_hundred]), 200),
     )  # fmt: skip
     yield Choice("streamd/stream/log/segment_list.py", "a snapshot of a million entries", 1, read.copy)

@@ -50,9 +50,8 @@ WAYS = (
     ),
     Way(
         "read a range of the log",
-        ("Log.count_range", "Log.encode_parts", "Log.encode_pieces", "Log.encode_range", "Log.get", "Log.ids",
-         "Log.iterate", "Log.read_batch", "Log.runs", "Log.split"),
-        named=r"Log\.(get|iterate|ids|runs|split|count_range|read_\w+|encode_\w+)",
+        ("Log.count_range", "Log.encode_parts", "Log.ids_between", "Log.iterate", "Log.runs", "Log.split"),
+        named=r"Log\.(get|iterate|ids_\w+|rank|runs|split|count_\w+|read_\w+|encode_\w+)",
     ),
     Way(
         "read a segment",

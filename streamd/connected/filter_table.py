@@ -218,11 +218,8 @@ class FilterTable:
         if stream.entries_added - added > _ENTRIES_PER_WAITER * self.count:
             return self._all()
         found: _Waiters = dict(self._tried_always)
-        at = before
-        while at < stream.last_id and (batch := stream.log.read_batch(at + 1)):
-            at = batch[-1][0]
-            for _, fields in batch:
-                self._find(fields, found)
+        for _, fields in stream.log.iterate(before + 1):
+            self._find(fields, found)
         if has_passed:
             for waiter in found:
                 waiter.filtering.passed(key, before)

@@ -35,10 +35,6 @@ class Deadlines:
     def __bool__(self) -> bool:
         return bool(self._spans)
 
-    def __len__(self) -> int:
-        """The number of rows, outdated ones included."""
-        return len(self._order) + sum(len(one) for one in self._spans.values() if isinstance(one, list))
-
     def add(self, key: bytes, due_ms: int) -> None:
         """Add a key that has no deadline."""
         number = due_ms >> _SPAN_BITS

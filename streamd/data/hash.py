@@ -1,6 +1,5 @@
 """The value of a hash: fields and their values."""
 
-from random import Random
 from typing import TYPE_CHECKING
 
 from streamd.data import positions
@@ -48,14 +47,6 @@ class Hash(dict[bytes, bytes]):
         if self.is_listed:
             return 0, list(self)
         return positions.page(self, cursor, count)
-
-    def some(self, random: Random, count: int) -> list[bytes]:
-        """Return this many different random fields, or all. O(count)."""
-        return positions.some_rows(self, random, count)
-
-    def any(self, random: Random, count: int) -> list[bytes]:
-        """Return this many random fields, with repetitions; the hash must not be empty. O(count)."""
-        return positions.any_rows(self, random, count)
 
     def copy(self) -> "Hash":
         """Return an independent copy."""

@@ -1,7 +1,6 @@
 """The value of a set: its members."""
 
 from collections.abc import Iterable
-from random import Random
 from typing import Final
 
 from streamd.data import positions
@@ -44,18 +43,6 @@ class MemberSet(dict[bytes, float]):
         if len(self) <= _SMALL_MAX:
             return 0, list(self)
         return positions.page(self, cursor, count)
-
-    def some(self, random: Random) -> bytes:
-        """Return a random member; the set must not be empty. O(1)."""
-        return positions.some_row(self, random)
-
-    def different(self, random: Random, count: int) -> list[bytes]:
-        """Return this many different random members, or all. O(count)."""
-        return positions.some_rows(self, random, count)
-
-    def any(self, random: Random, count: int) -> list[bytes]:
-        """Return this many random members, with repetitions; the set must not be empty. O(count)."""
-        return positions.any_rows(self, random, count)
 
     def copy(self) -> "MemberSet":
         """Return an independent copy."""

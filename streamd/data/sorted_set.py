@@ -1,8 +1,7 @@
 """The value of a sorted set: members with scores, in the order of the scores and, among equal ones, of the members."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from itertools import count, islice
+from itertools import count
 from math import inf, nextafter
 from typing import Final
 
@@ -166,9 +165,3 @@ class SortedSet:
         other = SortedSet(self.scores.copy())
         other.is_listed = self.is_listed
         return other
-
-    def runs(self, size: int) -> Iterator[list[tuple[bytes, float]]]:
-        """Yield all members with their scores, this many at a time, in no order."""
-        left: Iterable[tuple[bytes, float]] = iter(self.scores.items())
-        while run := list(islice(left, size)):
-            yield run

@@ -203,7 +203,7 @@ def _sorted_set_memory_bytes(value: SortedSet, samples: int) -> int:
 
 
 def _add_members(key: bytes, value: SortedSet) -> Iterator[list[bytes]]:
-    for run in value.runs(_ELEMENTS_AT_ONCE):
+    for run in _parts(value.scores.items()):
         yield [b"ZADD", key, *(word for member, score in run for word in (b"%.17g" % score, member))]
 
 

@@ -78,13 +78,11 @@ def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
 
 def _merged(stream: Stream, gone: list[int]) -> Iterator[tuple[int, list[bytes]]]:
     """Yield the entries of a stream, and placeholders for removed ones, by their IDs."""
-    at = start = 0
-    while batch := stream.log.read_batch(start):
-        for entry_id, fields in batch:
-            while at < len(gone) and gone[at] < entry_id:
-                yield gone[at], _PLACEHOLDER
-                at += 1
-            yield entry_id, fields
-        start = batch[-1][0] + 1
+    at = 0
+    for entry_id, fields in stream.log.iterate():
+        while at < len(gone) and gone[at] < entry_id:
+            yield gone[at], _PLACEHOLDER
+            at += 1
+        yield entry_id, fields
     for entry_id in gone[at:]:
         yield entry_id, _PLACEHOLDER

@@ -11,24 +11,17 @@ from streamd.idmp.indexed import IndexedWindow
 _SAMPLE: Final = 100
 
 
-def packed_bytes(windows: Mapping[bytes, packed.Window]) -> int:
-    """Return about how much packed windows take, from a sample; 0 for none."""
-    if not windows:
-        return 0
-    sample = list(islice(windows.items(), _SAMPLE))
-    size = sum(getsizeof(pid) + getsizeof(window) + 8 for pid, window in sample)
-    return getsizeof(windows) + size * len(windows) // len(sample)
-
-
-def indexed_bytes(windows: dict[bytes, IndexedWindow]) -> int:
-    """Return about how much indexed windows take, from a sample of them and of their iids; 0 for none."""
+def window_bytes(windows: Mapping[bytes, packed.Window | IndexedWindow]) -> int:
+    """Return about how much windows take, from a sample of them and of their iids; 0 for none."""
     if not windows:
         return 0
     sample = list(islice(windows.items(), _SAMPLE))
     size = 0
-    for pid, indexed in sample:
-        size += getsizeof(pid) + getsizeof(indexed) + getsizeof(indexed.entries) + getsizeof(indexed.order) + 8
-        iids = list(islice(indexed.entries.items(), _SAMPLE))
-        each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)
-        size += each * len(indexed.entries) // max(len(iids), 1)
+    for pid, window in sample:
+        size += getsizeof(pid) + getsizeof(window) + 8
+        if isinstance(window, IndexedWindow):
+            size += getsizeof(window.entries) + getsizeof(window.order)
+            iids = list(islice(window.entries.items(), _SAMPLE))
+            each = sum(getsizeof(iid) + getsizeof(entry_id) for iid, entry_id in iids)
+            size += each * len(window.entries) // max(len(iids), 1)
     return getsizeof(windows) + size * len(windows) // len(sample)

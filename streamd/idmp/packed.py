@@ -50,9 +50,7 @@ def of_one(iid: bytes, entry_id: int) -> Window:
     """Return a window of one iid of at most IID_BYTES_MAX bytes."""
     if not entry_id & _NOT_IN_ONE:
         return (entry_id >> 48 | entry_id & _ONE_SEQ_MAX).to_bytes(_ONE_ID_BYTES, "big") + iid
-    length = len(iid)
-    header = bytes((0, 1, 1, _SLOT_HEADER_BYTES + length, hash(iid) & 255))
-    return bytearray(header + entry_id.to_bytes(_ID_BYTES, "big") + _LENGTH[length] + iid)
+    return of_items([(iid, entry_id)])
 
 
 def of_items(items: list[tuple[bytes, int]]) -> bytearray:
@@ -155,7 +153,7 @@ def record(window: Window, iid: bytes, entry_id: int, maxsize: int) -> Window:
         if used == capacity:
             # A quarter more, so that a window costs few bytes too many, and an iid is moved four times on average.
             capacity = min(capacity + (capacity >> 2) + 1, maxsize, IIDS_MAX)
-            _grow(window, capacity)
+            _rebuild(window, *_in_order(window), capacity, window[_STRIDE])
         window[COUNT] = used + 1
     window[_TAGS + slot] = tag
     start = _TAGS + capacity + slot * window[_STRIDE]
@@ -229,14 +227,6 @@ def _rebuild(window: bytearray, tags: bytearray, slots: bytearray, capacity: int
     spare = capacity - len(tags)
     header = bytes((0, len(tags), capacity, stride))
     window[:] = b"".join((header, tags, bytes(spare), slots, bytes(spare * stride)))
-
-
-def _grow(window: bytearray, capacity: int) -> None:
-    """Make room in a window that is in order and filled up."""
-    tags_end = _TAGS + window[_CAPACITY]
-    spare = capacity - window[_CAPACITY]
-    window[_CAPACITY] = capacity
-    window[:] = b"".join((window[:tags_end], bytes(spare), window[tags_end:], bytes(spare * window[_STRIDE])))
 
 
 def _widen(window: bytearray, stride: int) -> None:

@@ -10,7 +10,7 @@ from weakref import ref
 from streamd.base.referable import referable
 from streamd.idmp import packed
 from streamd.idmp.columns import add, find, order_added
-from streamd.idmp.footprint import indexed_bytes, packed_bytes
+from streamd.idmp.footprint import window_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
 
@@ -159,7 +159,8 @@ class IdmpTable:
         indexed = self._indexed.get(pid)
         if indexed is not None and self._lent is None:
             entries = indexed.entries
-            if entries.setdefault(iid, entry_id) is entry_id:
+            known_id = entries.setdefault(iid, entry_id)
+            if known_id is entry_id:
                 order = indexed.order
                 order.append(iid)
                 self.iids_added += 1
@@ -168,16 +169,18 @@ class IdmpTable:
                 else:
                     self.iids_tracked += 1
                 return None
+            if known_id >> 64 > now_ms - self.duration_s * 1000:
+                return known_id
         elif indexed is None and self._lent is None:
             window = self._packed.get(pid)
             is_new = window is None or packed.lookup(window, iid) is None
             if is_new and self._record_packed(pid, window, iid, entry_id) is None:
                 self.iids_added += 1
                 return None  # else it has an indexed one now, which takes it
-        known_id = self.lookup(pid, iid, now_ms)
-        if known_id is None:
+        remembered_id = self.lookup(pid, iid, now_ms)
+        if remembered_id is None:
             self.record(pid, iid, entry_id)
-        return known_id
+        return remembered_id
 
     def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> bool:
         """Record an iid for each of some entries, which follow each other, if none of the iids is in memory and no two
@@ -229,34 +232,13 @@ class IdmpTable:
         elif self._record_new(pids, iids, ids):
             return [None] * count
         answers: list[int | None] = []
-        indexed_of, maxsize, is_lent = self._indexed.get, self.maxsize, self._lent is not None
-        first_that_stays = (now_ms - self.duration_s * 1000 + 1) << 64
-        new, dropped, next_id = 0, 0, ids[0]
+        left = iter(ids)
+        next_id = next(left)
         for pid, iid in zip(pids, iids):  # noqa: B905 (equally long)
-            indexed = indexed_of(pid)
-            if indexed is None or is_lent:
-                entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-                indexed_of = self._indexed.get  # that may have been its first window
-            else:
-                entries = indexed.entries
-                entry_id = entries.setdefault(iid, next_id)
-                if entry_id is next_id:
-                    order = indexed.order
-                    order.append(iid)
-                    if len(order) > maxsize:
-                        del entries[order.popleft()]
-                        dropped += 1
-                    self.iids_added += 1
-                    self.iids_tracked += 1
-                    entry_id = None
-                elif entry_id < first_that_stays:
-                    entry_id = self.lookup_or_record(pid, iid, next_id, now_ms)
-            answers.append(entry_id)
-            if entry_id is None:
-                new += 1
-                if new < count:
-                    next_id = ids[new]
-        self.iids_tracked -= dropped
+            known_id = self.lookup_or_record(pid, iid, next_id, now_ms)
+            answers.append(known_id)
+            if known_id is None:
+                next_id = next(left, 0)
         return answers
 
     def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
@@ -365,7 +347,7 @@ class IdmpTable:
 
     def memory_bytes(self) -> int:
         """Return about how much memory the table takes, from a sample of its producers."""
-        return getsizeof(self) + packed_bytes(self._packed) + indexed_bytes(self._indexed)
+        return getsizeof(self) + window_bytes(self._packed) + window_bytes(self._indexed)
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
         """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.

@@ -19,6 +19,8 @@ from streamd.stream.stream import Stream
 
 Piece = tuple[bool, bytes]
 
+# Entries in one piece: as many as a node has by default.
+_PIECE_ENTRIES: Final = 100
 # Iids in one piece: a few ten microseconds.
 _PIECE_ITEMS: Final = 64
 
@@ -44,10 +46,9 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
     if len(stream.log) == 0:
         # An empty stream is made by an entry that is trimmed at once, as Redis does it.
         yield False, encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"])
-    start = 0
-    while batch := stream.log.read_batch(start):
+    entries = stream.log.iterate()
+    while batch := list(islice(entries, _PIECE_ENTRIES)):
         yield False, _encode_entries(key, batch)
-        start = batch[-1][0] + 1
     yield False, encode_command((
         b"XSETID", key, format_id(stream.last_id), b"ENTRIESADDED", b"%d" % stream.entries_added,
         b"MAXDELETEDID", format_id(stream.max_deleted_id),

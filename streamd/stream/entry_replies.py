@@ -1,5 +1,6 @@
 """The entries of streams as replies, and how much of several streams one reply may hold."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
@@ -30,7 +31,17 @@ def long_array(
         entries = count
     if entries <= SLICED_ITEMS_MIN:
         return None
-    return entries, LongArray(entries, log.copy().encode_pieces(start, end, entries, reverse))
+    return entries, entries_now(log, start, end, entries, reverse)
+
+
+def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = False) -> LongArray:
+    """Return the first `count` entries from `start` to `end`, as many as there are at least, as they are now."""
+    return LongArray(count, _pieces(log.copy(), start, end, count, reverse))
+
+
+def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterator[bytes]:
+    for source, low, high in log.runs(start, end, count, reverse):
+        yield source.read(low, high, reverse)
 
 
 def pinned_bytes(log: Log, entries: int) -> int:
@@ -100,7 +111,7 @@ class ReadBudget:
         many = long_array(log, start, end, count)
         if many is not None:
             if ids is not None:
-                ids += log.ids(start, end, many[0])
+                ids += log.ids_between(start, end, many[0])
             if self._bytes_left is None:
                 self.spend(many[0])
             return many

@@ -181,7 +181,7 @@ class Stream:
         first_id = self.log.first_id or 0
         simple = not self.max_deleted_id or self.max_deleted_id < first_id
         if simple and group.last_id < first_id:
-            group.entries_read = self.entries_added - len(self) + self.log.rank(entry_id + 1)
+            group.entries_read = self.entries_added - len(self) + self.log.count_range(0, entry_id)
         elif group.entries_read is not None and not self.has_tombstone_behind(group.last_id):
             group.entries_read = min(group.entries_read + self.log.count_range(group.last_id + 1, entry_id), _COUNT_MAX)
         else:

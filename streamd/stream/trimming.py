@@ -52,7 +52,7 @@ class Trim:
         start = 0
         removed = 0
         while wanted > removed and start <= end:
-            ids = log.ids(start, end, _BATCH)
+            ids = log.ids_between(start, end, _BATCH)
             if not ids:
                 break
             start = ids[-1] + 1

@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+from itertools import starmap
 
 import pytest
 import redis
@@ -10,6 +11,7 @@ import redis
 from bench.ports import free_port
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_encoder import encode_entry
 
 pytestmark = [
     pytest.mark.redis,
@@ -91,5 +93,8 @@ def test_random_histories_end_as_those_of_redis(server, seed):
                 words = [] if count is None else ["COUNT", count]
                 reply = server.execute_command(command, "s", *map(format_id, ends), *words)
                 expected = [(parse_id(entry_id), fields) for entry_id, fields in reply]
-                assert list(log.iterate(start, end, reverse))[:count] == expected
-                assert log.ids(start, end, count, reverse) == [entry_id for entry_id, _ in expected]
+                entries, parts = log.encode_parts(start, end, count, reverse)
+                assert (entries, b"".join(parts)) == (len(expected), b"".join(starmap(encode_entry, expected)))
+                if not reverse:
+                    assert list(log.iterate(start, end))[:count] == expected
+                    assert log.ids_between(start, end, count) == [entry_id for entry_id, _ in expected]

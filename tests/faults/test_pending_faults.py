@@ -52,7 +52,7 @@ def test_faults2_3_7_a_chunk_of_several_consumers_is_gone_through_once(count):
     assert list(entries.iterate()) == kept
     assert list(before.iterate()) == rows
     assert bob.pending == sum(row[1] is bob for row in kept)
-    assert list(entries.of_consumer(cid)) == [row for row in kept if row[1] is cid]
+    assert list(entries.iterate(owner=cid)) == [row for row in kept if row[1] is cid]
     assert (
         entries.remove_many([row[0] for row in kept if row[1] is bob][:50])
         == [row[0] for row in kept if row[1] is bob][:50]

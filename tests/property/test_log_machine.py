@@ -111,14 +111,6 @@ class LogMachine(RuleBasedStateMachine):
         start, end = data.draw(st.sampled_from(self.ids)), data.draw(st.sampled_from([*self.ids, ID_MAX]))
         assert self.log.split(start, end, count) == self.model.split(start, end, count)
 
-    @rule()
-    def walk_in_batches(self):
-        entries, start = [], 0
-        while batch := self.log.read_batch(start):
-            entries += batch
-            start = batch[-1][0] + 1
-        assert entries == self.model.entries()
-
     @rule(data=st.data(), count=st.sampled_from([1, 3, 10, 150]))
     def read(self, data, count):
         start, end = data.draw(st.sampled_from(self.ids)), data.draw(st.sampled_from(self.ids))

@@ -99,7 +99,7 @@ class Pair:
         assert real.last_id == (everything[-1][0] if everything else None)
         assert list(real.nacked) == model.nacked
         for owner in self.consumers:
-            assert list(real.of_consumer(owner)) == model.listing(0, 1 << 128, owner=owner)
+            assert list(real.iterate(owner=owner)) == model.listing(0, 1 << 128, owner=owner)
             assert owner.pending == len(model.listing(0, 1 << 128, owner=owner))
             assert owner.chunks == [
                 chunk.low for chunk in real._chunks if any(row[1] is owner for row in chunk.rows(0, len(chunk.ids)))
@@ -177,7 +177,7 @@ def test_long_random_histories_never_differ_from_the_model(seed):
             assert list(pair.real.iterate(start, end, until_ms)) == pair.model.listing(start, end, until_ms)
             owner = chance.choice(pair.consumers)
             listing = pair.model.listing(start, end, until_ms, owner)
-            assert list(pair.real.of_consumer(owner, start, end, until_ms)) == listing
+            assert list(pair.real.iterate(start, end, until_ms, owner)) == listing
         pair.check(with_oldest=chance.random() < 0.3)
         if chance.random() < 0.1:
             pair = pair.copy()

@@ -16,6 +16,7 @@ from streamd.commands.keys.hash_fields import remove_fields, set_fields
 from streamd.commands.keys.results import with_values
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.commands.long_replies import mapping
+from streamd.data import positions
 from streamd.data.hash import Hash
 from streamd.data.types import HASH
 from streamd.resp.types import Reply
@@ -233,10 +234,10 @@ def hrandfield(context: Context, args: list[bytes]) -> Reply:
     random = context.state.random
     if len(args) == 2:
         only = context.db.read_as(args[1], HASH)
-        return None if only is None else only.some(random, 1)[0]
+        return None if only is None else positions.some_rows(only, random, 1)[0]
     count, shows_values = take_random_count(args, b"WITHVALUES")
     fields = context.db.read_as(args[1], HASH)
     if fields is None or not count:
         return []
-    found = fields.some(random, count) if count > 0 else fields.any(random, -count)
+    found = positions.some_rows(fields, random, count) if count > 0 else positions.any_rows(fields, random, -count)
     return with_values(context, found, fields) if shows_values else found

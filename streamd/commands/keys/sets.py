@@ -5,6 +5,7 @@ from streamd.catalog import Context, command
 from streamd.catalog.arguments import parse_positive, parse_random_count
 from streamd.commands.keys.results import end_removal
 from streamd.commands.keys.scan_pages import page_reply
+from streamd.data import positions
 from streamd.data.member_set import MemberSet
 from streamd.data.types import SET
 from streamd.resp.types import Reply, SetReply
@@ -90,7 +91,7 @@ def spop(context: Context, args: list[bytes]) -> Reply:
     value = context.db.get_as(args[1], SET)
     if value is None:
         return None if len(args) == 2 else SetReply([])
-    chosen = value.different(context.state.random, count)
+    chosen = positions.some_rows(value, context.state.random, count)
     value.lose(chosen)
     end_removal(context, args[1], value, chosen, b"SREM", "s", "spop")
     return chosen[0] if len(args) == 2 else SetReply(list(chosen))
@@ -108,12 +109,12 @@ def srandmember(context: Context, args: list[bytes]) -> Reply:
     value = context.db.read_as(args[1], SET)
     random = context.state.random
     if count is None:
-        return None if value is None else value.some(random)
+        return None if value is None else positions.some_row(value, random)
     if value is None:
         return []
     if count < 0:
-        return value.any(random, -count)
-    return value.different(random, count)
+        return positions.any_rows(value, random, -count)
+    return positions.some_rows(value, random, count)
 
 
 @command(

@@ -168,7 +168,9 @@ def _is_trimmed_once(stream: Stream, trim: Trim, first_id: int, count: int) -> b
         return False
     if trim.by == "maxlen":
         return not trim.limit or len(stream) + count - trim.threshold <= trim.limit
-    return trim.threshold <= first_id and (not trim.limit or stream.log.rank(trim.threshold) <= trim.limit)
+    if trim.threshold > first_id:
+        return False
+    return not trim.limit or stream.log.count_range(0, trim.threshold - 1) <= trim.limit
 
 
 def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
@@ -176,7 +178,10 @@ def _trims_little(stream: Stream, trim: Trim, count: int) -> bool:
 
     One that takes much is the request's own, which the slow log then has by its name; see `Calls`.
     """
-    removed = len(stream) + count - trim.threshold if trim.by == "maxlen" else stream.log.rank(trim.threshold)
+    if trim.by == "maxlen":
+        removed = len(stream) + count - trim.threshold
+    else:
+        removed = stream.log.count_range(0, trim.threshold - 1)
     return removed <= count + _TRIMMED_MAX or 0 < trim.limit <= count + _TRIMMED_MAX
 
 

@@ -92,7 +92,7 @@ def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | Non
             attempts -= len(some)
             idle = _idle(owners, times, until_ms, at, len(some))
             at += len(some)
-            if log.ids(some[0], some[-1], len(some) + 1) != some:
+            if log.ids_between(some[0], some[-1], len(some) + 1) != some:
                 there = [entry_id in log for entry_id in some]
                 missing = [entry_id for entry_id, is_there in zip(some, there, strict=True) if not is_there]
                 gone += missing
@@ -133,5 +133,5 @@ def _entries(log: Log, ids: list[int]) -> Raw:
     found: list[int] = []
     data = b"".join(log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]) if ids else b""
     if found != ids:
-        data = b"".join([log.encode_range(entry_id, entry_id)[1] for entry_id in ids])
+        data = b"".join([part for entry_id in ids for part in log.encode_parts(entry_id, entry_id)[1]])
     return Raw(b"*%d\r\n%b" % (len(ids), data))

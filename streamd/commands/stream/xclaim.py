@@ -50,7 +50,7 @@ class _Options:
 
 def _all_there(log: Log, ids: list[int]) -> bool:
     """Return whether these are several entries that stand in the log one behind the other."""
-    return len(ids) > 1 and ids[0] < ids[-1] and log.ids(ids[0], ids[-1], len(ids) + 1) == ids
+    return len(ids) > 1 and ids[0] < ids[-1] and log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids
 
 
 @command(
@@ -114,7 +114,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
             id_text = format_id(entry_id)
             parts.append(b"$%d\r\n%b\r\n" % (len(id_text), id_text))
         else:
-            parts.append(stream.log.encode_range(entry_id, entry_id)[1])
+            parts += stream.log.encode_parts(entry_id, entry_id)[1]
         record_owned(context, key, group_name, group, consumer, [entry_id], time_ms, count)
         position_unsaid = False
     if position_unsaid:

@@ -13,7 +13,7 @@ from streamd.commands.stream.group_effects import group_of, need_stream
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
-from streamd.stream.entry_replies import pinned_bytes
+from streamd.stream.entry_replies import entries_now, pinned_bytes
 from streamd.stream.groups.group import CONSUMER_BYTES, Columns, Group, columns_of
 from streamd.stream.groups.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
 from streamd.stream.search.patterns import EntryFilter
@@ -73,10 +73,10 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
     groups = stream.groups or {}
     if _decoded(stream, count) > SLICED_ITEMS_MIN:
         return _full_in_slices(stream, count)
-    entries, data = stream.log.encode_range(0, ID_MAX, count or None)
+    entries, parts = stream.log.encode_parts(0, ID_MAX, count or None)
     return {
         **_properties(stream),
-        b"entries": Raw(b"*%d\r\n%b" % (entries, data)),
+        b"entries": Raw(b"*%d\r\n%b" % (entries, b"".join(parts))),
         b"groups": [_full_group(stream, name, group, count) for name, group in sorted(groups.items())],
     }
 
@@ -108,7 +108,7 @@ def _full_in_slices(stream: Stream, count: int) -> Reply:
     entries = min(count or len(log), len(log))
     content = {
         **_properties(stream),
-        b"entries": LongArray(entries, facts.log.encode_pieces(0, ID_MAX, entries)),
+        b"entries": entries_now(facts.log, 0, ID_MAX, entries),
         b"groups": LongArray(len(groups), shown),
     }
     return Sliced(content, pinned)
@@ -196,13 +196,13 @@ def _properties(stream: Stream) -> dict[bytes, Reply]:
 
 
 def _summary(stream: Stream) -> Reply:
-    _, first = stream.log.encode_range(0, ID_MAX, 1)
-    _, last = stream.log.encode_range(0, ID_MAX, 1, reverse=True)
+    _, first = stream.log.encode_parts(0, ID_MAX, 1)
+    _, last = stream.log.encode_parts(0, ID_MAX, 1, reverse=True)
     return {
         **_properties(stream),
         b"groups": len(stream.groups or ()),
-        b"first-entry": Raw(first) if first else None,
-        b"last-entry": Raw(last) if last else None,
+        b"first-entry": Raw(first[0]) if first else None,
+        b"last-entry": Raw(last[0]) if last else None,
     }
 
 
@@ -236,7 +236,7 @@ def _full_consumer(group: Group, consumer: Consumer, count: int) -> Reply:
         b"pel-count": consumer.pending,
         b"pending": [
             [format_id(entry_id), time_ms, deliveries]
-            for entry_id, _, time_ms, deliveries in islice(group.pending.of_consumer(consumer), count or None)
+            for entry_id, _, time_ms, deliveries in islice(group.pending.iterate(owner=consumer), count or None)
         ],
     }
 

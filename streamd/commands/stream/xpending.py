@@ -63,13 +63,9 @@ def xpending(context: Context, args: list[bytes]) -> Reply:
             return []
     if count > SLICED_ITEMS_MIN and pending.may_exceed(SLICED_ITEMS_MIN, start, end):
         return _long(pending, count, (start, end, until_ms, consumer), now_ms)
-    if consumer is not None:
-        entries = pending.of_consumer(consumer, start, end, until_ms)
-    elif until_ms is None:
+    if consumer is None and until_ms is None:
         return _rows(pending.columns(start, end, count), now_ms)
-    else:
-        entries = pending.iterate(start, end, until_ms)
-    some = [*islice(entries, count)]
+    some = [*islice(pending.iterate(start, end, until_ms, consumer), count)]
     return _rows([_columns(some)] if some else [], now_ms)
 
 

@@ -45,7 +45,8 @@ def xrange_run(context: Context, requests: Requests) -> int:
         words.append(request[2])
     replies: list[bytes] = []
     for start in _starts(words):
-        entries, encoded = log.encode_range(start, end, count)
+        entries, pieces = log.encode_parts(start, end, count)
+        encoded = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if len(encoded) > LARGE_REPLY_BYTES:
             break  # what counts for the limit of output is the engine's
         replies.append(b"*%d\r\n%b" % (entries, encoded))

@@ -1,6 +1,7 @@
 """XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from streamd.base.errors import CommandError
@@ -20,13 +21,14 @@ from streamd.commands.stream.options import ReadOptions, parse_read_options, str
 from streamd.connected.blocking import BLOCKED
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
-from streamd.stream.entry_replies import ReadBudget, gathered, pinned_bytes
+from streamd.stream.entry_replies import ReadBudget, entries_now, gathered, pinned_bytes
 from streamd.stream.groups.group import Group
 from streamd.stream.groups.pending import CHUNK_ENTRIES_MAX, Consumer, PendingEntries, again
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.search.searching import search
 from streamd.stream.stream import Stream
+from streamd.stream.wire.entry_encoder import encode_entry
 
 # As many entries as there may be; and so many at once if their sizes are to be looked at.
 _COUNT_MAX: Final = 2**62
@@ -192,10 +194,15 @@ def _never() -> bool:
 
 def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
     """Return what finds the fields of the entries `ids`: read in one go, unless many others lie between them."""
-    around = log.ids(ids[0], ids[-1], 4 * len(ids)) if ids else []
+    around = log.ids_between(ids[0], ids[-1], 4 * len(ids)) if ids else []
     if around and around[-1] >= ids[-1]:
         return dict(log.iterate(ids[0], ids[-1])).get
-    return log.get
+    return partial(_fields_of, log)
+
+
+def _fields_of(log: Log, entry_id: int) -> list[bytes] | None:
+    """Return the fields and values of an entry, None if it is not there."""
+    return next((fields for _, fields in log.iterate(entry_id, entry_id)), None)
 
 
 def _read_again(
@@ -227,7 +234,7 @@ def _read_again(
         budget.spend(len(ids))
         shown = LongArray(len(ids), _shown_in_slices(log.copy(), ids))
         if not stream.has_all_behind(ids[0]):
-            around = set(log.ids(ids[0], ids[-1]))
+            around = set(log.ids_between(ids[0], ids[-1]))
             ids = [entry_id for entry_id in ids if entry_id in around]
     elif parts and found == ids:
         # They are all there and stand in the log one behind the other, as mostly.
@@ -269,7 +276,7 @@ def _read_all_again(
         return None
     budget.spend(entries)
     pending.renew(consumer, after_id + 1, now_ms)
-    return LongArray(entries, stream.log.copy().encode_pieces(first_id, last_id, entries))
+    return entries_now(stream.log, first_id, last_id, entries)
 
 
 def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
@@ -281,11 +288,8 @@ def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
         if found == some:
             yield b"".join(parts)
             continue
-        fields = map(log.get, some)
-        yield [
-            [format_id(entry_id), NULL_ARRAY if one is None else one]
-            for entry_id, one in zip(some, fields, strict=True)
-        ]
+        find = _finder(log, some)
+        yield [[format_id(one), NULL_ARRAY if (fields := find(one)) is None else fields] for one in some]
 
 
 class _Delivery:
@@ -346,12 +350,14 @@ class _Delivery:
             budget.spend(len(found.ids))
             return found.ids, found.parts, found.passed_id
         ids: list[int] = []
+        parts: list[bytes] = []
         for entry_id in found.ids:
-            if not budget.admit(sum(map(len, log.get(entry_id) or ()))):
-                parts = [log.encode_range(one, one)[1] for one in ids]
+            fields = _fields_of(log, entry_id) or []
+            if not budget.admit(sum(map(len, fields))):
                 return ids, parts, ids[-1] if ids else self.group.last_id
             ids.append(entry_id)
-        return ids, found.parts, found.passed_id
+            parts.append(encode_entry(entry_id, fields))
+        return ids, parts, found.passed_id
 
     def _deliver(self, ids: list[int], passed_id: int | None = None) -> None:
         """Note that the entries `ids`, the next ones, were delivered; or those of a filtered group, which has come to
@@ -395,7 +401,7 @@ class _Delivery:
                     break
                 fresh.append(entry_id)
         for entry_id in fresh:
-            parts.append(_four(log.encode_range(entry_id, entry_id)[1], _NEW))
+            parts += [_four(part, _NEW) for part in log.encode_parts(entry_id, entry_id)[1]]
         if fresh or passed_id is not None:
             self._deliver(fresh, passed_id)
         return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))) if parts else None
@@ -411,14 +417,14 @@ class _Delivery:
         for entry_id, owner, time_ms, count in group.pending.oldest(
             now_ms - self.options.claim_idle_ms, budget.entries_left
         ):
-            fields = stream.log.get(entry_id)
+            fields = _fields_of(stream.log, entry_id)
             if fields is None:
                 gone.append(entry_id)
                 continue
             if not budget.admit(sum(map(len, fields))):
                 break
             idle_ms = -1 if owner is None else max(0, now_ms - time_ms)
-            parts.append(_four(stream.log.encode_range(entry_id, entry_id)[1], b":%d\r\n:%d\r\n" % (idle_ms, count)))
+            parts.append(_four(encode_entry(entry_id, fields), b":%d\r\n:%d\r\n" % (idle_ms, count)))
             group.pending.set(entry_id, consumer, now_ms, again(count))
             taken.append(entry_id)
         if gone:

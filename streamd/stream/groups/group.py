@@ -75,7 +75,7 @@ class Group:
     def snapshot(self) -> "Group":
         """Return the group as it is now, for reading only: its pending entries are shared until they change.
 
-        `pending.of_consumer` takes the consumers of the snapshot, and all rows say those of this group.
+        `pending.iterate` takes the consumers of the snapshot, and all rows say those of this group.
         """
         other = Group(self.last_id, self.entries_read, self.wanted)
         other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}

@@ -305,33 +305,27 @@ class PendingEntries(PendingInSlices):
         chunk, index = found
         return entry_id, chunk.owner_at(index), chunk.time_at(index), chunk.count_at(index)
 
-    def iterate(self, start: int = 0, end: int = ID_MAX, until_ms: int | None = None) -> Iterator[PendingEntry]:
+    def iterate(
+        self, start: int = 0, end: int = ID_MAX, until_ms: int | None = None, owner: Consumer | None = None
+    ) -> Iterator[PendingEntry]:
         """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
 
-        until_ms: leave out what was delivered later than that.
+        until_ms: leave out what was delivered later than that. owner: the entries of this consumer alone.
         """
-        chunks = self._chunks
-        for at in range(max(0, bisect_right(self._lows, start) - 1), len(chunks)):
-            chunk = chunks[at]
+        chunks = self._chunks_from(start) if owner is None else self.chunks_of(owner, start)
+        if isinstance(owner, PastConsumer):
+            owner = owner.original
+        for chunk in chunks:
             if chunk.low > end:
                 return
-            if until_ms is not None and not isinstance(chunk.times, list) and chunk.times > until_ms:
-                continue
-            first, behind = chunk.between(start, end)
-            if until_ms is None or not isinstance(chunk.times, list):
-                yield from chunk.rows(first, behind)
-            else:
-                for row in chunk.rows(first, behind):
-                    if row[2] <= until_ms:
-                        yield row
+            yield from chunk.chosen(start, end, until_ms, owner)
 
     def columns(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> Iterator[PendingColumns]:
         """Yield what `iterate` does, the first `count` of it, as columns: of entries that follow each other their IDs,
         owners, times and counts.
         """
-        chunks, left = self._chunks, maxsize if count is None else count
-        for at in range(max(0, bisect_right(self._lows, start) - 1), len(chunks)):
-            chunk = chunks[at]
+        left = maxsize if count is None else count
+        for chunk in self._chunks_from(start):
             if chunk.low > end or left <= 0:
                 return
             first, behind = chunk.between(start, end)
@@ -348,34 +342,12 @@ class PendingEntries(PendingInSlices):
             counts += some[index : index + run] if isinstance(some, list) else [some] * run
         return counts
 
-    def of_consumer(
-        self, owner: Consumer, start: int = 0, end: int = ID_MAX, until_ms: int | None = None
-    ) -> Iterator[PendingEntry]:
-        """Yield the entries of one consumer; the rest is as in `iterate`."""
-        lows, held = self._lows, owner.chunks
-        if isinstance(owner, PastConsumer):
-            owner = owner.original
-        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
-            low = held[place]
-            if low > end:
-                return
-            chunk = self._chunks[bisect_left(lows, low)]
-            first, behind = chunk.between(start, end)
-            if chunk.owners is owner and until_ms is None:
-                yield from chunk.rows(first, behind)
-            else:
-                for row in chunk.rows(first, behind):
-                    if row[1] is owner and (until_ms is None or row[2] <= until_ms):
-                        yield row
-
     def ids_of(self, owner: Consumer, start: int, count: int | None = None) -> list[int]:
         """Return the IDs of the first `count` entries of one consumer from ID `start` on."""
         ids: list[int] = []
-        lows, held = self._lows, owner.chunks
-        for place in range(max(0, bisect_right(held, start) - 1), len(held)):
+        for chunk in self.chunks_of(owner, start):
             if count is not None and len(ids) >= count:
                 break
-            chunk = self._chunks[bisect_left(lows, held[place])]
             first = bisect_left(chunk.ids, start)
             if chunk.owners is owner:
                 ids += chunk.ids[first:]

@@ -1,7 +1,7 @@
 """Pending entries that follow each other, in one object; and the consumers that have them."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import compress, repeat
 from typing import Final
 
@@ -176,6 +176,20 @@ class Chunk:
             times[start:stop] if isinstance(times, list) else times,
             counts[start:stop] if isinstance(counts, list) else counts,
         )
+
+    def chosen(self, start: int, end: int, until_ms: int | None, owner: Consumer | None) -> Iterable[PendingEntry]:
+        """Return the entries from ID `start` to `end` that were delivered up to `until_ms`, of one consumer if it is
+        given.
+        """
+        owners, times = self.owners, self.times
+        if (owner is not None and owners is not owner and not isinstance(owners, list)) or (
+            until_ms is not None and not isinstance(times, list) and times > until_ms
+        ):
+            return ()
+        rows = self.rows(*self.between(start, end))
+        if (owner is None or owners is owner) and (until_ms is None or not isinstance(times, list)):
+            return rows
+        return [row for row in rows if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)]
 
     def rows_of(self, owner: Consumer) -> list[PendingEntry]:
         """Return the entries of one consumer."""

@@ -28,15 +28,16 @@ class PendingInSlices:
         self, start: int, end: int, until_ms: int | None, owner: Consumer | None
     ) -> Iterator[list[PendingEntry]]:
         """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
-        for chunk in self._chunks[max(0, bisect_right(self._lows, start) - 1) :]:
+        for chunk in self._chunks_from(start):
             if chunk.low > end:
                 return
-            if isinstance(chunk.owners, list) or owner is None or chunk.owners is owner:
-                yield [
-                    row
-                    for row in chunk.rows(*chunk.between(start, end))
-                    if (owner is None or row[1] is owner) and (until_ms is None or row[2] <= until_ms)
-                ]
+            yield list(chunk.chosen(start, end, until_ms, owner))
+
+    def _chunks_from(self, start: int) -> Iterator[Chunk]:
+        """Yield the chunks in which there may be entries from ID `start` on; they must not change meanwhile."""
+        chunks = self._chunks
+        for at in range(max(0, bisect_right(self._lows, start) - 1), len(chunks)):
+            yield chunks[at]
 
     def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
         """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""

@@ -5,7 +5,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from streamd.stream.entry_id import ID_MAX
-from streamd.stream.log.open_tail import OpenTail
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
@@ -17,14 +16,14 @@ _NODE_ENTRIES_MAX = 10_000
 _EMPTY_BYTES = 350
 
 
-class Log(OpenTail):
+class Log(Tail):
     """The entries of one stream, in the order of their IDs.
 
     An entry is its ID and a flat list of fields and values. Entries are appended at the tail; a tail that is full is
     sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
     `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
 
-    Shape: the tail is an OpenTail's. _sealed: None until a tail was sealed.
+    Shape: the tail is the log itself, as a Tail. _sealed: None until a tail was sealed.
     _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
     It takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
@@ -111,20 +110,13 @@ class Log(OpenTail):
         """Make the last segment the tail again, because the tail is deleted and nodes take more entries now."""
         assert self._sealed is not None
         segment = self._sealed.segments[-1]
-        ids: list[int] = []
-        fields: list[list[bytes]] = []
-        for low, high in segment.runs(0, segment.count):
-            ids += segment.ids(low, high)
-            fields += segment.entries(low, high)
+        entries = list(self.iterate(segment.first_id))
         self._sealed.remove(len(self._sealed.segments) - 1)
-        self._gone = segment.used - len(ids)
+        self._gone = segment.used - len(entries)
         self._gone_id = segment.last_id
         self._room = self._capacity - self._gone
-        for entry_id, entry_fields in zip(ids, fields, strict=True):
-            if len(entry_fields) != self._width:
-                self._differ(len(entry_fields), 1)
-            self._ids.append(entry_id)
-            self._texts += entry_fields
+        for entry_id, fields in entries:
+            self.append(entry_id, fields)
         return self._ids
 
     def _sealed_for_writing(self) -> SegmentList:
@@ -242,14 +234,14 @@ class Log(OpenTail):
                 return segment.first_id
         elif self._ids:
             return self._ids[0]
-        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX)), None)
+        return next((source.ids(low, low + 1)[0] for source, low, _ in self.runs(0, ID_MAX, 1)), None)
 
     @property
     def last_id(self) -> int | None:
         """The ID of the last entry, or None."""
         if self._ids:
             return self._ids[-1]
-        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, True)), None)
+        return next((source.ids(high - 1, high)[0] for source, _, high in self.runs(0, ID_MAX, 1, True)), None)
 
     @property
     def segments(self) -> int:
@@ -266,10 +258,6 @@ class Log(OpenTail):
             size += (48 + 9) * len(self._ids) + (40 + 9 + sum(map(len, some)) // len(some)) * len(texts)
         return size
 
-    def get(self, entry_id: int) -> list[bytes] | None:
-        """Return the fields and values of an entry, a new list; None when there is no such entry."""
-        return next((source.entries(low, high)[0] for source, low, high in self.runs(entry_id, entry_id)), None)
-
     def __contains__(self, entry_id: int) -> bool:
         ids, sealed = self._ids, self._sealed
         if sealed is None or (ids and entry_id >= ids[0]):
@@ -278,46 +266,21 @@ class Log(OpenTail):
         index = sealed.index(entry_id)
         return index >= sealed.head and sealed.segments[index].find(entry_id) >= 0
 
-    def iterate(self, start: int = 0, end: int = ID_MAX, reverse: bool = False) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, the last one first if `reverse`.
+    def iterate(self, start: int = 0, end: int = ID_MAX) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield `(ID, fields)` of the entries from `start` to `end`, both included, while the log does not change.
 
-        `fields` is a new list. The log may change in between: entries that are not yielded yet may come as they were.
+        `fields` is a new list.
         """
-        while start <= end and (batch := self.read_batch(start, end, reverse)):
-            yield from batch
-            if reverse:
-                end = batch[-1][0] - 1
-            else:
-                start = batch[-1][0] + 1
-
-    def read_batch(self, start: int, end: int = ID_MAX, reverse: bool = False) -> list[tuple[int, list[bytes]]]:
-        """Return the first entries from `start` to `end` that one node has, `(ID, fields)`; [] for an empty range.
-
-        This is how to walk a log that changes in between: go on at the last ID of the batch plus one.
-        """
-        batch: list[tuple[int, list[bytes]]] = []
-        node = None
-        for source, low, high in self.runs(start, end, reverse):
-            if (node := node or source) is not source:
-                break
-            run = list(zip(source.ids(low, high), source.entries(low, high), strict=True))
-            batch += run[::-1] if reverse else run
-        return batch
-
-    def encode_range(self, start: int, end: int, count: int | None = None, reverse: bool = False) -> tuple[int, bytes]:
-        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
-
-        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header
-        around them; the last entry is the first one if `reverse`.
-        """
-        entries, parts = self.encode_parts(start, end, count, reverse)
-        return entries, parts[0] if len(parts) == 1 else b"".join(parts)
+        for source, low, high in self.runs(start, end):
+            yield from zip(source.ids(low, high), source.entries(low, high), strict=True)
 
     def encode_parts(
         self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
     ) -> tuple[int, list[bytes]]:
-        """Return what `encode_range` does, the RESP in parts still to be joined.
+        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
 
+        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header around
+        them, in parts still to be joined; the last entry is the first one if `reverse`.
         ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
         """
         entries, parts = 0, list[bytes]()
@@ -328,39 +291,28 @@ class Log(OpenTail):
             if entries >= left or not tail:
                 return entries, parts
             start = tail[0]
-        for source, low, high in self._first_runs(start, end, left - entries, reverse):
+        for source, low, high in self.runs(start, end, left - entries, reverse):
             parts.append(source.read(low, high, reverse))
             if ids is not None:
                 ids += source.ids(low, high)
             entries += high - low
         return entries, parts
 
-    def encode_pieces(self, start: int, end: int, count: int, reverse: bool = False) -> Iterator[bytes]:
-        """Yield the parts that `encode_parts` returns, each when it is asked for; the log must not change meanwhile."""
-        for source, low, high in self._first_runs(start, end, count, reverse):
-            yield source.read(low, high, reverse)
-
-    def ids(self, start: int = 0, end: int = ID_MAX, count: int | None = None, reverse: bool = False) -> list[int]:
-        """Return the IDs of the entries that `encode_range` encodes."""
+    def ids_between(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> list[int]:
+        """Return the IDs of the entries that `encode_parts` encodes."""
         found: list[int] = []
-        for source, low, high in self._first_runs(start, end, count, reverse):
-            found += source.ids(low, high)[::-1] if reverse else source.ids(low, high)
+        for source, low, high in self.runs(start, end, count):
+            found += source.ids(low, high)
         return found
 
-    def _first_runs(
-        self, start: int, end: int, count: int | None, reverse: bool
+    def runs(
+        self, start: int, end: int, count: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield what `runs` does, of the first `count` entries."""
-        left = sys.maxsize if count is None else count
-        for source, low, high in self.runs(start, end, reverse) if left > 0 else ():
-            if high - low >= left:
-                yield (source, high - left, high) if reverse else (source, low, low + left)
-                return
-            yield source, low, high
-            left -= high - low
+        """Yield `(node, from, to)` for each run of the first `count` entries, none deleted: two positions in a node."""
+        every = self._all_runs(start, end, reverse)
+        return every if count is None else _first(every, count, reverse)
 
-    def runs(self, start: int, end: int, reverse: bool = False) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield `(node, from, to)` for each run of entries, none deleted: two positions in a node."""
+    def _all_runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment | Tail, int, int]]:
         if start > end:
             return
         ids = self._ids
@@ -373,12 +325,12 @@ class Log(OpenTail):
         if in_tail and not reverse:
             yield from self._tail_run(start, end)
 
-    def _tail_run(self, start: int, end: int) -> Iterator[tuple[Tail, int, int]]:
+    def _tail_run(self, start: int, end: int) -> Iterator[tuple[Segment | Tail, int, int]]:
         ids = self._ids
         low = 0 if start <= ids[0] else bisect_left(ids, start)
         high = len(ids) if end >= ids[-1] else bisect_right(ids, end, low)
         if low < high:
-            yield self._tail(), low, high
+            yield self, low, high
 
     # Counting.
 
@@ -387,25 +339,14 @@ class Log(OpenTail):
         in_tail = max(bisect_right(self._ids, end) - bisect_left(self._ids, start), 0)
         return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
 
-    def rank(self, entry_id: int) -> int:
-        """Return how many entries have an ID less than `entry_id`."""
-        ids, sealed = self._ids, self._sealed
-        if sealed is None or (ids and entry_id >= ids[0]):
-            return len(self) - len(ids) + bisect_left(ids, entry_id)
-        index = sealed.index(entry_id)
-        if index < sealed.head:
-            return 0
-        segment = sealed.segments[index]
-        return sealed.count_before(index) + segment.count_live(0, segment.position(entry_id))
-
     def split(self, start: int, end: int, count: int) -> list[int]:
         """Return where to cut the range from `start` to `end` into parts of `count` entries (1 or more).
 
         These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the
         first entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list.
         """
-        first = self.rank(start)
-        ranks = range(first + count, self.rank(end + 1), count)
+        first = self.count_range(0, start - 1)
+        ranks = range(first + count, self.count_range(0, end), count)
         sealed = self._sealed
         if sealed is None:
             return [self._ids[rank] for rank in ranks]
@@ -425,3 +366,16 @@ class Log(OpenTail):
         other._emptied = self._emptied
         other._sealed = None if self._sealed is None else self._sealed.copy()
         return other
+
+
+def _first(
+    runs: Iterator[tuple[Segment | Tail, int, int]], count: int, reverse: bool
+) -> Iterator[tuple[Segment | Tail, int, int]]:
+    """Yield the runs of the first `count` entries."""
+    left = count
+    for source, low, high in runs if left > 0 else ():
+        if high - low >= left:
+            yield (source, high - left, high) if reverse else (source, low, low + left)
+            return
+        yield source, low, high
+        left -= high - low

@@ -1,24 +1,27 @@
-"""The RESP of single entries of a segment."""
+"""The RESP and the IDs of single entries of a node."""
 
 from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
 from streamd.stream.log.segment import Segment
+from streamd.stream.log.tail import Tail
 from streamd.stream.wire.cutting import cut_alike
 from streamd.stream.wire.entry_encoder import encode_entry, join, split_ids, weave_same_fields
 from streamd.stream.wire.packed_numbers import view
 
-# To cut so many entries out of a segment one by one takes as long as all of it.
+# To cut so many entries, or IDs, out of a segment one by one takes as long as all of it.
 _FEW: Final = 8
 
 
-def pick(segment: Segment, places: list[int]) -> list[bytes]:
+def pick(segment: Segment | Tail, places: list[int]) -> list[bytes]:
     """Return the RESP of the entries at some positions, ascending, one at least, in parts.
 
     It is cut out of that of all entries where the segment cache has that, or is to have it: when so many are read that
     a run of entries would have it kept as well.
     """
+    if isinstance(segment, Tail):
+        return _each(segment, places)
     encoded = segment.encoded
     if encoded is not None and not encoded.entry_bytes and encoded.ends is None and len(places) <= _FEW:
         encoded = None  # to work out where entries end takes longer than to encode these
@@ -37,15 +40,25 @@ def pick(segment: Segment, places: list[int]) -> list[bytes]:
 
 def _encoded(segment: Segment, places: list[int]) -> list[bytes]:
     names = segment.fields
-    low, high = places[0], places[-1] + 1
-    if type(names) is tuple:
-        if len(places) > _FEW:
-            return [_woven(segment, places, names)]
-        flat = [[*chain.from_iterable(zip(names, row, strict=True))] for row in _rows(segment, places, len(names))]
-    else:
-        rows = segment.entries(low, high)
-        flat = [rows[at - low] for at in places]
-    return [encode_entry(segment.ids(at, at + 1)[0], row) for at, row in zip(places, flat, strict=True)]
+    if type(names) is not tuple:
+        return _each(segment, places)
+    if len(places) > _FEW:
+        return [_woven(segment, places, names)]
+    flat = [[*chain.from_iterable(zip(names, row, strict=True))] for row in _rows(segment, places, len(names))]
+    return [*map(encode_entry, ids_at(segment, places), flat)]
+
+
+def _each(source: Segment | Tail, places: list[int]) -> list[bytes]:
+    rows = source.entries(places[0], places[-1] + 1)
+    return [encode_entry(one, rows[at - places[0]]) for one, at in zip(ids_at(source, places), places, strict=True)]
+
+
+def ids_at(source: Segment | Tail, places: list[int]) -> list[int]:
+    """Return the IDs of the entries at some positions, ascending, one at least."""
+    if len(places) <= _FEW:
+        return [source.ids(at, at + 1)[0] for at in places]
+    run = source.ids(places[0], places[-1] + 1)
+    return [run[at - places[0]] for at in places]
 
 
 def _rows(segment: Segment, places: list[int], width: int) -> list[Sequence[bytes]]:
@@ -75,7 +88,6 @@ def _woven(segment: Segment, places: list[int], names: tuple[bytes, ...]) -> byt
     """Return the RESP of many entries, as it is made of all of them."""
     width, low = len(names), places[0]
     values, lengths = segment.stored_texts(low, places[-1] + 1, width)
-    run = segment.ids(low, places[-1] + 1)
     chosen: list[bytes] = []
     sizes: list[int] = []
     for at in places:
@@ -83,5 +95,5 @@ def _woven(segment: Segment, places: list[int], names: tuple[bytes, ...]) -> byt
         chosen += values[start : start + width]
         if type(lengths) is not tuple:
             sizes += lengths[start : start + width]
-    ids = split_ids([run[at - low] for at in places])
+    ids = split_ids(ids_at(segment, places))
     return join(weave_same_fields(ids, names, chosen, lengths if type(lengths) is tuple else sizes, False)[0])

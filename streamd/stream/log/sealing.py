@@ -19,28 +19,40 @@ _JOINED_BYTES_MAX = 128 * 1024
 _COMPRESSED_BYTES_MIN = 256
 
 
-def seal_texts(
+def split_entries(
     texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
-) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
-    """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them.
+) -> tuple[tuple[bytes, ...] | None, Sequence[bytes], Sequence[int]]:
+    """Return `(field names, values, their lengths)` of entries; a tuple has the lengths of one entry's if all have them
+    alike. If their names differ: `(None, fields and values, their lengths)`.
 
     texts: columns; or fields and values, `width` for each entry, or as many as `widths` says.
     """
-    values: Sequence[bytes]
     if isinstance(texts, Columns):
         names: tuple[bytes, ...] | None = texts.names
-        values, alike = texts.values, texts.lengths
-        if alike is not None:
-            return texts.names, alike, values, sum(alike) * count
+        values: Sequence[bytes] = texts.values
+        if texts.lengths is not None:
+            return names, values, texts.lengths
         lengths = [*map(len, values)]
     elif widths is None:
         names, values, lengths = split_fields(texts, width, count)
     else:
-        names, values, lengths = None, texts, [*map(len, texts)]
-    if names is None:
-        return pack(widths if widths is not None else [width] * count), pack(lengths), values, sum(lengths)
-    one = lengths[: len(names)]
-    return names, tuple(one) if lengths == one * count else pack(lengths), values, sum(lengths)
+        return None, texts, [*map(len, texts)]
+    if names is not None and lengths == (one := lengths[: len(names)]) * count:
+        return names, values, tuple(one)
+    return names, values, lengths
+
+
+def seal_texts(
+    texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
+) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
+    """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them; see `split_entries`."""
+    names, values, lengths = split_entries(texts, count, width, widths)
+    if type(lengths) is tuple:
+        assert names is not None
+        return names, lengths, values, sum(lengths) * count
+    packed = pack(lengths)
+    fields = pack(widths if widths is not None else [width] * count) if names is None else names
+    return fields, packed, values, sum(lengths)
 
 
 def join_texts(texts: Sequence[bytes], size: int) -> tuple[bytes | tuple[bytes, ...], int]:

@@ -202,22 +202,20 @@ class SegmentList:
             index += 1
         return count - left
 
-    def count_before(self, index: int) -> int:
-        """Return how many entries are in the segments in front of one, deleted ones aside."""
-        segments, head = self.segments, self.head
-        if index - head <= len(segments) - index:
-            return sum(map(_live_count, islice(segments, head, index)))
-        return self.live_count - sum(map(_live_count, islice(segments, index, None)))
-
     def count_range(self, start: int, end: int) -> int:
         """Return how many entries there are from ID `start` to `end`, both included, deleted ones aside."""
         first, last = max(self.index(start), self.head), self.index(end)
         if first > last:
             return 0
         segments = self.segments
+        if 2 * (last - first) <= len(self):
+            between = sum(map(_live_count, segments[first:last]))
+        else:
+            others = segments[self.head : first] + segments[last:]
+            between = self.live_count - sum(map(_live_count, others))
         before = segments[first].count_live(0, segments[first].position(start))
         behind = segments[last].count_live(0, segments[last].position(end + 1))
-        return max(sum(map(_live_count, segments[first:last])) + behind - before, 0)
+        return max(between + behind - before, 0)
 
     def ids_at(self, ranks: Iterable[int]) -> list[int]:
         """Return the IDs of entries by their number (from 0, ascending, deleted ones aside)."""

@@ -5,18 +5,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from streamd.stream.log.entry_log import Log
-from streamd.stream.log.picking import pick
+from streamd.stream.log.picking import ids_at, pick
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.tail import Tail
 from streamd.stream.search.field_index import ALL_MATCH, NONE_MATCHES, SOME_MAY_MATCH, FieldIndex
 from streamd.stream.search.field_values import column
 from streamd.stream.search.patterns import EntryFilter
-from streamd.stream.wire.entry_encoder import encode_entry
 
 # To pass over a segment takes a quarter of the time that looking at some entries of it does, at the least.
 _PASSES_PER_LOOK: Final = 4
-# To work out all IDs of a segment takes as long as so many one by one.
-_FEW: Final = 8
 
 
 class Found(NamedTuple):
@@ -95,9 +92,9 @@ def search(
                 del places[left:]
                 last_high = places[-1] + 1
             left -= len(places)
-            parts += pick(source, places) if type(source) is Segment else _each(source, places)
+            parts += pick(source, places)
             if with_ids:
-                ids += _ids(source, places)
+                ids += ids_at(source, places)
         if not left:
             return Found(count, ids, parts, _id_before(source, last_high), False)
     return Found(count - left, ids, parts, None if node is None else _id_before(node, last_high), True)
@@ -111,18 +108,6 @@ def _matching(source: Segment | Tail, low: int, high: int, wanted: EntryFilter) 
 
 def _within(places: list[int], low: int, high: int) -> list[int]:
     return places[bisect_left(places, low) : bisect_left(places, high)]
-
-
-def _each(source: Segment | Tail, places: list[int]) -> list[bytes]:
-    rows = source.entries(places[0], places[-1] + 1)
-    return [encode_entry(one, rows[at - places[0]]) for one, at in zip(_ids(source, places), places, strict=True)]
-
-
-def _ids(source: Segment | Tail, places: list[int]) -> list[int]:
-    if len(places) <= _FEW:
-        return [source.ids(at, at + 1)[0] for at in places]
-    run = source.ids(places[0], places[-1] + 1)
-    return [run[at - places[0]] for at in places]
 
 
 def _id_before(source: Segment | Tail, position: int) -> int:

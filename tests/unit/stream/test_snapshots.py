@@ -41,8 +41,8 @@ def of_each(group: Group) -> list:
     return [
         (name, consumer.seen_ms, consumer.active_ms, consumer.pending, [(row[0], *row[2:]) for row in whole])
         for name, consumer in group.consumers.items()
-        if (whole := [*group.pending.of_consumer(consumer)])
-        == [*group.pending.of_consumer(consumer, 0, 700), *group.pending.of_consumer(consumer, 701)]
+        if (whole := [*group.pending.iterate(owner=consumer)])
+        == [*group.pending.iterate(0, 700, owner=consumer), *group.pending.iterate(701, owner=consumer)]
     ]
 
 
@@ -108,9 +108,9 @@ def test_pending_entries_of_a_snapshot_stay_and_the_others_change_as_without_it(
     assert list(group.pending.nacked) == list(other.pending.nacked)
     for name in (b"ann", b"bob"):
         assert group.consumers[name].pending == other.consumers[name].pending
-        assert list(group.pending.of_consumer(group.consumers[name])) == [
+        assert list(group.pending.iterate(owner=group.consumers[name])) == [
             (entry_id, group.consumers[name], *rest)
-            for entry_id, _, *rest in other.pending.of_consumer(other.consumers[name])
+            for entry_id, _, *rest in other.pending.iterate(owner=other.consumers[name])
         ]
     for snapshot, before, of_consumers in taken:
         assert rows(snapshot.pending) == before
