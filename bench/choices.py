@@ -22,7 +22,7 @@ from streamd.stream.entry_id import format_id, parse_id
 from streamd.stream.groups.pending import PendingEntries
 from streamd.stream.groups.pending_chunk import Consumer
 from streamd.stream.log.entry_log import Log
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import encode_entry
 
 ROUNDS = 7
@@ -142,14 +142,14 @@ def _entries() -> Iterator[Choice]:
     def together() -> None:
         nonlocal next_id
         for _ in range(1_000):
-            log.append_columns(range(next_id + 1, next_id + 17), Columns((b"f",), [VALUE] * 16, (len(VALUE),)))
+            log.append_columns(range(next_id + 1, next_id + 17), EntryColumns((b"f",), [VALUE] * 16, (len(VALUE),)))
             next_id += 16
 
     yield Choice(
         "streamd/stream/log/entry_log.py", "an entry of a pipeline of 16", 16_000, together, "one by one", one_by_one
     )
     read = Log()
-    read.append_columns([FIRST + n for n in ids], Columns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
+    read.append_columns([FIRST + n for n in ids], EntryColumns((b"f",), [VALUE] * MILLION, (len(VALUE),)))
     first_hundred = [(FIRST + n, [b"f", VALUE]) for n in range(100)]
     yield Choice(
         "streamd/stream/log/segment.py", "100 entries, read again", 200,

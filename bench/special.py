@@ -12,7 +12,7 @@ from bench.servers import Target
 from bench.workloads import CHANGING, VALUE
 from streamd.stream.groups.group import Group
 from streamd.stream.stream import Stream
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 
 Figures = list[tuple[str, float, str]]  # (what, figure, its unit and what was wanted)
 
@@ -44,7 +44,7 @@ def snapshots() -> Figures:
     stream.groups = {b"g": group}
     for at in range(0, million, 100):
         ids = [first_id + (number << 64) for number in range(at, at + 100)]
-        stream.append_columns(ids, Columns((b"f",), [b"v" * 8] * 100, (8,)))
+        stream.append_columns(ids, EntryColumns((b"f",), [b"v" * 8] * 100, (8,)))
         group.pending.deliver(ids, group.consumer(b"c%d" % (at // 100 % 10), 0)[0], at)
         for entry_id in ids:
             stream.idmp.record(b"p%d" % (at // 100), b"%d" % entry_id, entry_id)

@@ -66,8 +66,9 @@ WAYS = (
     ),
     Way(
         "say rows or columns",
-        ("Column", "Columns", "ColumnsRecord", "Places", "Rows"),
-        named=r"Alike|Column\w*|EntryRows|EntryRun|Layout|Places|Rows|Run|RunFields|Texts|_Taken|_Reading",
+        ("Column", "ColumnsRecord", "ConsumerColumns", "EntryColumns", "EntryRows", "PendingColumns", "RecordColumn",
+         "RequestColumns", "RequestRows"),
+        named=r"Alike|[A-Z]\w*Columns?|Column\w*|[A-Z]\w*Rows|EntryRun|Layout|Places|Run|RunFields|Texts|_Taken|_Reading",
     ),
     Way(
         "record an idempotent ID",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from streamd.data.records import Column, ColumnsRecord, Record
+from streamd.data.records import ColumnsRecord, Record, RecordColumn
 
 NAME: Final = b"XADD"
 IDMP: Final = b"IDMP"
@@ -23,19 +23,19 @@ def entry_words(key: bytes, id_text: bytes, fields: Sequence[bytes], pid: bytes 
 
 
 def entry_columns(
-    key: Column,
-    ids: Column,
-    fields: Sequence[Column],
-    pids: Column | None = None,
-    iids: Column | None = None,
-) -> list[Column]:
+    key: RecordColumn,
+    ids: RecordColumn,
+    fields: Sequence[RecordColumn],
+    pids: RecordColumn | None = None,
+    iids: RecordColumn | None = None,
+) -> list[RecordColumn]:
     """Return the same by places, for entries that have as many fields; each argument is a column."""
     if pids is None or iids is None:
         return [NAME, key, ids, *fields]
     return [NAME, key, IDMP, pids, iids, ids, *fields]
 
 
-class Rows:
+class EntryRows:
     """Entries of several streams, one by one; `records` are their records.
 
     Those of entries with as many fields are encoded by columns: half the work of so many records.

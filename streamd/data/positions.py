@@ -17,7 +17,7 @@ from itertools import islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
-Rows = dict[bytes, Any]
+Table = dict[bytes, Any]
 
 # What one row takes in the array. Python tells the size of the whole dict, which is more.
 _ROW_BYTES: Final = 24
@@ -37,9 +37,9 @@ class _Reader(NamedTuple):
     between: the rows from a position on and before another, in order, with their positions.
     """
 
-    bound: Callable[[Rows], int]
-    first_from: Callable[[Rows, int], int]
-    between: Callable[[Rows, int, int], list[tuple[int, bytes]]]
+    bound: Callable[[Table], int]
+    first_from: Callable[[Table, int], int]
+    between: Callable[[Table, int, int], list[tuple[int, bytes]]]
 
 
 @cache
@@ -61,11 +61,11 @@ def _array_reader() -> _Reader:
     next_row.argtypes = [ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     next_row.restype = ctypes.c_int
 
-    def first_from(rows: Rows, start: int) -> int:
+    def first_from(rows: Table, start: int) -> int:
         position.value = start
         return position.value - 1 if next_row(rows, behind, None, None) else -1
 
-    def between(rows: Rows, start: int, stop: int) -> list[tuple[int, bytes]]:
+    def between(rows: Table, start: int, stop: int) -> list[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         position.value = start
         while next_row(rows, behind, found_key, None) and position.value <= stop:
@@ -82,7 +82,7 @@ PLAIN: Final = _Reader(
 )
 
 
-def page(rows: Rows, cursor: int, count: int) -> tuple[int, list[bytes]]:
+def page(rows: Table, cursor: int, count: int) -> tuple[int, list[bytes]]:
     """Return the cursor of the next page, 0 behind the last one, and the keys of `count` rows; cursor 0 begins a walk.
 
     A page holds fewer keys when too many holes were passed. O(count).
@@ -101,7 +101,7 @@ def page(rows: Rows, cursor: int, count: int) -> tuple[int, list[bytes]]:
     return stop, found
 
 
-def _end(rows: Rows) -> int:
+def _end(rows: Table) -> int:
     """Return the position behind the last row. O(log N)."""
     reader = _reader()
     _close_holes(rows)
@@ -116,7 +116,7 @@ def _end(rows: Rows) -> int:
     return low
 
 
-def _close_holes(rows: Rows) -> None:
+def _close_holes(rows: Table) -> None:
     """Copy a dict that had many times as many rows, so that it has fewer positions."""
     if _reader().bound(rows) > _POSITIONS_PER_ROW_MAX * max(_FEW, len(rows)):
         left = {**rows}
@@ -124,7 +124,7 @@ def _close_holes(rows: Rows) -> None:
         rows.update(left)
 
 
-def some_row(rows: Rows, random: Random) -> bytes:
+def some_row(rows: Table, random: Random) -> bytes:
     """Return the key of a random row; there must be one. O(1), but for a dict that had many times as many rows."""
     size = len(rows)
     if size <= _FEW:
@@ -140,7 +140,7 @@ def some_row(rows: Rows, random: Random) -> bytes:
             return found[0][1]
 
 
-def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
+def some_rows(rows: Table, random: Random, count: int) -> list[bytes]:
     """Return the keys of this many different random rows, or of all. O(count)."""
     if count >= len(rows):
         return list(rows)
@@ -154,7 +154,7 @@ def some_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
     return list(found)
 
 
-def any_rows(rows: Rows, random: Random, count: int) -> list[bytes]:
+def any_rows(rows: Table, random: Random, count: int) -> list[bytes]:
     """Return the keys of this many random rows, with repetitions; the dict must not be empty. O(count)."""
     if count * 3 > len(rows):
         return random.choices(list(rows), k=count)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from streamd.resp.template import Column
 from streamd.stream.entry_id import format_ids
 
 Words = Sequence[bytes]
 
-# What words that are alike have at one place: one word that is the same in all, or one for each, or entry IDs of one
-# millisecond that follow each other.
-Column = bytes | Sequence[bytes] | range
+# The words at one place of several records; or entry IDs of one millisecond that follow each other.
+RecordColumn = Column | range
 
 
 class ColumnsRecord:
@@ -20,7 +20,7 @@ class ColumnsRecord:
 
     __slots__ = ("columns", "db_index", "end")
 
-    def __init__(self, db_index: int, columns: Sequence[Column], end: Words | None = None) -> None:
+    def __init__(self, db_index: int, columns: Sequence[RecordColumn], end: Words | None = None) -> None:
         self.db_index = db_index
         self.columns = columns
         self.end = end

@@ -9,6 +9,7 @@ from streamd.catalog.applying import APPLIERS, Applier, Applying, CannotApply, a
 from streamd.commands.stream.xadd import apply_columns
 from streamd.configuration.server_options import OPTIONS
 from streamd.connected.state import State
+from streamd.resp.template import Column
 
 # What was recorded was allowed when it was recorded, and CONFIG SET may have allowed longer strings then.
 _LENGTH_MAX = "proto-max-bulk-len"
@@ -67,7 +68,7 @@ class Replay:
             return _NO_SENSE if command is None or command.accepts(len(words)) else _WRONG_NUMBER
         return None
 
-    def take_columns(self, db_index: int, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+    def take_columns(self, db_index: int, places: Sequence[Column], count: int) -> bool:
         """Apply so many records, given by the places of their words, if they add entries of one stream; return whether
         that is so: else nothing has happened.
         """

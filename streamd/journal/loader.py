@@ -10,7 +10,7 @@ from streamd.journal.file_reader import Bare, Parsed
 from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_select
 from streamd.journal.words import bare_commands
-from streamd.resp.template import Template, template_around
+from streamd.resp.template import Column, Template, template_around
 
 # Between two points where the loader can be interrupted it applies so much: two milliseconds at most. An entry that is
 # taken by columns weighs as many as it has words; another command as many as a few, and more with each of its words
@@ -31,7 +31,7 @@ _DIGITS_MAX: Final = 10
 class Target(Protocol):
     """What the loader needs of the layers above it."""
 
-    def take_columns(self, db_index: int, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+    def take_columns(self, db_index: int, places: Sequence[Column], count: int) -> bool:
         """Apply records whose words are given by their places, if they add entries of one stream; return whether that
         is so: else nothing has happened.
         """

@@ -32,7 +32,7 @@ from typing import Final
 
 from xxhash import xxh3_64_hexdigest, xxh32_digest
 
-from streamd.data.records import Column, Record, Words
+from streamd.data.records import Record, RecordColumn, Words
 from streamd.journal.notes import NOTES
 from streamd.stream.entry_id import consecutive_parts, format_ids
 
@@ -75,7 +75,7 @@ def encode_command(words: Words) -> bytes:
     return b"".join(parts)
 
 
-def encode_columns(columns: Sequence[Column]) -> list[bytes]:
+def encode_columns(columns: Sequence[RecordColumn]) -> list[bytes]:
     """Return commands that are alike, given by the places of their words.
 
     At least one place has a sequence; all are equally long. What does not differ becomes a part of the template, which

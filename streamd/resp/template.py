@@ -13,6 +13,9 @@ _BLOCK_BYTES_MAX: Final = 8 * 1024
 _TEMPLATES_MAX = 512
 _BLOCKS_MAX = 256
 
+# The words at one place of several requests: one word that all share, or one for each.
+Column = bytes | Sequence[bytes]
+
 
 class Template:
     """Plain requests whose words have the same lengths, and of which few are a request's own.
@@ -125,9 +128,9 @@ class RequestColumns:
             words[place] = self.own[number::width]
         return [*map(list, zip(*words))]  # noqa: B905 (equally long, and hot)
 
-    def columns(self) -> list[bytes | Sequence[bytes]]:
+    def columns(self) -> list[Column]:
         """Return the words by their places: one that all share, else one for each request."""
-        columns: list[bytes | Sequence[bytes]] = [*self.first]
+        columns: list[Column] = [*self.first]
         width = len(self.template.places)
         for number, place in enumerate(self.template.places):
             columns[place] = self.own[number::width]

@@ -8,7 +8,7 @@ from streamd.idmp.table import IdmpTable
 from streamd.stream.groups.group import Group
 from streamd.stream.log.entry_log import Log
 from streamd.stream.search.field_index import FieldIndex
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 
 # A field takes over the index from another one when so many searches in a row asked for it.
 _RIVALS_MAX: Final = 8
@@ -62,7 +62,7 @@ class Stream:
         if self.entries_added < _COUNT_MAX:
             self.entries_added += 1
 
-    def append_columns(self, ids: Sequence[int], columns: Columns) -> None:
+    def append_columns(self, ids: Sequence[int], columns: EntryColumns) -> None:
         """Add entries; their IDs, ascending, must be greater than the last one."""
         self.log.append_columns(ids, columns)
         self.last_id = ids[-1]

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from streamd.catalog import Context
 from streamd.commands.stream import append_runs
-from streamd.commands.stream.append_runs import Places
 from streamd.resp.decoder import Decoder
 from streamd.resp.fast_decoder import ROWS_MIN, FastDecoder
 from streamd.resp.template import RequestColumns
@@ -208,7 +207,7 @@ def batches(monkeypatch):
     taken: list[int] = []
     function = append_runs._append_columns
 
-    def counted(context: Context, places: Places, count: int, *others: Any) -> bool:
+    def counted(context: Context, places: Any, count: int, *others: Any) -> bool:
         done = function(context, places, count, *others)
         taken.append(count if done else 0)
         return done

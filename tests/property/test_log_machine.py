@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from tests.property.log_model import LogModel, assert_equal, assert_same_nodes
 
 STEPS = st.sampled_from([1, 1, 1, 2, 300, 1 << 64, 1 << 64, (1 << 64) + 1, 40 << 64, 5000 << 64])
@@ -52,7 +52,7 @@ class LogMachine(RuleBasedStateMachine):
         rows = [[values[(place + shift) % 4] for place in range(len(shape))] for shift in shifts]
         lengths = tuple(map(len, rows[0])) if are_alike and is_said else None
         texts = [value for row in rows for value in row]
-        self.log.append_columns(ids, Columns(shape, tuple(texts) if is_said else texts, lengths))
+        self.log.append_columns(ids, EntryColumns(shape, tuple(texts) if is_said else texts, lengths))
         for entry_id, row in zip(ids, rows, strict=True):
             self.model.append(entry_id, [text for pair in zip(shape, row, strict=True) for text in pair])
 

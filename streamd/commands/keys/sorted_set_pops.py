@@ -11,12 +11,12 @@ from streamd.commands.keys.waiting import parse_several, take_first, take_or_wai
 from streamd.data.types import SORTED_SET
 from streamd.resp.types import NULL_ARRAY, Reply
 
-Rows = list[tuple[bytes, float]]
+ScoredMembers = list[tuple[bytes, float]]
 
 _OLOG: Final = "O(log(N)+M), N the members, M those taken"
 
 
-def _pop(context: Context, key: bytes, count: int, last: bool) -> Rows:
+def _pop(context: Context, key: bytes, count: int, last: bool) -> ScoredMembers:
     """Take members and return them with their scores, the outermost first. Raises: WrongType."""
     value = context.db.get_as(key, SORTED_SET)
     if value is None or not count:

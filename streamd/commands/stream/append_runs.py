@@ -8,22 +8,19 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context
 from streamd.commands.stream.options import AppendOptions, parse_append
 from streamd.commands.stream.xadd_replies import consecutive_replies, replies_of, reply_of
-from streamd.data.entry_record import Rows, entry_columns, entry_words
-from streamd.data.records import Column, ColumnsRecord
+from streamd.data.entry_record import EntryRows, entry_columns, entry_words
+from streamd.data.records import ColumnsRecord, RecordColumn
 from streamd.idmp.digest import idmpauto_iid, idmpauto_iids
-from streamd.resp.template import RequestColumns, Requests
+from streamd.resp.template import Column, RequestColumns, Requests
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_ids
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
-from streamd.stream.wire.entry_columns import Columns, columns_of
+from streamd.stream.wire.entry_columns import EntryColumns, columns_of, each
 
 # A run to one stream of fewer requests is done row by row, as one to several streams is.
 _COLUMN_MIN: Final = 3
 # A request that trims so many entries more than it adds is none of a run.
 _TRIMMED_MAX: Final = 1_000
-
-# What a run has at the places of its words: one word that all requests share, or one for each of them.
-Places = Sequence[bytes | Sequence[bytes]]
 
 
 def append_requests(context: Context, requests: Requests) -> int:
@@ -62,7 +59,7 @@ def _append_template(context: Context, requests: RequestColumns, options: Append
     first, count, values_at = requests.first, requests.count, options.fields_at + 1
     lengths = tuple(map(len, first[values_at::2]))
     if [*requests.template.places] == [*range(values_at, len(first), 2)]:  # mostly: the values, as they are
-        columns = Columns(tuple(first[options.fields_at :: 2]), requests.own, lengths)
+        columns = EntryColumns(tuple(first[options.fields_at :: 2]), requests.own, lengths)
         return _append_columns(context, (), count, first, options, lengths, columns)
     return _append_columns(context, requests.columns(), count, first, options, lengths)
 
@@ -100,12 +97,12 @@ def _places_alike(requests: list[list[bytes]], options: AppendOptions) -> list[t
 
 def _append_columns(
     context: Context,
-    places: Places,
+    places: Sequence[Column],
     count: int,
     first: Sequence[bytes],
     options: AppendOptions,
     lengths: tuple[int, ...] | None = None,
-    columns: Columns | None = None,
+    columns: EntryColumns | None = None,
 ) -> bool:
     """Append the entries of a run, given by the places of its words, if nothing keeps it from being executed as one;
     return whether that is so. first: a request's words. lengths: of the values, if they are known to be alike. columns:
@@ -133,17 +130,13 @@ def _append_columns(
         _append_entries(context, stream, range(entry_id, entry_id + count), key, columns, trim)
         context.out.append(consecutive_replies(entry_id, count))
         return True
-    pids = _each(places[options.pid_at], count)
-    iids = _each(places[options.iid_at], count) if options.iid_at else idmpauto_iids(columns.names, columns.values)
+    pids = each(places[options.pid_at], count)
+    iids = each(places[options.iid_at], count) if options.iid_at else idmpauto_iids(columns.names, columns.values)
     if not (all(pids) and all(iids)):
         return False  # an iid that is empty is an error, which the handler knows
     context.db.touched[key] = state.time.s
     _append_idempotent(context, stream, entry_id, key, pids, iids, columns, trim)
     return True
-
-
-def _each(place: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
-    return [place] * count if isinstance(place, bytes) else place
 
 
 def _stream_of_run(context: Context, key: bytes) -> Stream | None:
@@ -192,7 +185,7 @@ def _append_idempotent(
     key: bytes,
     pids: Sequence[bytes],
     iids: Sequence[bytes],
-    columns: Columns,
+    columns: EntryColumns,
     trim: Trim | None,
 ) -> None:
     """Do a batch of requests with iids."""
@@ -234,7 +227,7 @@ def _append_entries(
     stream: Stream,
     ids: Sequence[int],
     key: bytes,
-    columns: Columns,
+    columns: EntryColumns,
     trim: Trim | None,
     pids: Sequence[bytes] | None = None,
     iids: Sequence[bytes] | None = None,
@@ -266,7 +259,7 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
     few = trim.threshold + _TRIMMED_MAX if trim is not None and trim.by == "maxlen" else 0
     trimmed: set[bytes] = set()  # of longer streams those that have few entries too many by now
     replies: list[bytes] = []
-    rows = Rows()
+    rows = EntryRows()
     appended = 0
     for request in requests:
         if request[0] != name or len(request) < id_at + 3 or not len(request) - id_at & 1 or request[2] != option:
@@ -309,9 +302,9 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
             id_text = new_text if entry_id == new_id else b"%d-%d" % (entry_id >> 64, entry_id & SEQ_MAX)
             if exact:  # one unit
                 records += rows.records(db.index)
-                rows = Rows()
+                rows = EntryRows()
                 words = entry_words(key, id_text, fields, pid or b"", iid or b"")
-                places: list[Column] = [words[0], key, *((word,) for word in words[2:])]
+                places: list[RecordColumn] = [words[0], key, *((word,) for word in words[2:])]
                 records.append(ColumnsRecord(db.index, places, (b"XTRIM", key, *exact)))
             else:
                 rows.add(key, id_text, fields, pid or b"", iid or b"")

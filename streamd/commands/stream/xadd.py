@@ -12,11 +12,12 @@ from streamd.commands.stream.append_runs import append_requests
 from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_ids, parse_recorded_append
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
+from streamd.resp.template import Column
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import ID_MAX, SEQ_MAX, consecutive_parts, format_id, parse_id
 from streamd.stream.stream import Stream
 from streamd.stream.trimming import Trim
-from streamd.stream.wire.entry_columns import columns_of
+from streamd.stream.wire.entry_columns import columns_of, each
 
 
 @command(
@@ -146,7 +147,7 @@ def apply_entry(applying: Applying, words: list[bytes]) -> None:
         options.trim.apply(stream)
 
 
-def apply_columns(applying: Applying, places: Sequence[bytes | Sequence[bytes]], count: int) -> bool:
+def apply_columns(applying: Applying, places: Sequence[Column], count: int) -> bool:
     """Add so many entries of one stream, all with an iid or all without, given by the places of their records' words:
     one word that is the same in all, or one for each. Return whether that was done: of others none is added.
     """
@@ -174,13 +175,9 @@ def apply_columns(applying: Applying, places: Sequence[bytes | Sequence[bytes]],
     stream.append_columns(ids, columns)
     if id_at != ID_AT:
         record = stream.idmp.record
-        for pid, iid, entry_id in zip(_each(places[PID_AT], count), _each(places[IID_AT], count), ids, strict=True):
+        for pid, iid, entry_id in zip(each(places[PID_AT], count), each(places[IID_AT], count), ids, strict=True):
             record(pid, iid, entry_id)
     return True
-
-
-def _each(place: bytes | Sequence[bytes], count: int) -> Sequence[bytes]:
-    return [place] * count if isinstance(place, bytes) else place
 
 
 @applies("XIDMPDUPLICATE")

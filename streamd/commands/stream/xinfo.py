@@ -14,7 +14,7 @@ from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.entry_replies import entries_now, pinned_bytes
-from streamd.stream.groups.group import CONSUMER_BYTES, Columns, Group, columns_of
+from streamd.stream.groups.group import CONSUMER_BYTES, ConsumerColumns, Group, columns_of
 from streamd.stream.groups.pending import PENDING_BYTES, Chunk, Consumer, PendingEntries, PendingEntry
 from streamd.stream.search.patterns import EntryFilter
 from streamd.stream.stream import Stream
@@ -23,7 +23,7 @@ from streamd.stream.stream import Stream
 FULL_COUNT_DEFAULT: Final = 10
 
 # What a group has that has nothing.
-_NOBODY: Final[tuple[PendingEntries, Columns]] = (PendingEntries(), ([], [], [], [], []))
+_NOBODY: Final[tuple[PendingEntries, ConsumerColumns]] = (PendingEntries(), ([], [], [], [], []))
 
 container(
     "XINFO",
@@ -121,7 +121,7 @@ def _long_group(
     last_id: int,
     entries_read: int | None,
     wanted: EntryFilter | None,
-    held: tuple[PendingEntries, Columns] | None,
+    held: tuple[PendingEntries, ConsumerColumns] | None,
 ) -> dict[bytes, Reply]:
     pending, consumers = held or _NOBODY
     size = min(count or len(pending), len(pending))
@@ -154,7 +154,7 @@ def _pending_parts(pieces: Iterator[list[PendingEntry]], left: int, *, is_owned:
             return
 
 
-def _long_consumers(pending: PendingEntries, consumers: Columns, count: int) -> Iterator[bytes | list[Reply]]:
+def _long_consumers(pending: PendingEntries, consumers: ConsumerColumns, count: int) -> Iterator[bytes | list[Reply]]:
     """Yield what FULL shows of the consumers of a group."""
     chunks: dict[Consumer, list[Chunk]] = {}
     for _ in pending.by_owner(chunks):

@@ -14,7 +14,7 @@ _NO_PENDING: Final = PendingEntries()
 CONSUMER_BYTES: Final = 300
 
 # Of the consumers of a group: name, consumer, seen_ms, active_ms and pending.
-Columns = tuple[list[bytes], list[Consumer], list[int], list[int | None], list[int]]
+ConsumerColumns = tuple[list[bytes], list[Consumer], list[int], list[int | None], list[int]]
 
 
 def columns_of(
@@ -92,7 +92,7 @@ class Group:
         other.pending = self.pending.copy(other.consumers)
         return other
 
-    def columns(self) -> Columns:
+    def columns(self) -> ConsumerColumns:
         """Return what the consumers are now: 100,000 take a few milliseconds, where copying them takes 100."""
         every = list(self.consumers.values())
         seen_ms: list[int] = []

@@ -8,7 +8,7 @@ from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 
 # A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
 _NODE_ENTRIES_MAX = 10_000
@@ -65,7 +65,7 @@ class Log(Tail):
         texts = self._texts
         texts += fields
 
-    def append_columns(self, ids: Sequence[int], columns: Columns) -> None:
+    def append_columns(self, ids: Sequence[int], columns: EntryColumns) -> None:
         """Add entries; their IDs, ascending, must be greater than every ID before."""
         done, count = 0, len(ids)
         while done < count:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import split_fields
 from streamd.stream.wire.packed_numbers import pack
 
@@ -20,14 +20,14 @@ _COMPRESSED_BYTES_MIN = 256
 
 
 def split_entries(
-    texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
+    texts: list[bytes] | EntryColumns, count: int, width: int, widths: Sequence[int] | None
 ) -> tuple[tuple[bytes, ...] | None, Sequence[bytes], Sequence[int]]:
     """Return `(field names, values, their lengths)` of entries; a tuple has the lengths of one entry's if all have them
     alike. If their names differ: `(None, fields and values, their lengths)`.
 
     texts: columns; or fields and values, `width` for each entry, or as many as `widths` says.
     """
-    if isinstance(texts, Columns):
+    if isinstance(texts, EntryColumns):
         names: tuple[bytes, ...] | None = texts.names
         values: Sequence[bytes] = texts.values
         if texts.lengths is not None:
@@ -43,7 +43,7 @@ def split_entries(
 
 
 def seal_texts(
-    texts: list[bytes] | Columns, count: int, width: int, widths: Sequence[int] | None
+    texts: list[bytes] | EntryColumns, count: int, width: int, widths: Sequence[int] | None
 ) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
     """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them; see `split_entries`."""
     names, values, lengths = split_entries(texts, count, width, widths)

@@ -11,7 +11,7 @@ from streamd.stream.id_parts import ids_behind, ids_of, sums
 from streamd.stream.log.sealing import join_texts, seal_texts
 from streamd.stream.log.segment_cache import CACHE, Encoded
 from streamd.stream.wire.cutting import cut, cut_alike
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -98,7 +98,7 @@ class Segment:
     def __init__(
         self,
         ids: Sequence[int],
-        texts: list[bytes] | Columns,
+        texts: list[bytes] | EntryColumns,
         width: int,
         widths: Sequence[int] | None,
         like: "Segment | None" = None,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streamd.stream.log.sealing import split_entries
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import (
     WOVEN_MIN,
     encode_entry,
@@ -34,7 +34,7 @@ class Tail:
         self._texts: list[bytes] = []
         self._width = 0
         self._widths: list[int] | None = None
-        self._columns: Columns | None = None
+        self._columns: EntryColumns | None = None
         self._room = self._gone = self._gone_id = 0
 
     def ids(self, low: int, high: int) -> Sequence[int]:
@@ -75,7 +75,7 @@ class Tail:
         if high - low < WOVEN_MIN:
             encoded = [encode_entry(*entry) for entry in zip(self.ids(low, high), self.entries(low, high), strict=True)]
             return b"".join(encoded[::-1] if reverse else encoded)
-        some: list[bytes] | Columns
+        some: list[bytes] | EntryColumns
         if self._columns is not None:
             some = self._columns.part(low, high)
         else:
@@ -88,12 +88,13 @@ class Tail:
             return join(weave_same_fields(ids, fields, values, lengths, reverse)[0])
         return join(weave_mixed_fields(ids, widths or [self._width] * (high - low), values, lengths, reverse)[0])
 
-    def _extend(self, ids: Sequence[int], columns: Columns) -> None:
+    def _extend(self, ids: Sequence[int], columns: EntryColumns) -> None:
         """Add entries for which there is room."""
         mine = self._columns
         if not self._ids:
             self._texts = [*columns.values]
-            self._columns, self._width, self._widths = Columns(columns.names, self._texts, columns.lengths), 0, None
+            self._columns = EntryColumns(columns.names, self._texts, columns.lengths)
+            self._width, self._widths = 0, None
         elif mine is not None and mine.names == columns.names:
             self._texts += columns.values
             if mine.lengths != columns.lengths:
@@ -145,6 +146,6 @@ class Tail:
         self._ids, self._texts = list(other._ids), list(other._texts)
         self._width, self._room = other._width, other._room
         if other._columns is not None:
-            self._columns = Columns(other._columns.names, self._texts, other._columns.lengths)
+            self._columns = EntryColumns(other._columns.names, self._texts, other._columns.lengths)
         self._widths = None if other._widths is None else list(other._widths)
         self._gone, self._gone_id = other._gone, other._gone_id

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from itertools import compress
 
+from streamd.resp.template import Column
 
-class Columns:
+
+class EntryColumns:
     """Entries that have the same field names, without their IDs.
 
     names: the fields' names. values: the first entry's, then the second's, and so on. lengths: of one entry's values if
@@ -29,29 +31,27 @@ class Columns:
         flat[1::2] = values
         return flat
 
-    def places(self) -> list[bytes | Sequence[bytes]]:
+    def places(self) -> list[Column]:
         """Return a name, its values, the next name, its values, and so on."""
         width = len(self.names)
-        places: list[bytes | Sequence[bytes]] = []
+        places: list[Column] = []
         for place, name in enumerate(self.names):
             places += (name, self.values[place::width])
         return places
 
-    def part(self, low: int, high: int) -> "Columns":
+    def part(self, low: int, high: int) -> "EntryColumns":
         """Return the entries from `low` to before `high`."""
         width = len(self.names)
-        return Columns(self.names, self.values[low * width : high * width], self.lengths)
+        return EntryColumns(self.names, self.values[low * width : high * width], self.lengths)
 
-    def selected(self, flags: Sequence[bool]) -> "Columns":
+    def selected(self, flags: Sequence[bool]) -> "EntryColumns":
         """Return those of the entries whose flag is set."""
         width = len(self.names)
         of_values = flags if width == 1 else [flag for flag in flags for _ in range(width)]
-        return Columns(self.names, [*compress(self.values, of_values)], self.lengths)
+        return EntryColumns(self.names, [*compress(self.values, of_values)], self.lengths)
 
 
-def columns_of(
-    places: Sequence[bytes | Sequence[bytes]], count: int, lengths: tuple[int, ...] | None = None
-) -> Columns | None:
+def columns_of(places: Sequence[Column], count: int, lengths: tuple[int, ...] | None = None) -> EntryColumns | None:
     """Return so many entries, given by what they have at each place: one word that all share, or one for each of them.
     None if their names differ.
 
@@ -65,8 +65,13 @@ def columns_of(
         names.append(name)
     width = len(names)
     if width == 1 and isinstance(values := places[1], tuple):
-        return Columns(tuple(names), values, lengths)
+        return EntryColumns(tuple(names), values, lengths)
     texts = [b""] * (count * width)
     for at, place in enumerate(places[1::2]):
         texts[at::width] = (place,) * count if isinstance(place, bytes) else place
-    return Columns(tuple(names), texts, lengths)
+    return EntryColumns(tuple(names), texts, lengths)
+
+
+def each(column: Column, count: int) -> Sequence[bytes]:
+    """Return the word of each of so many entries."""
+    return [column] * count if isinstance(column, bytes) else column

@@ -16,6 +16,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Final
 
+from streamd.resp.template import Column
 from streamd.stream.entry_id import SEQ_MAX, format_id
 from streamd.stream.id_parts import have_no_seqs, seqs_of, stamps_of
 
@@ -38,9 +39,6 @@ WOVEN_MIN: Final = 4
 # else ascending, and `ms`, a multiple of 1000, is to be added to each. seqs: the seq of each; None when they count up
 # from `seq` (stamps None) or all are `seq` (stamps given).
 IdParts = tuple[int, Sequence[int] | None, int, Sequence[int] | None]
-
-# A piece of text of each entry, or the one that all of them have.
-Column = Sequence[bytes] | bytes
 
 
 def split_ids(ids: Sequence[int]) -> IdParts:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from streamd.data.entry_record import Rows, entry_words
+from streamd.data.entry_record import EntryRows, entry_words
 from streamd.data.records import ColumnsRecord, Record
 
 KEYS = (b"s", b"t")
@@ -23,7 +23,7 @@ def one_by_one(records: list[Record | ColumnsRecord]) -> list[Record]:
 def test_the_records_of_rows_are_those_of_each_entry(named: bool) -> None:
     for count in range(5):
         for chosen in itertools.product(itertools.product(KEYS, FIELDS), repeat=count):
-            rows, wanted = Rows(), []
+            rows, wanted = EntryRows(), []
             for at, (key, fields) in enumerate(chosen):
                 row = (key, b"5-%d" % at, fields, b"p" if named else b"", b"%d" % at if named else b"")
                 rows.add(*row)

@@ -10,14 +10,14 @@ import pytest
 from streamd.stream.entry_id import ID_MAX, make_id
 from streamd.stream.log.entry_log import Log
 from streamd.stream.log.segment_cache import CACHE
-from streamd.stream.wire.entry_columns import Columns
+from streamd.stream.wire.entry_columns import EntryColumns
 from tests.property.log_model import LogModel, assert_same_nodes, encode_entry, encoded
 
 
 def filled(entries, node_max_entries=100, step=1):
     log = Log(node_max_entries)
     ids = [1 + number * step for number in range(entries)]
-    log.append_columns(ids, Columns((b"f",), [b"v"] * entries, None))
+    log.append_columns(ids, EntryColumns((b"f",), [b"v"] * entries, None))
     return log, ids
 
 
