@@ -36,7 +36,7 @@ class Target:
         self, kind: str, options: Sequence[str] = (), tree: Path | None = None, binary: Path | None = None
     ) -> None:
         self.kind = kind
-        self._tree = tree
+        self.tree = tree
         self.port = free_port()
         self._directory = tempfile.TemporaryDirectory(prefix="streamd-bench-")
         common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self._directory.name]
@@ -55,10 +55,10 @@ class Target:
         started = time.monotonic()
         # (Without compiled files in a cache, a start takes three times as long: not what a user has.)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        if self._tree:
-            environment["PYTHONPATH"] = str(self._tree)
+        if self.tree and self.kind == "streamd":  # (With the path to its source the compiled form would not run.)
+            environment["PYTHONPATH"] = str(self.tree)
         self.process = subprocess.Popen(
-            self._command, cwd=self._tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self._command, cwd=self.tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         if wait:
             self._wait_for_pong()

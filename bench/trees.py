@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from bench.client import ask
 from bench.servers import Target, compiled_python, redis_binary
 from bench.tree_rows import TREE_ROWS
 from bench.workloads import Workload
@@ -66,6 +67,11 @@ def _group(workloads: list[Workload], kind: str, other: Path, pairs: int) -> lis
     ratios = []
     with ExitStack() as stack:
         there, here = (stack.enter_context(Target(kind, workloads[0].options, tree)) for tree in (other, HERE))
+        for target in (there, here):
+            with target.connect() as sock:
+                runs_compiled = "streamd_form:compiled" in str(ask(sock, "INFO", "server"))
+            if runs_compiled != (kind == "compiled"):
+                sys.exit(f"bench: the server of {target.tree} does not run its {kind} form")
         for workload in workloads:
             cpu_us: dict[Target, list[float]] = {there: [], here: []}
             for number in range(pairs):
