@@ -26,7 +26,7 @@ from streamd.net.threads import JournalThread
 
 
 class AddressError(OSError):
-    """An address that cannot be listened on; the message is one line for the user. flags: those for another one."""
+    """An address that cannot be listened on; the message is one line for the user. flags: the flags for another one."""
 
     def __init__(self, line: str, flags: str = "--port or --bind") -> None:
         super().__init__(line)
