@@ -117,9 +117,9 @@ def _parser(words: list[str]) -> _Parser:
 
 
 def _options_of(name: str) -> _Options | None:
-    """Return what gives the parser of a command its options; None for a command that click takes.
+    """Return the function that adds the options of a command to its parser; None for a command that click takes.
 
-    (A command's modules are imported for it alone: a server's start does not wait for what a backup or the page needs.)
+    (A command's modules are imported for it alone. A server's start does not wait for those of a backup or the page.)
     """
     add_options: _Options
     match name:

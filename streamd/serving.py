@@ -63,7 +63,7 @@ def add_options(serve: argparse.ArgumentParser) -> None:
 
 
 def _config(arguments: argparse.Namespace) -> tuple[Config, list[str]]:
-    """Return the configuration from all its layers, and lines about what of them does not apply."""
+    """Return the configuration from all its layers, and lines about the settings that do not apply."""
     config, notes = Config(), []
     if arguments.file is not None:
         # A start without a file need not wait for what reads and rewrites one.
@@ -132,7 +132,7 @@ def _loop_runner(main: Coroutine[Any, Any, int]) -> int:
 
 
 def _say(text: str) -> None:
-    """Print what nobody may be there to read: a server serves without its banner, too."""
+    """Print a text, unless its reader has gone: a server serves without its banner, too."""
     try:
         print(text, flush=True)
     except OSError:

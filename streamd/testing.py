@@ -111,7 +111,7 @@ class EmbeddedServer:
         return self.clock, round(seconds * 1000) + round(milliseconds)
 
     def _settle(self) -> None:
-        """Wait until the server has done what it was told before."""
+        """Wait until the server has run the calls that were scheduled before."""
         done = threading.Event()
         self._loop.call_soon_threadsafe(done.set)
         done.wait(START_S)

@@ -86,11 +86,11 @@ class ManualClock(Clock):
 
 
 class TurnTime:
-    """The time that all commands of one turn see; who runs the turn sets it.
+    """The time that all commands of one turn see; the code that runs the turn sets it.
 
     ms: the wall time. monotonic_ms: the monotonic time as of the last tick, a tenth of a second ago at most (or as long
-    as a turn takes): for what is noted with each request, which then asks one clock and not two. s: that in
-    seconds; one object for all who note it until the next tick.
+    as a turn takes). Each request notes it, and so asks one clock and not two. s: the same in seconds, one object
+    for all requests until the next tick.
     """
 
     __slots__ = ("monotonic_ms", "ms", "s")

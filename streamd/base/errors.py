@@ -193,7 +193,7 @@ class NotFinite(FixedError):
 
 
 class SubcommandSyntax(CommandError):
-    """A subcommand with too many words; `request` is what the client sent."""
+    """A subcommand with too many words; `request`: the words that the client sent."""
 
     def __init__(self, request: list[bytes]) -> None:
         container, word = map(echoed, request[:2])

@@ -1,4 +1,4 @@
-"""The form of the running source, pure or compiled, and what the compiled form lacks."""
+"""The form of the running source, pure or compiled, and the docstring lines that the compiled form lacks."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def form() -> str:
 def stale_file() -> str:
     """Return a compiled file of this package whose source is gone (an earlier layout left it); else empty.
 
-    Python would go on to load what was built with it. Only the compiled form looks.
+    Python would go on to load that file. Only the compiled form looks for one.
     """
     return _stale_file(os.path.dirname(os.path.dirname(__file__))) if is_compiled() else ""
 

@@ -143,7 +143,7 @@ class _Segment:
         return -1
 
     def _find_at_once(self, text: bytes, at: int, end: int) -> int:
-        """Do what `find` does for all places at once, a bit of a number for each: 64 of them in a step."""
+        """Do the work of `find` for all places at once: each is a bit of a number, and a step takes 64 of them."""
         places = end - self.length - at + 1
         if places <= 0:
             return -1

@@ -1,1 +1,1 @@
-"""What a shell can check without a running server: a data directory, and a configuration file."""
+"""The checks of a data directory and a configuration file from a shell, without a running server."""

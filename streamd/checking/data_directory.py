@@ -105,9 +105,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _agree(known: list[str], question: str, is_agreed: bool) -> bool:
-    """Say what is known, and return whether it is to be done: a person at a terminal is asked, and a script says --yes.
+    """Print the known facts, and return True if the user agrees, by an answer at a terminal or by --yes in a script.
 
-    Raises: Failure where nobody can be asked.
+    Raises: Failure if the person refuses, or if there is no terminal to ask at.
     """
     print("\n".join(known), flush=True)
     if is_agreed:
@@ -132,7 +132,7 @@ def _make_directory(path: str) -> None:
 
 
 def _export_with_windows(files: FileSystem, journal: str, target: str, filename: str, line: ProgressLine) -> int:
-    """Load a journal up to its first fault and write what it holds for Redis; return how many commands that takes."""
+    """Load a journal up to its first fault and write its keys as commands for Redis; return the number of commands."""
     keyspace, loader = _trial()
     check.examine(files, journal, filename, loader, line.show)
     return check.write_journal(files, target, commands_for_redis(keyspace, Clock().now_ms()))

@@ -382,9 +382,9 @@ def _refusal(name: str, reason: str) -> CommandError:
 class Config:
     """The options' current values.
 
-    `on_change(name, action)` registers what must happen when CONFIG SET changes an option. path: the file that was read
-    at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite(users): writes these to the
-    file, and users that were changed: name -> rules, or None for one that is gone.
+    `on_change(name, action)` registers an action for each change of an option by CONFIG SET. path: the file that was
+    read at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite(users): writes these to
+    the file, and users that were changed: name -> rules, or None for one that is gone.
     users: of each user in the file the name, and the rules behind it. flag_users: of each that a flag gives.
     """
 

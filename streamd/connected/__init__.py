@@ -1,1 +1,1 @@
-"""Clients: what they wait for and listen to, and what all of them share."""
+"""Clients: their waiting and listening, and the state that all of them share."""

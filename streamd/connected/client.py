@@ -50,8 +50,8 @@ class Unfinished:
 class Client(Watcher):
     """The state of one connection, without the connection.
 
-    authenticated: it may send commands: it has logged in, as has_logged_in says, or need not at present. (As in Redis
-        who came while nobody had to has logged in.)
+    authenticated: it may send commands: it has logged in, as has_logged_in says, or need not at present. (As in
+        Redis, a client that came while no login was needed has logged in.)
     db: the database it has selected.
     in_unit: its commands are part of EXEC (or a script): none may block.
     out: encoded replies that the end of the turn sends.

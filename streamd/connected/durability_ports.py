@@ -1,4 +1,4 @@
-"""What the engine and commands ask of the floor that keeps the journal."""
+"""The functions of the journal and of backups that the engine and commands call."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from streamd.data.records import ColumnsRecord, Record
 
 
 class Backups(Protocol):
-    """What commands ask of the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
+    """The calls of commands to the backups under way; see streamd.durability.backups. Raises (each): CommandError."""
 
     def begin(self, client: Client) -> list[tuple[str, int]] | None:
         """Return names and sizes of the files that a rewrite has left for this client, None while it is under way."""
@@ -24,9 +24,9 @@ class Backups(Protocol):
 
 
 class Journal(Protocol):
-    """What the engine and commands ask of the journal; see streamd.durability.persistence.
+    """The functions of the journal that the engine and commands call; see streamd.durability.persistence.
 
-    writers: who has written something in this turn, some of them several times.
+    writers: the clients that have written in this turn, some of them several times.
     """
 
     writers: list[Client]
@@ -39,13 +39,13 @@ class Journal(Protocol):
         """Take the effects of one command or one transaction, which stand or fall together."""
 
     def end_turn(self) -> None:
-        """Let the replies of this turn leave, as soon as what it has recorded is as durable as it has to be."""
+        """Let the replies of this turn leave, as soon as its records are as durable as they have to be."""
 
     def wait_for(self, client: Client) -> None:
-        """Return once no output of a client is held: what it says is as durable as it has to be."""
+        """Return once no output of a client is held: the writes behind it are as durable as they have to be."""
 
     def tick(self) -> bool:
-        """Do what time demands; return whether more is to be done at once."""
+        """Do the work that is due; return whether more is to be done at once."""
 
     @property
     def is_rewriting(self) -> bool:
@@ -56,7 +56,7 @@ class Journal(Protocol):
         """The Unix time of the last rewrite, or of the start, in seconds."""
 
     def doubt(self) -> None:
-        """Have the journal rewritten soon: what it says may not be what is there."""
+        """Have the journal rewritten soon, because it may differ from the keyspace."""
 
     def start_rewrite(self) -> None:
         """Begin a rewrite. Raises: CommandError; OSError."""
@@ -68,10 +68,10 @@ class Journal(Protocol):
         """Empty the keyspace and load the journal, after a rewrite if wanted. Raises: CommandError."""
 
     def sync_goal(self) -> int:
-        """Return what is_synced() is to be asked for all that is recorded so far."""
+        """Return the goal for is_synced() that stands for all records so far."""
 
     def is_synced(self, goal: int) -> bool:
-        """Return whether what was recorded up to a goal is synced."""
+        """Return whether all records up to a goal are synced."""
 
     def serve_when_synced(self, waiter: Waiter[Client]) -> None:
         """Have a waiter try again after each sync; the next one begins at the end of this turn."""

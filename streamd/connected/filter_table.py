@@ -192,9 +192,9 @@ class FilterTable:
                 del self._by_field[wanted.field]
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
-        """Return the waiters whom new entries of the stream at a key match; the others need not look at them.
+        """Return the waiters that have to look at the new entries of the stream at a key; the others need not.
 
-        If a bug ends the search, it counts as not done: the next entry repeats it.
+        If a bug ends the search, it counts as not done, and the next entry repeats it.
         """
         before = self.seen_id, self._added, self.stream, self._has_passed
         try:

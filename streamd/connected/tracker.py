@@ -2,15 +2,15 @@
 
 
 class Tracker:
-    """How a client is told of changes.
+    """The options and state of a client's invalidations.
 
-    is_broadcast: of those to keys that begin with one of `prefixes`; otherwise of those to keys that it has read.
-    choice: `optin`: only what follows CLIENT CACHING YES is noted; `optout`: all but what follows CLIENT CACHING NO;
-        empty: all. has_chosen: such a CLIENT CACHING came for the next command or transaction.
-    no_loop: not of what it changes itself.
-    redirect: the number of the client that is told in its place, 0 for none. is_broken: that one had gone when there
-        was something to tell.
-    held: what it is told behind the reply to the command that runs, keys, or None for all keys; None while none runs.
+    is_broadcast: they are of keys that begin with one of `prefixes`; otherwise of keys that the client has read.
+    choice: `optin` notes only the keys of commands behind CLIENT CACHING YES; `optout` all but those behind CLIENT
+        CACHING NO; empty all. has_chosen: such a CLIENT CACHING came for the next command or transaction.
+    no_loop: the client gets none for its own changes.
+    redirect: the number of the client that gets them in its place, 0 for none. is_broken: that client had gone when
+        there was an invalidation to send.
+    held: the keys to send behind the reply to the running command, or None for all keys; None while no command runs.
     """
 
     __slots__ = ("choice", "has_chosen", "held", "is_broadcast", "is_broken", "no_loop", "prefixes", "redirect")

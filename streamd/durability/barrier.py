@@ -145,7 +145,7 @@ class Barrier:
     # -- syncing --------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what is due: the sync of every second, and another try after a failure."""
+        """Do the work that is due: the sync of every second, and another try after a failure."""
         if self.is_dead:
             return
         journal = self._journal

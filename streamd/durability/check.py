@@ -30,11 +30,11 @@ def say_nothing(done: int, total: int) -> None:
 
 @dataclass(slots=True)
 class FileReport:
-    """One file: its size, how much of it is whole, what is wrong behind that (None: nothing), its number of commands.
+    """One file: its size, the length of its whole part, the problem behind that (None: none), its number of commands.
 
-    may_have_been_acknowledged: what is wrong lies where all had been noted as synced, or in a file that must be whole.
-    unloadable_at: where the command stands that is wrong, if the bytes are right; `whole` is where its unit begins.
-    behind: the records behind the first fault of the journal that are whole; damaged: how many bytes are not.
+    may_have_been_acknowledged: the fault lies in a part that was noted as synced, or in a file that must be whole.
+    unloadable_at: the place of the wrong command, if the bytes are right; `whole` is where its unit begins.
+    behind: the whole records behind the first fault of the journal; damaged: the number of damaged bytes.
     """
 
     path: str
@@ -98,7 +98,7 @@ class Report:
         return any(file.is_newer for file in self.files)
 
     def behind(self) -> str:
-        """Return what lies behind the first fault, for people: --fix would cut it off."""
+        """Return a line for people on the bytes and records behind the first fault, which --fix would cut off."""
         at = next(number for number, file in enumerate(self.files) if file.problem is not None)
         first, rest = self.files[at], self.files[at + 1 :]
         size = first.size - first.whole + sum(file.size for file in rest)

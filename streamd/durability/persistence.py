@@ -175,7 +175,7 @@ class Persistence:
             self.journal.append_unit(records)
 
     def tick(self) -> bool:
-        """Do what is due, and a slice of a rewrite; return whether more is to be done at once."""
+        """Do the work that is due, and a slice of a rewrite; return whether more is to be done at once."""
         self.barrier.tick()
         if self.barrier.is_dead:
             return False

@@ -54,7 +54,7 @@ class Tally:
 
 
 def commands_of(piece: Bare | Parsed) -> Iterable[list[bytes]]:
-    """Return what a piece of a file says."""
+    """Return the commands of a piece of a file."""
     return bare_commands(piece.data)[0] if isinstance(piece, Bare) else piece.commands
 
 

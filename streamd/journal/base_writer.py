@@ -44,7 +44,7 @@ class BaseWriter:
         self._add_run(DATABASES_LINE)
 
     def select(self, db: int) -> None:
-        """Take what comes for a database."""
+        """Select the database of the commands that are added from here on."""
         self.add(encode_select(db), False)
         self._select = encode_select(db) if db or self._select else b""
 
@@ -78,7 +78,7 @@ class BaseWriter:
         return self._is_ended and self._writing is None and self._error is None and not self._runs
 
     def check(self) -> None:
-        """Raise what a job raised; nothing is written after it."""
+        """Raise the error of a failed job; nothing is written after it."""
         if self._error is not None:
             raise self._error
 
@@ -96,7 +96,7 @@ class BaseWriter:
         self._write()
 
     def _write(self) -> None:
-        """Hand over what was gathered, if that is worth it and no job is under way."""
+        """Hand the gathered runs to a job, if they are long enough or the last, and no job is under way."""
         if self._writing is not None or self._error is not None or not self._runs:
             return
         if not self._is_ended and self._runs_bytes < _JOB_BYTES:
@@ -133,7 +133,7 @@ class BaseWriter:
         repeat(self._file.sync)
 
     def close(self) -> None:
-        """Close the file, without what no job has written yet; an error of that is nobody's."""
+        """Close the file, without the runs that no job has written yet; an error of closing is ignored."""
         self._runs = []
         self.wait()
         try:

@@ -32,16 +32,16 @@ class DuplicateNotes:
         self.kept[index, words[1]] = record
 
     def may_wait(self, unit: Sequence[Record | ColumnsRecord]) -> bool:
-        """Return whether what is kept may be written behind a unit as well as in front of it.
+        """Return whether the kept notes may be written behind a unit as well as in front of it.
 
-        A note of duplicates that is one record of several stands where it stands: it is newer than what is kept.
+        A note of duplicates that is one record of several keeps its place, for it is newer than the kept note.
         """
         if len(unit) == 1 and type(unit[0]) is not ColumnsRecord and unit[0][1][0] == DUPLICATES:  # type: ignore[index]
             return True
         return all(type(record) is ColumnsRecord or record[1][0] in _STAYING for record in unit)  # type: ignore[index]
 
     def end(self) -> list[bytes]:
-        """Return what was kept as units, encoded; nothing is kept any more."""
+        """Return the kept notes as encoded units, and keep none any more."""
         units = [encode_note(index, words) for index, words in self.kept.values()]
         self.kept.clear()
         return units

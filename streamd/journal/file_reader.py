@@ -74,7 +74,7 @@ class Parsed(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Where the body of a run begins and ends, what else its header says, and whether it matches its checksum."""
+    """The place of a run's body, the other fields of its header, and whether the body matches its checksum."""
 
     body_at: int
     end: int
@@ -106,11 +106,11 @@ class FileReader:
 
     @property
     def ours(self) -> bool:
-        """Whether what was read last was written by streamd."""
+        """Whether streamd wrote the part that was read last."""
         return self.salt is not None
 
     def pieces(self) -> Iterator[Bare | Parsed]:
-        """Yield what the file says, in order."""
+        """Yield the commands and notes of the file in pieces, in order."""
         while self.trouble is None and self.offset < self.size:
             head = self._take(self.offset, LINE_BYTES_MAX)
             first = head[:1]
@@ -273,12 +273,12 @@ class FileReader:
         return run_hash(body, int(synced), self.salt or 0)
 
     def noted_sync(self) -> int:
-        """Return the greatest length that lines behind the trouble say to be on the disk; 0 if none says so.
+        """Return the greatest synced length that a line behind the trouble names; 0 if no line names one.
 
-        The trouble may have hidden where lines begin, so they are looked for everywhere, in values, too. What tells a
-        line of ours is its hash, which nobody can make who does not know the salt. Where no salt is known, because of
-        the trouble or since an earlier version wrote the file, whatever looks like such a line counts: rather a start
-        that is refused than a loss. No line says more than what stands before it.
+        The trouble may have hidden the beginnings of lines, so the search covers every place, values included. A line
+        of ours is known by its hash, which nobody can make without the salt. The salt may be unknown, because of the
+        trouble or since an earlier version wrote the file. Then each text that looks like such a line counts, for a
+        refused start is better than a loss. A line that names more bytes than stand before it is ignored.
         """
         assert self.trouble is not None
         if self.trouble.torn and not self.ours:

@@ -12,7 +12,7 @@ READ_BYTES: Final = 1024 * 1024
 
 
 class Identity(NamedTuple):
-    """What tells a file from another of its name, and from itself before it was changed."""
+    """The identity of a file: it differs from that of another file of its name, and of itself before a change."""
 
     device: int
     inode: int
@@ -53,8 +53,8 @@ class File:
         _sync(self._descriptor)
 
     def check_place(self) -> None:
-        """Return if this is still the file of its name. Raises: OSError if that was removed or replaced: then what is
-        written is lost with the process.
+        """Return if this is still the file of its name. Raises: OSError if that file was removed or replaced; all that
+        is written from then on is lost with the process.
         """
         if self._place is None:
             this = os.fstat(self._descriptor)
@@ -76,7 +76,7 @@ class File:
 
 
 class NoFile(File):
-    """Takes what is written and keeps nothing of it."""
+    """A file that takes each write and keeps nothing of it."""
 
     def __init__(self) -> None:
         super().__init__(-1)
@@ -136,7 +136,7 @@ class FileSystem:
         os.makedirs(directory, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file a new name, in place of what has that name."""
+        """Give a file a new name, and replace a file that has that name."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
@@ -154,7 +154,7 @@ class FileSystem:
             os.close(descriptor)
 
     def lock(self, path: str) -> File:
-        """Take the lock that the file `path` stands for, until what is returned is closed. Raises: LockedError.
+        """Take the lock of the file `path`, until the returned file is closed. Raises: LockedError.
 
         The lock ends with the process, however that ends; the file stays, and means nothing by itself.
         """
@@ -180,7 +180,7 @@ def _lock(descriptor: int) -> None:
 
 
 def write_all(file: File, offset: int, data: bytes) -> None:
-    """Write all of `data`: what was written short is continued, what a signal interrupted is repeated. Raises:
+    """Write all of `data`; a short write is continued, and a write that a signal interrupted is repeated. Raises:
     OSError.
     """
     done, total = 0, len(data)

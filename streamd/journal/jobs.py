@@ -32,6 +32,6 @@ class Syncs(Protocol):
         """
 
     def run_if_quick(self, job: Callable[[], None]) -> bool:
-        """Run `job` within the turn if such have been quick lately; return whether it was run. Raises: what that
-        does.
+        """Run `job` within the turn if such jobs have been quick lately; return whether it was run. Raises: the
+        error of the job.
         """

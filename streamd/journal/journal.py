@@ -128,10 +128,10 @@ class Journal:
         return seq
 
     def start_anew(self, own: Mapping[str, Identity], now_ms: int) -> None:
-        """Take units, but leave what the directory holds as it is until a rewrite takes its place.
+        """Take units, but leave the files of the directory as they are until a rewrite takes their place.
 
-        own: what an earlier journal of this process had. Files that are not among these are not removed then, but
-        moved to a directory of their own, in which they are a journal. Raises: OSError.
+        own: the files of an earlier journal of this process. Other files are then not removed, but moved to a
+        directory of their own, in which they are a journal. Raises: OSError.
         """
         self.own = own
         self._move_leftovers()
@@ -144,7 +144,7 @@ class Journal:
         self.is_unsaved = True
 
     def close(self) -> None:
-        """Close the files and give the lock back; what was not written is lost. Raises: nothing."""
+        """Close the files and give the lock back; units that were not written are lost. Raises: nothing."""
         if self.writer is not None:
             try:
                 self.writer.close()
@@ -163,7 +163,7 @@ class Journal:
         return f"{self.directory}/{part.name}"
 
     def _move_leftovers(self) -> None:
-        """Move aside what a crash has left: files of a rewrite that had not ended, or that one has replaced."""
+        """Move aside the files that a crash left: those of an unfinished rewrite, and those that a rewrite replaced."""
         for name in leftovers(self.files, self.directory, self.filename, self.manifest):
             path = f"{self.directory}/{name}"
             try:
@@ -212,8 +212,8 @@ class Journal:
         return job, done
 
     def check_places(self) -> None:
-        """Return if all files are where they were. Raises: OSError if one was removed, moved or replaced: then what is
-        written may never be found.
+        """Return if all files are where they were. Raises: OSError if one was removed, moved or replaced; the
+        written units may then never be found.
         """
         assert self.writer is not None
         if self.is_unsaved:

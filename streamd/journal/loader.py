@@ -1,4 +1,4 @@
-"""Having what a journal says applied, a slice at a time."""
+"""Loading: applies the commands and notes of a journal, a slice at a time."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _DIGITS_MAX: Final = 10
 
 
 class Target(Protocol):
-    """What the loader needs of the layers above it."""
+    """The functions of the layers above that the loader needs."""
 
     def take_columns(self, db_index: int, places: Sequence[Column], count: int) -> bool:
         """Apply records whose words are given by their places, if they add entries of one stream; return whether that
@@ -37,13 +37,14 @@ class Target(Protocol):
         """
 
     def apply(self, db_index: int, words: list[bytes]) -> str | None:
-        """Apply a command or a note as it was recorded; return what is wrong with it, or None."""
+        """Apply a recorded command or note; return the problem with it, or None."""
 
 
 class LoadError(Exception):
-    """A command that cannot be applied: the bytes are whole, but no journal that this start can load.
+    """A command that cannot be applied, though its bytes are whole.
 
-    The message names file and offset, and says what to do. needs_databases: so many are needed, 0 if that is not it.
+    The message names file and offset, and the remedy. needs_databases: the number of databases that the command
+    needs, 0 if it failed for another reason.
     """
 
     def __init__(self, path: str, offset: int, detail: str, advice: str, needs_databases: int = 0) -> None:
@@ -54,7 +55,7 @@ class LoadError(Exception):
 
 
 class _Refusal(Exception):
-    """What is wrong with a command."""
+    """The problem with a command."""
 
     def __init__(self, problem: str, needs_databases: int = 0) -> None:
         super().__init__(problem)
@@ -78,7 +79,7 @@ class Loader:
         self._templates: deque[Template] = deque(maxlen=_TEMPLATES_MAX)  # what may cut the next piece
 
     def begin_file(self, path: str, advice: str) -> None:
-        """Start a file: database 0 is selected. advice: what to do if something in it cannot be applied."""
+        """Start a file: database 0 is selected. advice: the remedy if a command of it cannot be applied."""
         self._db, self._select = 0, _FIRST_SELECT
         self.names_databases = False
         self._path, self._advice = path, advice
@@ -145,7 +146,7 @@ class Loader:
         return False
 
     def _take_together(self, records: list[list[bytes]], size_bytes: int) -> bool:
-        """Return whether all records of a piece were taken as entries of one stream, which is what most pieces are."""
+        """Return whether all records of a piece were taken as entries of one stream, as most pieces are."""
         count = len(records)
         if count < _TOGETHER_MIN or [*map(len, records)].count(len(records[0])) != count:
             return False
@@ -189,8 +190,8 @@ class Loader:
 
 
 def template_of_piece(records: Sequence[Sequence[bytes]], size_bytes: int) -> Template | None:
-    """Return what may cut pieces like this one, of so many bytes, going by its first and last record; None if these are
-    not equally long, or do not differ, or are long.
+    """Return a template that may cut pieces like this one, going by its first and last record; None if these are not
+    equally long, or do not differ, or are long. size_bytes: the size of the piece.
     """
     first, last, count = records[0], records[-1], len(records)
     if size_bytes > _TEMPLATE_BYTES_MAX * count or size_bytes % count or [*map(len, first)] != [*map(len, last)]:
@@ -206,5 +207,5 @@ def _decoded(words: list[bytes]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return a text with what a terminal or a log could not show as part of one line escaped."""
+    """Return a text with its unprintable characters escaped, so that a terminal or a log shows it on one line."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

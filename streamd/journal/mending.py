@@ -12,7 +12,7 @@ _FILLING_TEXT: Final = b"# left out"
 
 
 class Change(NamedTuple):
-    """Bytes that go, from `offset` to `end`, and what stands there instead: as many, or the new end of the file."""
+    """Bytes to remove, from `offset` to `end`, and their replacement: as many bytes, or the new end of the file."""
 
     offset: int
     end: int

@@ -196,7 +196,7 @@ class Rewrite:
             self.writer.append_unit(records)
 
     def _write_anew(self, index: int, key: bytes) -> None:
-        """Have the increment say what a key is now, whatever it said before."""
+        """Write the present value of a key to the increment, behind a DEL of the earlier one."""
         self._append([(index, (b"DEL", key))])
         db = self._keyspace[index]
         value = db.values.get(key)
@@ -213,7 +213,7 @@ class Rewrite:
 
     @property
     def must_wait(self) -> bool:
-        """Whether step() has nothing to do before what it handed over has ended."""
+        """Whether step() has nothing to do before the jobs that it handed over have ended."""
         return not self._queue and (self._base.must_wait or (self._ended and not self._base.is_written))
 
     def wait(self) -> None:
@@ -227,7 +227,7 @@ class Rewrite:
 
     def step(self, should_stop: Callable[[], bool]) -> None:
         """Work until `should_stop` says so, asked about every half millisecond, or it must_wait, or all is done.
-        Raises: UnwritableKey, OSError, and what else a bug raises: then the rewrite is to be abandoned.
+        Raises: UnwritableKey, OSError, and any error of a bug; the caller then abandons the rewrite.
         """
         if self._failure is not None:
             raise self._failure

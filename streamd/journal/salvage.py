@@ -23,7 +23,7 @@ _SALT_HASH: Final = slice(36, 52)
 class Gap(NamedTuple):
     """Bytes from `offset` to `end` of which nothing is kept.
 
-    in_run: they are the rest of a run. instead: what has to stand there, where that is known.
+    in_run: they are the rest of a run. instead: the bytes that have to stand there, where they are known.
     """
 
     offset: int
@@ -92,7 +92,7 @@ class Salvage:
         return header if len(header) == len(found) else None
 
     def _salts(self) -> list[int]:
-        """Return what the salt may be that a damaged first line says: as it reads, or with one other digit."""
+        """Return the possible salts of a damaged first line: the salt as it reads, or with one other digit."""
         line = self._reader.read(0, FIRST_LINE_BYTES)
         text, found = line[_SALT], line[_SALT_HASH]
         read = [text] + [text[:at] + b"%x" % digit + text[at + 1 :] for at in range(16) for digit in range(16)]
@@ -102,11 +102,11 @@ class Salvage:
         return [salt for salt in salts if salt and run_hash(b"journal", 0, salt) == found]
 
     def _next_whole(self, offset: int, first: int, salt: int) -> int:
-        """Return where the next thing begins that is whole, at least `first` bytes behind a fault; or the size of the
+        """Return the place of the next whole run or line, at least `first` bytes behind a fault; or the size of the
         file.
 
-        A value may hold what looks like a run. No client knows the salt, so its hash is another. A file of an earlier
-        version has none: there only the place counts that the damaged run itself names.
+        A value may hold bytes that look like a run. No client knows the salt, so their hash is another. A file of an
+        earlier version has no salt. There only the end counts that the header of the damaged run names.
         """
         reader = self._reader
         named = None if salt else self._end_of_run(offset)
@@ -126,7 +126,7 @@ class Salvage:
         return offset + header.end() + int(header[1]) if header is not None and header[1] else self._reader.size
 
     def _is_whole(self, header: re.Match[bytes], place: int, body_at: int, salt: int) -> bool:
-        """Return whether a line is ours, what it covers is whole, and the database is known that it speaks of."""
+        """Return whether a line is ours, its run is whole, and the database of the commands from there on is known."""
         reader = self._reader
         if header[4]:
             length = int(header[5])

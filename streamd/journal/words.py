@@ -9,8 +9,8 @@ except ImportError:  # PyPy, Windows: slower, the same
 
 
 def bare_commands(data: bytes) -> tuple[list[list[bytes]], bool]:
-    """Return `(commands, whether that is all)` of verified RESP. What was verified is what somebody has written: where
-    that is no command, these are the commands in front of it.
+    """Return `(commands, whether these are all)` of verified RESP. Verified bytes may still be no
+    commands; then the commands in front of that place are returned.
     """
     found: list[list[bytes]] = []
     if hiredis is None:

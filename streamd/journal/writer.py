@@ -51,7 +51,7 @@ class Writer:
     def write(self) -> bool:
         """Write the collected units with one operation; return whether there were any.
 
-        Raises: OSError, and what a bug raises. The units are kept, and the next call writes them in the same place.
+        Raises: OSError, and any error of a bug. The units are kept, and the next call writes them in the same place.
         """
         units = self._units
         if units:
@@ -78,7 +78,7 @@ class Writer:
         return True
 
     def write_body(self, body: bytes, notes: bool) -> None:
-        """Write ready-made commands as one run behind what was collected; they are no unit, and torn as a whole.
+        """Write ready-made commands as one run behind the collected units; they are no unit, and torn as a whole.
 
         The selected database is unknown afterwards. Raises: OSError; then the file is of no more use.
         """
@@ -111,9 +111,9 @@ class Writer:
         file.check_place()
 
     def note_synced(self) -> None:
-        """Write how much is synced, unless a run says so already: to be called when nothing else comes.
+        """Write the synced length, unless a run names it already. The caller does so when no more units come.
 
-        The line itself needs no sync: what it says is true whether it is lost or not. Raises: OSError.
+        The line itself needs no sync, for it is true whether it is lost or not. Raises: OSError.
         """
         if self.synced > self._noted and not self.has_units and self.synced >= self._data_end:
             line = encode_synced(self.synced, self.salt)
@@ -126,7 +126,7 @@ class Writer:
         self.file.close()
 
     def _encode_run(self, bodies: list[bytes], notes: bool) -> bytes:
-        """Return units as a run; `_select` says what is selected before the first."""
+        """Return units as a run, with `_select` in front of the first."""
         if self._select:
             bodies[0] = self._select + bodies[0]
         return encode_run(bodies, self.synced, notes, self.salt)

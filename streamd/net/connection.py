@@ -251,7 +251,7 @@ class Connection:
             self._close_at_the_end()
 
     def _go_on(self) -> None:
-        """Execute the next part of what waits, and read on behind the last."""
+        """Execute the next part of the backlog; behind its last part, take received bytes and resume reading."""
         client, decoder = self.client, self._decoder
         assert client is not None
         if client.backlog:

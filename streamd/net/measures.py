@@ -46,7 +46,7 @@ class MeasuredConnection(asyncio.Protocol):
         self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
 
     def data_received(self, data: bytes) -> None:
-        """Take what was received."""
+        """Begin a measured turn, and hand the received bytes to the connection."""
         self._measures.begin_turn()
         self._connection.data_received(data)
 

@@ -1,4 +1,4 @@
-"""What connections, the admin port and its metrics ask of the server that they belong to."""
+"""The parts of the server that its connections, the admin port and the metrics use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionHost(Protocol):
-    """What a connection asks of the server that it belongs to."""
+    """The part of the server that a connection uses."""
 
     engine: Engine
     connections: set[Connection]
@@ -26,7 +26,7 @@ class ConnectionHost(Protocol):
 
 
 class AdminHost(Protocol):
-    """What the admin port asks of the server that it belongs to."""
+    """The part of the server that the admin port uses."""
 
     admin_connections: dict[AdminConnection, None]
 
@@ -35,11 +35,11 @@ class AdminHost(Protocol):
 
     @property
     def why_not_ready(self) -> str | None:
-        """Why clients are not served, or not as they should be; None: they are."""
+        """The reason why clients are not served, or not as they should be; None if they are."""
 
 
 class MetricsHost(Protocol):
-    """What the metrics are of."""
+    """The part of the server that the metrics describe."""
 
     engine: Engine
     measures: Measures | None

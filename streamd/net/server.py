@@ -26,7 +26,7 @@ from streamd.net.threads import JournalThread
 
 
 class AddressError(OSError):
-    """An address that cannot be listened on; the message is one line for the user. flags: what chooses another."""
+    """An address that cannot be listened on; the message is one line for the user. flags: the flags for another one."""
 
     def __init__(self, line: str, flags: str = "--port or --bind") -> None:
         super().__init__(line)
@@ -34,8 +34,8 @@ class AddressError(OSError):
 
 
 class Listener(NamedTuple):
-    """A way into the server: where it listens, `(host, port, whether it may fail)`, what serves a connection, whether
-    that is encrypted, and the flags that choose another place. A Unix socket is a path with the port UNIX.
+    """A way into the server: its places `(host, port, whether it may fail)`, the factory of its connections, whether
+    these are encrypted, and the flags that choose another place. A Unix socket is a path with the port UNIX.
     """
 
     places: Callable[[Config], list[tuple[str, int, bool]]]

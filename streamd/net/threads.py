@@ -74,9 +74,9 @@ class JournalThread:
         return handed
 
     def run_if_quick(self, job: Callable[[], None]) -> bool:
-        """Run `job` here if the last timed ones were quick, on any thread; return whether it was run.
+        """Run `job` on the calling thread if the last timed jobs were quick, on any thread; return whether it was run.
 
-        Raises: what the job raises.
+        Raises: the error of the job.
         """
         if self._took_ns >= QUICK_NS:
             return False
