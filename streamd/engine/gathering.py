@@ -8,7 +8,7 @@ from streamd.catalog import Context
 from streamd.connected.client import Client
 from streamd.engine.calls import Calls
 from streamd.resp.reply_ends import deal_replies
-from streamd.resp.template import RequestColumns, RequestRows, Requests, joined
+from streamd.resp.template import RequestColumns, Sent, joined, rows_of
 
 # Fewer like requests gain nothing by being executed as one: what it takes to put them together and to deal out their
 # replies is what eight cost.
@@ -57,7 +57,9 @@ class Gathering:
         self._run = run
         self._end_units = end_units
         self._clients: list[Context] = []
-        self._parts: list[Requests] = []  # what each of the clients sent
+        self._parts: list[Sent] = []  # the requests of each client
+        self._firsts: list[list[bytes]] = []  # the first request of each part, or the words that all of it share
+        self._sizes: list[int] = []  # of each part
         self.size = 0
         self.is_shared = True
         self._alone: Client | None = None
@@ -103,7 +105,9 @@ class Gathering:
         if size > PIPELINE_MAX:
             return False
         self._clients.append(client)
-        self._parts.append(RequestRows(requests))
+        self._parts.append(requests)
+        self._firsts.append(first)
+        self._sizes.append(size)
         self.size += size
         if self.size >= GATHERED_MAX:
             self.run()
@@ -120,6 +124,8 @@ class Gathering:
             return False
         self._clients.append(client)
         self._parts.append(columns)
+        self._firsts.append(columns.first)
+        self._sizes.append(columns.count)
         self.size += columns.count
         if self.size >= GATHERED_MAX:
             self.run()
@@ -127,10 +133,10 @@ class Gathering:
 
     def run(self) -> None:
         """Execute the gathered requests."""
-        clients, parts = self._clients, self._parts
+        clients, parts, firsts, sizes = self._clients, self._parts, self._firsts, self._sizes
         if not parts:
             return
-        self._clients, self._parts, self.size = [], [], 0
+        self._clients, self._parts, self._firsts, self._sizes, self.size = [], [], [], [], 0
         self._state.time.ms = self._state.clock.now_ms()
         at, total = 0, len(parts)
         batch_at, patience = 0, 1
@@ -139,23 +145,23 @@ class Gathering:
             try:
                 taken = 0
                 if at >= batch_at:
-                    end = self._end_of_like(clients, parts, at)
-                    size = sum([part.count for part in parts[at:end]])
-                    # (What one client sent as rows is its own pipeline, below.)
-                    if size >= RUN_MIN and (end > at + 1 or parts[at].template is not None):
+                    end = self._end_of_like(clients, firsts, at)
+                    size = sum(sizes[at:end])
+                    # (The rows of a single client are its own pipeline, below.)
+                    if size >= RUN_MIN and (end > at + 1 or type(parts[at]) is RequestColumns):
                         batch_end = end
-                        taken = self._run_batch(clients[at:end], parts[at:end])
+                        taken = self._run_batch(clients[at:end], parts[at:end], sizes[at:end], firsts[at])
                         if taken < size:
                             # (Else it would look at the same requests again and again.)
                             batch_at = at + 1 + patience
                             patience *= 2
-                while at < end and taken >= parts[at].count:
-                    taken -= parts[at].count
+                while at < end and taken >= sizes[at]:
+                    taken -= sizes[at]
                     at += 1
                 batch_end = at + 1
                 if at < end:
                     # What is left of a part is that client's own pipeline.
-                    self._run(clients[at], parts[at].rows()[taken:])
+                    self._run(clients[at], rows_of(parts[at])[taken:])
                     at += 1
             except Exception:
                 self._lose(clients[at:batch_end])
@@ -169,26 +175,25 @@ class Gathering:
         for client in clients:
             self._state.lose(client, "requests that came together")
 
-    def _end_of_like(self, clients: list[Context], parts: list[Requests], at: int) -> int:
+    def _end_of_like(self, clients: list[Context], firsts: list[list[bytes]], at: int) -> int:
         """Return before which part a batch must end that begins with the part number `at`."""
-        first, end, total = parts[at].first, at + 1, len(parts)
+        first, end, total = firsts[at], at + 1, len(firsts)
         command = clients[at].quick.get(first[0])
         if command is not None and command.batch is not None and command.batch.any_keys:
             name, protocol = first[0], clients[at].protocol
-            while end < total and parts[end].first[0] == name and clients[end].protocol == protocol:
+            while end < total and firsts[end][0] == name and clients[end].protocol == protocol:
                 end += 1
             return end
         like = first[:3]
-        while end < total and parts[end].first[:3] == like:
+        while end < total and firsts[end][1] == like[1] and firsts[end][:3] == like:
             end += 1
         return end
 
-    def _run_batch(self, clients: list[Context], parts: list[Requests]) -> int:
+    def _run_batch(self, clients: list[Context], parts: list[Sent], counts: list[int], first: list[bytes]) -> int:
         """Execute the first requests as one, if they can be; return how many were executed."""
         state, collector = self._state, self._collector
         db = collector.db = clients[0].db
         collector.protocol = clients[0].protocol
-        first = parts[0].first
         name = first[0]
         quick = clients[0].quick
         command = quick.get(name)
@@ -205,11 +210,10 @@ class Gathering:
             ):
                 return 0
             if client.guard is not None:
-                asked = part.rows() if part.template is None else [part.first]
+                asked = [part.first] if isinstance(part, RequestColumns) else part
                 if client.guard.end_of_run(command, asked, 0, len(asked)) < len(asked):
                     return 0
 
-        counts = [part.count for part in parts]
         taken = self._calls.call_batch(command, collector, joined(parts), clients, counts)
         over = sum(counts) - taken
         while over > 0:
