@@ -2,7 +2,7 @@
 
 
 class StreamdError(Exception):
-    """Base of all errors of the data source; the text is one line that says what is wrong and what to do."""
+    """Base of all errors of the data source; the text is one line with the fault and the remedy."""
 
 
 class OptionError(StreamdError, ValueError):

@@ -29,7 +29,7 @@ exec {java} "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark runs on; the text says what to install."""
+    """There is no Java that Spark runs on; the text names the Java to install."""
 
 
 def java_home() -> Path:
@@ -53,7 +53,7 @@ def java_home() -> Path:
 
 
 def spark_environment() -> dict[str, str]:
-    """Return what Spark needs in its environment: JAVA_HOME, this Python for its workers, and a local address.
+    """Return the environment variables that Spark needs: JAVA_HOME, this Python for its workers, and a local address.
 
     Raises: NoJava.
     """

@@ -1,4 +1,4 @@
-"""What a server says of a stream."""
+"""The figures of a stream from XINFO STREAM."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from spark_source.errors import StreamdError
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What XINFO STREAM says; `added` and `max_deleted` are None before Redis 7.0, `first` for an empty stream."""
+    """The reply of XINFO STREAM; `added` and `max_deleted` are None before Redis 7.0, `first` for an empty stream."""
 
     length: int
     last: str
@@ -18,7 +18,7 @@ class StreamInfo:
 
 
 def stream_info(session: Session, stream: str) -> StreamInfo | None:
-    """Return what the server says about a stream, None when there is no such key.
+    """Return the figures of a stream, None when there is no such key.
 
     Raises: StreamdError for a key of another type; redis.RedisError.
     """

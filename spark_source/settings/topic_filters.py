@@ -6,7 +6,7 @@ LENGTH_BYTES_MAX = 65_535
 
 
 class TopicFilter:
-    """A filter of topics. Raises: ValueError, which says what is wrong with its text."""
+    """A filter of topics. Raises: ValueError, which names the fault in its text."""
 
     def __init__(self, text: str) -> None:
         if not text or "\0" in text or len(text.encode()) > LENGTH_BYTES_MAX:

@@ -16,8 +16,8 @@ _OBJECT_BYTES_MAX: Final = 1_024
 class Refusal:
     """One entry.
 
-    reason: command, key, channel or auth. context: toplevel, multi or lua. object: what was named. created_ms and
-    updated_ms: Unix times of the first and of the last time.
+    reason: command, key, channel or auth. context: toplevel, multi or lua. object: the command, key or channel; for
+    auth, the command of the login. created_ms and updated_ms: Unix times of the first and of the last time.
     """
 
     number: int

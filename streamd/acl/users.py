@@ -56,7 +56,7 @@ class Users:
         return [b"user %b %b" % (name, self._users[name].text()) for name in self.names()]
 
     def changed(self, name: bytes, rules: Sequence[bytes]) -> User:
-        """Return what rules make of a user, or of a new one; nothing is changed yet. Raises: CommandError."""
+        """Return a copy of a user, or a new one, changed by rules; nothing is stored yet. Raises: CommandError."""
         try:
             merged = merged_rules(list(rules))
         except Brackets as error:

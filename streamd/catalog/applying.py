@@ -9,7 +9,7 @@ from streamd.stream.stream import Stream
 
 
 class CannotApply(Exception):
-    """A record that contradicts what came before it, or says nothing; the message says why."""
+    """A record that contradicts the records before it, or is malformed; the message gives the reason."""
 
 
 class Applying:
@@ -27,7 +27,7 @@ class Applying:
         self.maxsize = state.config.integer("stream-idmp-maxsize")
 
     def select(self, db_index: int) -> None:
-        """Apply what follows to this database."""
+        """Apply the records that follow to this database."""
         self.db = self._state.keyspace[db_index]
 
     def stream(self, key: bytes) -> Stream:

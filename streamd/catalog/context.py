@@ -44,7 +44,7 @@ class Context(Client):
 
     @property
     def client(self) -> Client:
-        """The client, without what all share."""
+        """This context itself, as the client alone."""
         return self
 
     @property
@@ -99,7 +99,7 @@ class Context(Client):
         return stream
 
     def record(self, *words: bytes, changes: int = 1) -> None:
-        """Note what was decided, as the command that repeats it, for the journal; as Redis it counts as `changes`."""
+        """Record a command for the journal that repeats this change; it counts as `changes`, as in Redis."""
         self.state.record(self.db.index, list(words), changes)
 
     def record_words(self, words: list[bytes], changes: int = 1) -> None:
@@ -107,7 +107,7 @@ class Context(Client):
         self.state.record(self.db.index, words, changes)
 
     def changed(self, key: bytes, kind: str, event: str) -> None:
-        """Tell those who follow `key`, and subscribers of keyspace events, that it changed.
+        """Tell the followers of `key`, and subscribers of keyspace events, that it changed.
 
         kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
         """
@@ -118,12 +118,12 @@ class Context(Client):
                 self.state.notify(kind, event, key, db.index)
 
     def notify(self, key: bytes, kind: str, event: str) -> None:
-        """Publish a keyspace event without telling those who follow the key."""
+        """Publish a keyspace event without telling the followers of the key."""
         if self.state.notify_flags:
             self.state.notify(kind, event, key, self.db.index)
 
     def unwatch(self) -> None:
-        """Forget what the client watches."""
+        """Forget the keys that the client watches."""
         for db_index, key in self.watched:
             self.state.keyspace.followers.unwatch(db_index, key, self)
         self.watched.clear()
@@ -221,7 +221,7 @@ class Command:
 
     @property
     def source(self) -> str:
-        """Where what the command does is documented."""
+        """The URL of the command's documentation."""
         return f"https://redis.io/docs/latest/commands/{self.name.replace('|', '-')}/"
 
     def copy_for_server(self) -> "Command":
@@ -255,7 +255,7 @@ class CommandTable(dict[bytes, Command]):
     """Lower-case name -> command."""
 
     def leaves(self) -> Iterator[Command]:
-        """Iterate what can be called: subcommands, and the commands that have none."""
+        """Iterate the commands that can be called: subcommands, commands without any, and containers of arity -1."""
         for one in self.values():
             if not one.subcommands or one.arity == -1:
                 yield one

@@ -39,7 +39,7 @@ def take_counted_keys(
 ) -> list[bytes]:
     """Take a number and so many keys. Raises: CommandError, with the text for a number below 1 or above the words.
 
-    no_number: what is raised for another word; by default as for a number below 1.
+    no_number: the error for a word that is no integer; by default the one for a number below 1.
     """
     count = words.integer(no_number or CommandError(too_few))
     if count < 1:

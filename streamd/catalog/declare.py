@@ -67,9 +67,9 @@ def command(
 
 
 def answer(name: str, reply: Reply, summary: str, **declaration: Any) -> None:
-    """Declare a command that answers the same whatever is: `reply`, which may be an error.
+    """Declare a command that always answers `reply`, which may be an error.
 
-    summary: what a handler's docstring would begin with; declaration: the keywords of `command`.
+    summary: the first line that a handler's docstring would have; declaration: the keywords of `command`.
     """
 
     def handler(context: Context, args: list[bytes]) -> Reply:
@@ -93,7 +93,7 @@ def container(
     acl: str = "",
     tips: str = "",
 ) -> None:
-    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: what it does without subcommand."""
+    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: its handler without subcommand."""
 
     def no_subcommand(context: Context, args: list[bytes]) -> Reply:
         if run is not None:

@@ -1,4 +1,4 @@
-"""What commands ask of the floor above them: the engine, its scripts, its users and their rules.
+"""The services that commands use from the floor above: the engine, its scripts, its users and their rules.
 
 Nothing here is code that runs: the engine has these methods, and imports point downwards.
 """
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 class ScriptServices(Protocol):
-    """What commands ask of the script host; see streamd.catalog.script_host."""
+    """The services of the script host for commands; see streamd.catalog.script_host."""
 
     scripts: Scripts
 
     def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
-        """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+        """Return the reply of a script, or BLOCKED if the client has to wait for it. Raises: CommandError."""
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
-        """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
+        """Run `work`, which runs scripts; return its reply, or BLOCKED if the client has to wait for it."""
 
     def kill(self) -> None:
         """End the script that runs, at its next slice. Raises: CommandError."""
 
 
 class Permissions(Protocol):
-    """What is known of the rules of one user; see streamd.catalog.guard.
+    """The rules of one user, prepared for checks; see streamd.catalog.guard.
 
     quick, names: as there.
     """
@@ -47,14 +47,14 @@ class Permissions(Protocol):
         """Return whether the user may have a request executed, which has as many words as it must."""
 
     def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
-        """Return what is refused, if anything, besides of READ | WRITE for all keys."""
+        """Return the decision on a request; every_key: see acl.decision.decide."""
 
     def end_of_run(self, command: Command, requests: list[list[bytes]], at: int, end: int) -> int:
         """Return before which of requests[at:end] a run must end, none of whose requests has been looked at."""
 
 
 class AccessServices(Protocol):
-    """What commands ask of the users of a server; see streamd.engine.access."""
+    """The services for the users of a server; see streamd.engine.access."""
 
     def log_in(self, context: Context, word: bytes, name: bytes, password: bytes) -> None:
         """Let a client be a user from here on; `word` is the command that says so. Raises: WrongPassword."""
@@ -85,7 +85,7 @@ class AccessServices(Protocol):
 
 
 class Services(Protocol):
-    """What commands need of the engine above them.
+    """The services of the engine for commands.
 
     commands: all of them, with this server's statistics. quick: see `Context.quick`.
     """
@@ -117,7 +117,7 @@ class Services(Protocol):
         """Stop the server once the replies of this turn are sent."""
 
     def process_facts(self) -> ProcessFacts:
-        """Return what the operating system says of the process (INFO)."""
+        """Return the operating system's figures of the process (INFO)."""
 
     def sleep(self, seconds: float) -> None:
         """Stand still (DEBUG SLEEP)."""

@@ -1,4 +1,4 @@
-"""What the clients of one restricted user may have executed, as quickly as that can be said."""
+"""A quick check of the requests of one restricted user's clients against the rules of that user."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
@@ -75,9 +75,9 @@ class _Names:
 
 
 class _Look:
-    """A look at the requests of one command: it finds their names, and what the user may do with these.
+    """A check of the requests of one command: it finds their names, and whether the user may use them.
 
-    uses: what the command does with its names, in their order; the last one holds for all further names.
+    uses: the uses of the names by the command, in their order; the last one holds for all further names.
     """
 
     __slots__ = ("_find", "_uses")
@@ -128,8 +128,8 @@ class Guard:
     by the command's name, the first words that are known to be allowed, whatever stands behind them; a quick command
     that is not in it may have any words.
 
-    Both are empty until `allows` is asked first: of a thousand users whose rules change at once, only those cost
-    anything who then say something. (Until then nothing is quick, so `allows` comes before all other questions.)
+    Both are empty until the first call of `allows`: when the rules of a thousand users change at once, only users
+    that then send requests cost anything. (Until then no command is quick, so `allows` is called before the rest.)
     """
 
     __slots__ = (
@@ -195,7 +195,7 @@ class Guard:
         selectors: tuple[Selector, ...],
         found: dict[tuple[tuple[Selector, ...], int], _Names],
     ) -> None:
-        """Prepare a look at a command's keys, or its channel; what several selectors allow together is decided."""
+        """Prepare a look at a command's keys, or channel; with several selectors, several keys are left to `decide`."""
         self.names[command.name] = set()
         first, last, step = command.keys
         find = command.find_keys or itemgetter(slice(first, None if last == -1 else last + 1, step))
@@ -231,7 +231,7 @@ class Guard:
         return name in self.plain or self.decide(command, request).reason is OK
 
     def decide(self, command: Command, request: list[bytes], every_key: int = 0) -> Decision:
-        """Return what is refused, if anything; every_key: see acl.decision.decide."""
+        """Return the decision on a request: its refusal, or OK; every_key: see acl.decision.decide."""
         return decide(self.user, named_by(self._vocabulary, command, request), every_key)
 
     def allows_keys(self, command: Command, keys: Sequence[bytes]) -> bool:

@@ -1,4 +1,4 @@
-"""What a request names: its keys and what is done to them, its channels."""
+"""The names in a request: its keys with the access to each, and its channels."""
 
 from functools import lru_cache
 from typing import Final
@@ -19,7 +19,7 @@ KEYS_BEFORE_LAST: Final = frozenset({"xread", "xreadgroup"})
 
 
 def vocabulary_of(commands: CommandTable) -> Vocabulary:
-    """Return what rules can name."""
+    """Return the commands and categories that rules can name."""
     named = [one for parent in commands.values() for one in (parent, *parent.subcommands.values())]
     return _vocabulary(tuple((one.name, tuple(categories(one))) for one in named))
 
@@ -41,8 +41,8 @@ def keys_of(command: Command, request: list[bytes]) -> list[bytes]:
 
 
 def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
-    """Return what a request does to each of its keys, in the words of COMMAND GETKEYSANDFLAGS: what stands last does
-    so for all further keys.
+    """Return what a request does to each of its keys, in the words of COMMAND GETKEYSANDFLAGS. The last item
+    holds for all further keys.
     """
     access = access_of_keys(command)
     words = [word.upper() for word in request]
@@ -56,7 +56,7 @@ def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
 
 
 def _only_gets(words: list[bytes]) -> bool:
-    """Return whether a BITFIELD, in capitals, reads and does nothing else; what it does not understand may write."""
+    """Return whether a BITFIELD, in capitals, only reads; False also if its words are malformed."""
     at = 2
     while at < len(words):
         taken = {b"GET": 3, b"OVERFLOW": 2}.get(words[at], 0)
@@ -76,7 +76,7 @@ def _bits(words: list[str]) -> int:
 
 
 def keys_and_bits(command: Command, request: list[bytes]) -> list[tuple[bytes, int]]:
-    """Return the keys of a request, each with READ | WRITE for what is done to it."""
+    """Return the keys of a request, each with the access to it (bits of READ | WRITE)."""
     bits = [_bits(words) for words in accesses_of(command, request)]
     return [(key, bits[min(at, len(bits) - 1)]) for at, key in enumerate(keys_of(command, request))]
 
@@ -90,7 +90,7 @@ def channels_of(command: Command, request: list[bytes]) -> list[tuple[bytes, boo
 
 
 def named_by(vocabulary: Vocabulary, command: Command, request: list[bytes]) -> Named:
-    """Return what a request names, for acl.decision."""
+    """Return the names in a request, for acl.decision."""
     return Named(
         command.name,
         vocabulary.bit(command.name),

@@ -13,7 +13,7 @@ def refuse(state: State, client: Client, decision: Decision, context: str) -> No
 
 
 def note_refusal(state: State, client: Client, reason: str, named: bytes, username: bytes, context: str) -> None:
-    """Note in the log of refusals what a client was not allowed, or that it could not log in."""
+    """Note in the log of refusals a request that was refused, or a login that failed."""
     now_ms = state.clock.now_ms()
     context = "multi" if context == "exec" else context
     length_max = state.config.integer("acllog-max-len")

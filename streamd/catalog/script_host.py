@@ -69,7 +69,7 @@ class Watch(Protocol):
     stopwatch: Callable[[], int]
 
     def failure(self, command: Command | None, db: Database, words: list[bytes], error: Exception) -> CommandError:
-        """Count an exception that a command ended with, and return what is answered."""
+        """Count an exception that a command ended with, and return the error for the reply."""
 
 
 class ScriptHost:
@@ -115,7 +115,7 @@ class ScriptHost:
         self.scripts.bytes_max = config.integer("lua-memory-max")
 
     def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
-        """Return what a script returns, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+        """Return the reply of a script, or BLOCKED if the client has to wait for it. Raises: CommandError."""
         if not SideRun.is_possible:
             raise CommandError(NOT_INSTALLED)
         shebang = script.shebang
@@ -128,14 +128,14 @@ class ScriptHost:
         return reply if reply is not PAUSED else self._wait(context)
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
-        """Return what `work` returns, in which scripts run; or BLOCKED if the client has to wait for it."""
+        """Run `work`, which runs scripts; return its reply, or BLOCKED if the client has to wait for it."""
         if not SideRun.is_possible:
             raise CommandError(NOT_INSTALLED)
         reply = self._side.run(work)
         return reply if reply is not PAUSED else self._wait(context)
 
     def _wait(self, context: Context) -> Reply:
-        """Let the client wait for what was interrupted."""
+        """Let the client wait for the interrupted script."""
         state = self._state
         state.blocked.add(context, context.db, (), None, self._go_on, None)
         assert context.waiter is not None

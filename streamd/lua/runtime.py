@@ -125,7 +125,7 @@ class Runtime:
         return self._state.execute(read_file(os.path.join(LUA, f"{name}.lua")), *args, name=b"=streamd")
 
     def collect(self) -> None:
-        """Free what no script refers to any more."""
+        """Free the Lua objects that no script refers to any more."""
         self._state.set_max_memory(0)  # here nothing would catch Lua's error
         self._state.gccollect()
         self._state.set_max_memory(self.bytes_max)

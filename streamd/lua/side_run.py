@@ -104,7 +104,7 @@ class SideRun:
         self.is_paused = False
 
     def go_on(self) -> Reply:
-        """Resume interrupted work; returns and raises what `run` does."""
+        """Resume interrupted work; the results and errors are those of `run`."""
         assert self.is_paused
         self._host = self._current()
         return self._switch()

@@ -210,7 +210,7 @@ def _begin(name: str, generation: layout.Generation, abilities: Abilities) -> li
 
 
 def _remove(name: str, generation: layout.Generation, shares: Iterable[bytes] = ()) -> list[Command]:
-    """Return the commands that remove a generation's streams and what is known of them."""
+    """Return the commands that remove a generation's streams, their leases and their trim marks."""
     commands: list[Command] = []
     for shard in range(generation.shards):
         leases = [layout.lease_key(name, shard, generation.number, share.decode()) for share in shares]

@@ -113,7 +113,7 @@ def _take_received(connection: Any, replies: list[Any], count: int) -> None:
 
 
 async def _append_async(client: redis.asyncio.Redis, packed: list[bytes]) -> list[Any]:
-    """Return what `_append` does."""
+    """Do the work of `_append` with an asyncio client."""
     pool: Any = client.connection_pool
     connection = await pool.get_connection()
 

@@ -72,7 +72,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(message: Message) -> Prepared:
-    """Return a message ready to be written. Raises: ValueError, which says what is wrong and what to do."""
+    """Return a message ready to be written. Raises: ValueError, whose text names the fault and the remedy."""
     text, payload, name, iid_text, expiry_s, properties, qos, retain = message
     topic = check_topic(text)
     if isinstance(payload, str):

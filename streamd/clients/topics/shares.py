@@ -150,7 +150,7 @@ def join(
 
 
 def _group_command(handle: Handle, key: str, share: str, start: str, pattern: TopicFilter) -> Command:
-    """Return the command that makes a shared replay's group; where the server can, it gets only what matches."""
+    """Return the command that makes a shared replay's group; where the server can, it gets only matching entries."""
     by_server = handle.abilities.xfilter and not pattern.is_all
     words = ("FILTER", "FIELD", "t", "MQTT", pattern.text) if by_server else ()
     return ("XGROUP", "CREATE", key, share, start, *words)

@@ -148,7 +148,7 @@ class TopicLog:
         run(self._client, administration.reconfigure(self._handle, shards, by, filters, retention_s))
 
     def retain(self) -> int:
-        """Remove what is older than the retention; return how many entries. Publishers and new readers do it, too."""
+        """Remove the entries older than the retention; return their number. Publishers and new readers do it, too."""
         return run(self._client, retention.retain(self._handle))
 
     def drop(self, generation: int | None = None) -> None:

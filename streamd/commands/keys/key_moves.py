@@ -10,7 +10,7 @@ from streamd.resp.types import Reply
 
 
 def _put(db: Database, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
-    """Store a value at a key, over what is there."""
+    """Store a value at a key, in place of any older value."""
     db.replace(key, value)
     if isinstance(value, TimedHash):
         db.note_times(key, value)

@@ -88,7 +88,7 @@ def _table(one: bytes, other: bytes, keeps_rows: bool) -> Generator[None, None, 
 
 
 def _matches(one: bytes, other: bytes, table: _Table) -> Generator[None, None, tuple[bytes, list[_Match]]]:
-    """Return what the strings have in common, and the runs that it is made of, the last one first."""
+    """Return the longest common subsequence of the strings, and the runs that it is made of, the last one first."""
     common = bytearray()
     found: list[_Match] = []
     at, second = len(one) - 1, len(other) - 1

@@ -1,4 +1,4 @@
-"""What commands on several types end in: replies in pairs, noted removals, results stored at a key of their own."""
+"""The last steps of commands on several types: replies in pairs, noted removals, results stored at their own key."""
 
 from collections.abc import Mapping, Sized
 from itertools import chain

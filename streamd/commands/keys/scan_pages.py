@@ -20,7 +20,7 @@ Beside = Callable[[Any, list[bytes]], Iterable[bytes]]
 
 
 def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Matcher | None, str | None]:
-    """Take COUNT, what MATCH matches (None for all), and the name behind TYPE, if that is one. Raises: CommandError."""
+    """Take COUNT, the matcher of MATCH (None for all), and the name behind TYPE, or None. Raises: CommandError."""
     count = 10
     matches: Matcher | None = None
     type_name: str | None = None
@@ -39,7 +39,7 @@ def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Match
 
 
 def page_reply(context: Context, args: list[bytes], kind: ValueType[Any, Any], beside: Beside | None = None) -> Reply:
-    """Return a page of the value at a key: the next cursor, 0 at the end, and the elements with what is beside each.
+    """Return a page of the value at a key: the next cursor, 0 at the end, and the elements with the words beside each.
 
     Raises: CommandError.
     """
@@ -70,7 +70,7 @@ def in_slices(
 ) -> Iterator[bytes]:
     """Yield the two elements of a long page piece by piece: short ones, each with the value of its moment.
 
-    page_at(cursor, count): the next cursor and elements. words_of(elements): those that are shown, with what is beside.
+    page_at(cursor, count): the next cursor and elements. words_of(elements): the matching ones, with words beside.
     """
     pieces: list[bytes] = []
     passed = found = 0

@@ -1,4 +1,4 @@
-"""CLIENT TRACKING and its relatives: invalidations for clients that cache what they read."""
+"""CLIENT TRACKING and its relatives: invalidations for clients that cache the keys they read."""
 
 from streamd.base.errors import CommandError, SyntaxError_, echoed
 from streamd.base.prefixes import overlapping
