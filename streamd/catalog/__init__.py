@@ -1,4 +1,4 @@
-"""What a command is: its declaration, its context, its words, and what COMMAND says of it."""
+"""A command: its declaration, its context, its words, and its description for COMMAND."""
 
 from streamd.catalog.context import Batch, Command, CommandTable, Context, Handler, QuickTable
 from streamd.catalog.declare import COMMANDS, answer, command, container

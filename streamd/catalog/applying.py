@@ -1,4 +1,4 @@
-"""How a record is applied while a journal is loaded: who applies which, and what they work on."""
+"""The functions that apply a journal's records while it is loaded, and the databases that they change."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,7 +15,7 @@ class CannotApply(Exception):
 class Applying:
     """The databases that a journal's records make.
 
-    db: that of the record. duration_s, maxsize: the settings of streams that are created.
+    db: the database of the next records. duration_s, maxsize: the settings of streams that are created.
     """
 
     __slots__ = ("_state", "db", "duration_s", "maxsize")
@@ -58,8 +58,8 @@ class Applying:
         return stream, group
 
 
-# Applies a record, given with all its words, to what it says: looks at no clock and for no duplicate, and decides
-# nothing. Raises: CannotApply, or what its words raise that make no sense (CommandError, ValueError, IndexError ...).
+# Applies a record, given with all its words, to the databases: looks at no clock and for no duplicate, and decides
+# nothing. Raises: CannotApply; for malformed words also other errors (CommandError, ValueError, IndexError ...).
 Applier = Callable[[Applying, list[bytes]], None]
 
 # By the first word of a record, or by container and subcommand, in upper case. Filled by importing streamd.commands.

@@ -16,13 +16,13 @@ from streamd.stream.stream import Stream
 
 
 class Context(Client):
-    """What a command handler gets: the client that sent the request, and what all clients share.
+    """The context of a command handler: the client that sent the request, and the state that all clients share.
 
-    quick: the commands that this client may run without a further look, by their names in lower and in upper case. All
-    ordinary clients share one table, which is empty while commands are restricted, monitored or paused; a client in
-    MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has one that is always empty.
-    guard: None while its user may do everything; otherwise what is asked before each request, or run of requests.
-    Clients of such a user have a table of their own, without what they may not do.
+    quick: the commands that this client may run without a further check, by their names in lower and in upper case.
+    All ordinary clients share one table, which is empty while commands are restricted, monitored or paused. A client in
+    MULTI, without its password, subscribed, without replies, with NO-TOUCH or TRACKING has a table that stays empty.
+    guard: None while its user may do everything; otherwise the check before each request, or run of requests.
+    Clients of such a user have another quick table, without the commands that the user may not run.
     """
 
     __slots__ = ("guard", "quick", "services", "state")
@@ -49,7 +49,7 @@ class Context(Client):
 
     @property
     def is_script(self) -> bool:
-        """Whether a script asks: their one client is none that ever connected."""
+        """Whether this is the context of scripts, whose client (ID 0) has no connection."""
         return self.id == 0
 
     @property
@@ -103,7 +103,7 @@ class Context(Client):
         self.state.record(self.db.index, list(words), changes)
 
     def record_words(self, words: list[bytes], changes: int = 1) -> None:
-        """Do what `record` does, with a list that nobody else changes: quicker where there are any number of words."""
+        """Record a command like `record`, given as a list that no caller changes later; quicker for many words."""
         self.state.record(self.db.index, words, changes)
 
     def changed(self, key: bytes, kind: str, event: str) -> None:
@@ -147,9 +147,9 @@ class Context(Client):
     ) -> Reply:
         """Park the client until `attempt` gives a reply; return what the handler must return.
 
-        attempt: called, in the order clients came, whenever one of `keys` may have become useful; returns BLOCKED
-        to go on waiting. timeout_ms: 0 waits for ever. Inside a transaction nothing blocks: the time-out's
-        reply is returned at once. line, filtering: see Waiter.
+        attempt: tries the command again when one of `keys` may serve it, clients in the order they came; returns the
+        reply, or BLOCKED to go on waiting. timeout_ms: 0 waits for ever. In a transaction or a script no command
+        blocks, and `on_timeout` is returned at once. line, filtering: see Waiter.
         """
         if self.in_unit:
             return on_timeout
@@ -168,11 +168,11 @@ Handler = Callable[[Context, list[bytes]], Reply]
 class Batch:
     """Executes requests of one command at once, as its handler would one by one.
 
-    take(context, requests): executes the first of the requests, as far as they are alike and no client that watches,
-    waits or listens would see a difference; returns how many, 0 if the handler is to be asked. The first has as many
-    words as it must; the engine's guard has allowed all. It puts the replies into the client's output: one piece for
+    take(context, requests): executes requests from the front, while they are alike and no client that watches, waits
+    or listens would see a difference; returns their number, 0 to leave the first one to the handler. The first request
+    fits the arity; the engine's guard has allowed all. `take` puts the replies into the client's output: one piece for
     each, or one piece for all if they are bulk strings without `$`. Each record that it leaves is a unit of its own.
-    any_keys: it takes requests with any keys together; else only those whose first three words are the same.
+    any_keys: it takes requests with any keys together; else only requests with the same first three words.
     takes_columns: the requests may be RequestColumns that have these three words in common; else they are RequestRows.
     """
 
@@ -186,12 +186,12 @@ class Command:
     """One command, or one subcommand of a container.
 
     name: lower case; `xinfo|stream` for a subcommand.
-    arity: number of words with the name; negative: at least so many.
+    arity: the number of words, the name included; negative: the least number.
     keys: (first, last, step) positions of the keys; (0, 0, 0) for none.
-    find_keys: for commands whose keys are not at fixed places.
-    access: what happens to the keys, in the words of COMMAND INFO: `RW access update`; with `;` one part for each key,
+    find_keys: finds the keys of a request where they are not at fixed places.
+    access: the access to the keys, in the words of COMMAND INFO: `RW access update`; with `;` one part for each key,
         otherwise one for all.
-    acl: the command's ACL category besides those that follow from its flags; None: what follows from its group.
+    acl: the command's ACL categories besides those of its flags; None: the category of its group.
     tips: hints for clients, separated by blanks.
     batch: executes a run of like requests at once; None for most.
     syntax: the words behind the name in the notation of Redis's documentation.

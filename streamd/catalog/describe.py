@@ -1,4 +1,4 @@
-"""What COMMAND INFO and COMMAND DOCS say of a command, in the shapes of redis-server 7.0.15."""
+"""The replies of COMMAND INFO and COMMAND DOCS for a command, in the shapes of redis-server 7.0.15."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +64,7 @@ def categories(command: Command) -> list[str]:
 
 
 def access_of_keys(command: Command) -> list[list[str]]:
-    """Return the flags of each key: for one that has one specification the only list stands for all keys."""
+    """Return the flags of each key specification; a single one holds for all keys."""
     if not command.access:
         return [["RW", "update"] if "write" in command.flags else ["RO", "access"]]
     return [part.split() for part in command.access.split(";")]

@@ -95,9 +95,9 @@ class _Look:
 
 
 class _LookBeforeLast(_Look):
-    """A look at requests whose names are the same whatever their last word is, an ID: they are remembered without it.
+    """A check of requests whose last word, an ID, is no name: allowed requests are remembered without it.
 
-    A client that reads a stream, or waits for a group, says the same again and again.
+    A client that reads a stream, or waits for a group, sends the same request again and again.
     """
 
     __slots__ = ("_heads",)
@@ -165,7 +165,7 @@ class Guard:
         self.quick: QuickTable = {}
 
     def fill(self, is_restricted: bool) -> None:
-        """Have all requests looked at one by one, or no more. (In place: the tables are in the clients' hands.)"""
+        """Have all requests checked one by one, or no more. (In place, since the clients hold the tables.)"""
         self._is_restricted = is_restricted
         if is_restricted:
             self.quick.clear()
@@ -221,7 +221,7 @@ class Guard:
             self.names[command.name] = names[0].known
 
     def allows(self, command: Command, request: list[bytes]) -> bool:
-        """Return whether the user may have a request executed, which has as many words as it must."""
+        """Return whether the user may run a request that fits the command's arity."""
         if not self.is_prepared:
             self._prepare_all()
         name = command.name
@@ -235,15 +235,15 @@ class Guard:
         return decide(self.user, named_by(self._vocabulary, command, request), every_key)
 
     def allows_keys(self, command: Command, keys: Sequence[bytes]) -> bool:
-        """Return True only if the user may have requests executed whose first words these are; False also where each of
-        the requests has to be looked at.
+        """Return True only if the user may run requests with these keys as first words; False also where each of the
+        requests has to be checked.
         """
         names = self._firsts.get(command.name)
         return names.allow_all(keys) if names is not None else command.name in self.plain
 
     def end_of_run(self, command: Command, requests: list[list[bytes]], at: int, end: int) -> int:
-        """Return before which of requests[at:end] a run must end: in front of one that is not allowed, or of another
-        command.
+        """Return the index of the first of requests[at:end] that ends a run, as it is refused or of another command;
+        `end` if none does.
         """
         try:
             if self.allows_keys(command, [*map(_SECOND, requests[at:end])]):

@@ -1,8 +1,8 @@
-"""Scripts within a server: which commands they may call, and what other clients see while one runs.
+"""Scripts within a server: the commands that they may call, and the server's turns for others while one runs.
 
 A script runs beside the event loop (streamd/lua/side_run.py). If it takes longer than `busy-reply-threshold` it is
-interrupted now and then: its client waits like one that is blocked, others get BUSY, and what it has changed so far is
-kept apart, so that the journal gets it as one unit at its end.
+interrupted now and then. Its client then waits like one that is blocked, and others get BUSY. The records of its
+changes are kept apart, so that the journal gets them as one unit at its end.
 """
 
 from collections.abc import Callable
@@ -33,15 +33,15 @@ _UNKILLABLE: Final = (
 )
 
 
-# How far a command must be looked at before it is called: not at all, until a script's first write has been, always.
+# When a command is checked before it is called: never, up to a script's first write, always.
 _READS: Final = 0
 _WRITES: Final = 1
 _CAREFUL: Final = 2
 
-# A command, its handler, the least and the most words that it takes, and how far it must be looked at.
+# A command, its handler, the least and the most words that it takes, and when it is checked.
 _Resolved = tuple[Command, Handler, int, int, int]
 
-# What scripts may call, but not with the option BLOCK.
+# The commands that scripts may call, but not with the option BLOCK.
 _MAY_BLOCK: Final = frozenset({"xread", "xreadgroup"})
 
 
@@ -59,7 +59,7 @@ def _check_for_scripts(command: Command, words: list[bytes]) -> None:
 
 
 def _is_write(command: Command) -> bool:
-    """Return whether a script that only reads may not call a command: it tells nobody anything, either."""
+    """Return whether a command is forbidden to scripts that only read: it writes, or publishes."""
     return "write" in command.flags or command.name == "publish"
 
 
@@ -75,13 +75,13 @@ class Watch(Protocol):
 class ScriptHost:
     """Runs scripts for clients, one at a time.
 
-    scripts: those that are known.
-    waiter: of the client whose script was interrupted; to attempt it is to go on with the script.
-    on_interrupted: called when that happens; somebody must then go on with it, soon.
+    scripts: the known scripts.
+    waiter: the waiter of the client whose script was interrupted; its attempt continues the script.
+    on_interrupted: called at an interruption; it must see to it that the waiter is attempted soon.
     """
 
     def __init__(self, context: Context, watch: Watch) -> None:
-        """context: of the client that a script's commands see; it is none, and nobody can see it."""
+        """context: the context of the commands that scripts call; its client has no connection and is in no list."""
         state = self._state = context.state
         self._watch = watch
         self.scripts = Scripts(state.config.integer("lua-memory-max"), self._tick)
@@ -208,7 +208,7 @@ class ScriptHost:
         return call
 
     def _check(self, command: Command, words: list[bytes], looks: int) -> None:
-        """Look at what most calls need not be asked, and show it to monitors. Raises: CommandError, counted."""
+        """Check a call that is not quick (most are), and show it to monitors. Raises: CommandError, counted."""
         if self._state.scripts_may_all:
             self._context.guard = self._caller.guard  # which an ACL SETUSER of the script may have changed
         guard = self._context.guard
@@ -288,13 +288,13 @@ class ScriptHost:
     # -- while a script takes long --------------------------------------------------------------------------------
 
     def _tick(self) -> bool:
-        """Called while a script runs; return whether it shall end."""
+        """Interrupt a running script whose time is up; return whether it has to end."""
         if not self._is_killed and self._watch.stopwatch() >= self._until_ns and self._side.is_current:
             self._interrupt()
         return self._is_killed
 
     def _interrupt(self) -> None:
-        """Let others have their turn; nothing of the script's effects is seen by the journal meanwhile."""
+        """Let other clients have their turn; the journal sees none of the script's effects meanwhile."""
         state = self._state
         now_ms, records = state.time.ms, state.records
         if records is not None:
@@ -317,7 +317,7 @@ class ScriptHost:
         return BLOCKED if reply is PAUSED else reply
 
     def runs_for(self, client: Client) -> bool:
-        """Return whether a client waits because its script was interrupted."""
+        """Return whether a client waits for its own interrupted script."""
         return self._state.is_busy and client.waiter is self.waiter
 
     def kill(self) -> None:

@@ -4,8 +4,8 @@
 
 A word without lower-case letters is a token, sent as it stands; other words are arguments. A token takes the words or
 the `<group>` behind it. `[...]` may be left out, `|` separates alternatives, `x [x ...]` is one x or more, and
-`TOKEN x [TOKEN x ...]` as well, each behind a token of its own. What type an argument has follows from its name, or
-from a suffix: `start:integer`.
+`TOKEN x [TOKEN x ...]` as well, each behind a token of its own. The type of an argument follows from its name, or from
+a suffix: `start:integer`.
 """
 
 import re
@@ -45,7 +45,7 @@ class Argument:
 
 
 def parse_syntax(syntax: str) -> list[Argument]:
-    """Return the arguments of a command. Raises: ValueError, where the notation is broken: our own mistake."""
+    """Return the arguments of a command. Raises: ValueError for a broken notation, which is a mistake of ours."""
     words = _WORDS.findall(syntax)
     parser = _Parser(words)
     arguments = parser.alternatives()
@@ -93,7 +93,7 @@ class _Parser:
         return inside
 
     def _optional(self, before: list[Argument]) -> None:
-        """Parse behind a `[`: something that may be left out, or the repetition of what stands before it."""
+        """Parse the part behind a `[`: an optional argument, or the repetition of the arguments before it."""
         repeated = self._repeated_names()
         if repeated:
             if [one.name for one in before[-len(repeated) :]] != repeated:
@@ -118,7 +118,7 @@ class _Parser:
         return [word.partition(":")[0] for word in words[:-1]]
 
     def _token(self, token: str) -> Argument:
-        """Parse what a token takes: the arguments behind it, with their repetitions, or a group."""
+        """Parse the arguments of a token: the words behind it, with their repetitions, or a group."""
         if self.at < len(self.words) and self.words[self.at] == "<":
             self.at += 1
             taken = _only(self._group(">"))
@@ -157,7 +157,7 @@ class _Parser:
         return taken
 
     def _repeats(self) -> list[str]:
-        """Return the names that are repeated in the brackets that begin here, none for others."""
+        """Return the names of a repetition `x y ...]` at this place, [] for other brackets; take nothing."""
         at = self.at
         names = self._repeated_names()
         self.at = at
@@ -184,7 +184,7 @@ def _block(members: list[Argument]) -> Argument:
 
 
 def _only(block: Argument) -> Argument:
-    """Return a block's only member in its place, where there is but one that can carry what is said of the block."""
+    """Return the only member of a block without a token, which takes the block's place; else the argument itself."""
     if block.kind == "block" and len(block.members) == 1 and not block.token:
         return block.members[0]
     return block
