@@ -1,6 +1,6 @@
 """A Spark data source for streams of the Redis protocol: reads every entry once, writes every row once.
 
-`from spark_source import StreamdSource` is what `spark.dataSource.register` takes; with `pyspark_streamd` on the path
+Spark registers it by `spark.dataSource.register(StreamdSource)`; with `pyspark_streamd` on the path
 `format("streamd")` needs no registration. Importing this package imports neither Spark nor a Redis client: Spark looks
 through every `pyspark_*` package in each session, and an import error here would break every Python source there.
 """

@@ -18,7 +18,7 @@ class DataLoss(StreamdError):
 
 
 class WindowTooSmall(StreamdError):
-    """The stream's window cannot hold what this query needs to be retried safely."""
+    """The stream's window is too small to recognise the rows of this query when they are written again."""
 
 
 class WindowExpired(StreamdError):

@@ -30,7 +30,7 @@ class SourceFigures:
 
 @dataclass(frozen=True)
 class SinkFigures:
-    """What a micro-batch wrote to one stream; from inside foreachBatch, what was written since the last figures.
+    """Figures of one stream that a micro-batch wrote; from inside foreachBatch, of all writes since the last figures.
 
     `changed`: rows of partitions whose attempts brought different rows, with onRowsChanged=continue; some may be stored
     twice.
@@ -76,9 +76,9 @@ class BatchFigures:
 
 class StreamdListener(StreamingQueryListener):
     """Hands the figures of each micro-batch to `report`, which by default logs them as a line (level INFO, as
-    `spark_source.listener`). Queries of other sources and sinks pass by.
+    `spark_source.listener`). Queries of other sources and sinks are ignored.
 
-    `sink` names the streams whose statistics are read as well, separated by commas; `options` say where they are, as
+    `sink` names the streams whose statistics are read as well, separated by commas; `options` name their server, as
     for the sink (`url`, `passwordEnv`, ...).
 
     Raises: OptionError.
@@ -109,7 +109,7 @@ class StreamdListener(StreamingQueryListener):
             self.report(BatchFigures(str(progress.id), name, progress.batchId, duration_ms, sources, sinks))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing: an idle query has no unread entries."""
+        """Report nothing, since an idle query has no unread entries."""
 
     def onQueryTerminated(self, event: Any) -> None:
         for place in [place for place in self.before if place[0] == str(event.id)]:
@@ -128,7 +128,7 @@ class StreamdListener(StreamingQueryListener):
         return SinkFigures(stream, *(now.get(what, 0) - before.get(what, 0) for what in COUNTED))
 
     def _counted(self, query_id: str, stream: str) -> dict[str, int]:
-        """Return what the sinks of a query have counted so far; empty when the server does not tell."""
+        """Return the counts of a query's sinks so far; empty when the server answers with an error or not at all."""
         counted: dict[str, int] = {}
         for what, value in self._fields(stats_key, stream, query_id):
             counted[what] = counted.get(what, 0) + int(value)
@@ -137,8 +137,9 @@ class StreamdListener(StreamingQueryListener):
         return counted
 
     def _fields(self, key: Callable[[str], str], stream: str, query_id: str) -> list[tuple[str, bytes]]:
-        """Return the fields of a hash beside a stream that are of a query's sinks, as (name behind the sink's, value);
-        none when the server does not tell, which is said once."""
+        """Return the fields of a query's sinks in a hash beside a stream, as (name without the sink's, value); none
+        when the server answers with an error or not at all, which is logged once.
+        """
         try:
             reply = self.server.patiently(lambda session: session.call("HGETALL", key(stream)), stream, 2.0)
         except StreamdError as error:
@@ -156,7 +157,7 @@ class StreamdListener(StreamingQueryListener):
 
 
 def source_figures(source: Any) -> list[SourceFigures]:
-    """Return the figures of each stream of a source, from Spark's progress of it; none for another source.
+    """Return the figures of each stream of a source, from Spark's progress; none for a source of another kind.
 
     Spark's progress has no place for a Python source's own metrics, so they stand in its offsets.
     """
@@ -180,7 +181,7 @@ def source_figures(source: Any) -> list[SourceFigures]:
 
 
 def _marks(offset: Any) -> dict[str, dict[str, Any]]:
-    """Return one of our offsets, as Spark's progress shows it; an empty dict for another."""
+    """Return the marks in an offset of this source, from Spark's progress; {} for an offset of another source."""
     try:
         loaded = json.loads(offset) if isinstance(offset, str) else offset
     except ValueError:

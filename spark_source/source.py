@@ -23,7 +23,7 @@ NO_TABLE = (
 class StreamdSource(DataSource):
     """Streams of a Redis-protocol server as a Spark source and sink, batch and streaming.
 
-    Raises (everywhere): OptionError, one line that names the option, its value and what is allowed.
+    Raises (everywhere): OptionError, one line that names the option, its value and the allowed ones.
     """
 
     def __init__(self, options: dict[str, str]) -> None:

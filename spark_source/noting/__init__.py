@@ -1,1 +1,1 @@
-"""Notes beside a stream: how far a sink is, and what its attempts brought."""
+"""Notes beside a stream: the progress of its sinks, and the rows of their attempts."""

@@ -1,8 +1,8 @@
 """Checks that all attempts of a partition bring the same rows: each notes them before it writes the first.
 
-{orders}:spark:rows:<batch>   hash: <partition> -> "rows|digest|buckets" of the first attempt that came so far
+{orders}:spark:rows:<batch>   hash: <partition> -> "rows|digest|buckets" of the first attempt to note them
                                     with keys, <partition>|<digest> -> the same, of each attempt that brings other keys
-                                    with keys, buckets -> over how many producers the batch is spread; rows -> how many
+                                    with keys, buckets -> the number of producers of the batch; rows -> of its rows
 {orders}:spark:keys:<batch>   hash: <partition>|<digest> -> a sample of the keys' hashes
 
 An attempt with other rows than noted would silently leave the rows of an earlier attempt in the stream. So it fails
@@ -111,10 +111,10 @@ def _note_keys(
 
 
 def _key_buckets(session: Session, key: str, rows: int, seen_before: bool, options: WriteOptions) -> int | None:
-    """Return the number of producers for a batch's keys: all its tasks have to use the same.
+    """Return the number of producers for a batch's keys, one for all its tasks; None if earlier attempts used several.
 
     The first task decides, long before the size of the batch is known. If the batch outgrows that, later tasks use the
-    maximum; then only a partition with the same rows is recognised: None for others.
+    maximum, and then only a partition with the same rows is recognised.
     """
     if options.scope == "stream":
         return MOST_BUCKETS
@@ -136,9 +136,9 @@ def _key_buckets(session: Session, key: str, rows: int, seen_before: bool, optio
 def changed_rows(
     session: Session, stream: str, name: BatchName, reports: dict[int, Short | None], by_key: bool
 ) -> str | None:
-    """Return the rows that earlier attempts may have written and that the final attempts do not bring.
+    """Return a message about rows that earlier attempts may have written and the final ones do not bring, or None.
 
-    `reports` are the final attempts by partition; None for one whose rows are noted elsewhere.
+    `reports` are the final attempts by partition; None for a partition whose rows are noted elsewhere.
     """
     key = rows_key(stream, name)
     noted = _noted(session, key)
@@ -184,7 +184,7 @@ def _judge(what: str, options: WriteOptions) -> None:
 
 
 def _put(session: Session, key: str, field: str, text: str, options: WriteOptions, *first: list[Word]) -> Noted:
-    """Note a value, behind other commands, unless one is noted; return the noted one."""
+    """Note a value, after the commands `first`, unless the field has one; return the value of the field."""
     *_, noted, _ = _pipeline(
         session,
         *first,

@@ -18,7 +18,7 @@ WHAT_TO_DO = "write to another stream, or set allowSourceAsTarget=true on the si
 
 
 def place_of(options: ConnectionOptions) -> str:
-    """Return the server and database that a stream's name belongs to, as it stands in an offset.
+    """Return the server and database of a stream, as an offset holds them.
 
     Nodes count in any order; behind Sentinels the master's name counts as well.
     """
@@ -29,7 +29,7 @@ def place_of(options: ConnectionOptions) -> str:
 
 
 def streams_read(checkpoint: str | None, place: str) -> frozenset[str]:
-    """Return the streams of a server that a checkpoint's newest offsets name; none where they cannot be seen."""
+    """Return the streams of a server in a checkpoint's newest offsets; none if these cannot be read."""
     directory = _local(checkpoint)
     if directory is None:
         return frozenset()
@@ -58,7 +58,7 @@ def _local(checkpoint: str | None) -> str | None:
 
 
 def refuse_source(stream: str, sources: frozenset[str]) -> None:
-    """Raise OptionError when a stream is one of those that the query reads."""
+    """Raise OptionError when the query reads the stream."""
     if stream in sources:
         raise OptionError(f"stream {stream} is a source of this query, which would read its own rows: {WHAT_TO_DO}")
 

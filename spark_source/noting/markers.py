@@ -2,11 +2,11 @@
 
 {orders}:spark                      hash: <sink> -> last committed batch
                                           <sink>:open:<batch> -> "ms|run|mode" since its first task
-                                          <sink>:done:<batch> -> ms, for named batch writes; those inside foreachBatch
-                                            that are not named by its number: <sink>:done:<name> -> number
+                                          <sink>:done:<batch> -> ms, for named batch writes; inside foreachBatch,
+                                            if not named by its number: <sink>:done:<name> -> number
                                           <sink>:into-source -> its query may read the stream (allowSourceAsTarget)
 {orders}:spark:part:<sink>:<part>   string: "batch|rows|digest" (exactlyOnce=marker)
-{orders}:spark:rows:<batch>         hash: what each partition brings of the batch, see `attempts`; gone when it commits
+{orders}:spark:rows:<batch>         hash: the notes about each partition's rows, see `attempts`; gone at the commit
 {orders}:spark:keys:<batch>         hash: with keys, a sample of them
 {orders}:spark:stats                hash: <sink>:rows, :duplicates, :retries, :waited_ms, :changed
 {orders}:spark:batches              hash: <sink>:<batch % 16> -> "batch|rows|duplicates|retries|waited_ms|changed" of a
@@ -104,7 +104,7 @@ def counted_value(batch: int, counted: dict[str, int]) -> str:
 
 
 def counted_of(value: bytes, batch: int) -> dict[str, int] | None:
-    """Return what a counted field says of a micro-batch; None when it is of another one."""
+    """Return the counts of a micro-batch from a counted field; None when the field is another micro-batch's."""
     number, *figures = map(int, value.split(b"|"))
     return dict(zip(COUNTED, figures, strict=True)) if number == batch else None
 
@@ -120,7 +120,7 @@ class Opening:
 def open_batch(
     session: Session, stream: str, name: BatchName, run: str, attempt: int, mode: str, options: WriteOptions
 ) -> Opening:
-    """Note that a batch is being written, unless that is noted, and return its state before.
+    """Note that a batch is being written, unless that is noted already, and return its state before.
 
     Raises: WindowExpired when it was half written longer ago than the window remembers; StreamdError when it was half
         written in another mode, which would not recognise its rows.
@@ -157,7 +157,7 @@ def open_batch(
 
 
 def _refuse_other_sink(session: Session, key: str, stream: str, name: BatchName) -> None:
-    """Raise OptionError when the batch's query has written it, or begun to, under another sinkId.
+    """Raise OptionError when the query has written this batch, or begun to, under another sinkId.
 
     Its rows would have other names now, and be there twice. Later batches may have another sinkId.
     """
@@ -189,9 +189,9 @@ def _check_age(session: Session, stream: str, name: BatchName, age_ms: int) -> N
 
 
 def commit_batch(session: Session, stream: str, name: BatchName, counted: dict[str, int]) -> None:
-    """Note that a batch is committed, and add up what it counted; once, however often it is called.
+    """Note that a batch is committed, and add its counts to the totals; a repeated call changes nothing.
 
-    Raises: redis.RedisError; StreamdError when other sinks of the stream come in between again and again.
+    Raises: redis.RedisError; StreamdError when other sinks of the stream change the notes at each try.
     """
     key, stats = marker_key(stream), stats_key(stream)
     for _ in range(COMMIT_TRIES):

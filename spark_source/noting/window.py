@@ -10,8 +10,7 @@ SETUP_GROUP = "spark-setup"  # lives for one transaction: making a group is the 
 
 
 def choose_mode(server: Server, options: WriteOptions) -> str:
-    """Return idmp, marker or none: the value of exactlyOnce, or for `auto` the best that the server supports, but never
-    none.
+    """Return the value of exactlyOnce (idmp, marker or none); for `auto` idmp if the server supports it, else marker.
 
     Raises: OptionError when the server does not support the mode.
     """

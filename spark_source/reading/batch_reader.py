@@ -195,7 +195,7 @@ def first_position(
     default: str,
     info: StreamInfo | None,
 ) -> str:
-    """Return the ID behind which reading starts; a given entry ID is itself not read, as an offset never is."""
+    """Return the ID behind which reading starts; the entry of a given ID is not read, as with every offset."""
     since_ms = starting_ms.get(stream) if isinstance(starting_ms, dict) else starting_ms
     if since_ms is not None:
         return ids.before(f"{since_ms}-0")
@@ -285,8 +285,8 @@ class FilteringReader(StreamdReader):
 
 
 def _compares_as_text(info: StreamInfo) -> bool:
-    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286: then those that are
-    greater as text are so as numbers, too."""
+    """Return whether all IDs of a stream have milliseconds of 13 digits, as from 2001 to 2286, so that their order is
+    the same as text and as numbers."""
     return all(len(one.partition("-")[0]) == 13 for one in (info.first or info.last, info.last))
 
 

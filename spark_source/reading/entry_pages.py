@@ -88,8 +88,8 @@ def read_range(
 
 
 def _ask(session: Session, part: Range, position: str, size: int, head: str | None) -> None:
-    """Ask for a page, and for the first entry if entries were not counted: while `head` has not moved, nothing behind
-    it was trimmed, and the page is whole.
+    """Ask for a page, and, if its range was not counted, for an entry up to `head`: while one is left, no entry behind
+    `head` was trimmed, and the page is whole.
     """
     session.send("XRANGE", part.stream, "(" + position, part.end, "COUNT", size)
     if head is not None:
@@ -103,7 +103,7 @@ def _next_size(page: Page, size_bytes: int | None, page_size: int) -> int:
 
 
 def _judge(session: Session, part: Range, got: int, fail: bool) -> None:
-    """Decide the meaning of a range that came back short, or of a stream that ends before it."""
+    """Decide whether a range that came back short, or a stream that ends before its end, is a loss."""
     info = stream_info(session, part.stream)
     is_cut = info is not None and ids.parse(info.last) < ids.parse(part.end)
     is_short = got < part.count and part.head is None
@@ -126,7 +126,7 @@ def _judge(session: Session, part: Range, got: int, fail: bool) -> None:
 
 
 def _judge_head(session: Session, part: Range, head: str, fail: bool) -> str:
-    """Decide the meaning of a head beyond the next entry to read; return the new head."""
+    """Report entries as lost because none up to `head` is left; return the new head."""
     info = stream_info(session, part.stream)
     if info is None:
         return head  # `_judge` will say so

@@ -5,20 +5,20 @@ As JSON, in Spark's checkpoint:
     {"orders": {"id": "1700000000000-3", "n": 1042, "from": "0-0",
                 "cuts": [["1699999999000-0", 512], ["1700000000000-3", 530]]}}
 
-`id` is the last entry ID that is covered, `n` how many entries the stream had ever been given up to there (null when
-that is not known), `from` the last ID before the range that ends here, `cuts` the parts of that range: each the last ID
-it covers and how many entries it held when it was planned. A stream that is not read any more keeps its mark, for the
-day on which it is read again. Where they have something to say, there are also:
+`id` is the last entry ID that is covered, `n` the number of entries ever added to the stream up to there (null if
+unknown), `from` the last ID before the range that ends here, `cuts` the parts of that range: for each its last ID and
+its number of entries when it was planned. A stream that is not read any more keeps its mark, in case it is read again.
+A mark may have further members:
 
-* `state`: "whole": the stream held no more when the query last looked; "late": that too, and its split points are made
-  when the batch runs; "gone": it has been deleted since, and what comes under its name is another one; "cut": entries
-  that had been read are gone, and `id` was set back to the last one that is left.
-* `head`: the stream's first entry ID when the query last looked: it tells a stream that lost its newest entries from
+* `state`: "whole": the stream held no more entries when the query last looked; "late": likewise, and its split points
+  are made when the batch runs; "gone": the stream has been deleted since, and a new one of its name is another stream;
+  "cut": entries that had been read are gone, and `id` was set back to the last one that is left.
+* `head`: the stream's first entry ID when the query last looked. It tells a stream that lost its newest entries from
   one that was made anew.
-* `lost`: how many entries of the range were known to be gone (failOnDataLoss=false).
-* `about`: "parts": the counts of the cuts are estimates, and only their sum is exact; "total": that one is not either.
-* `behind`: `n` is an estimate. [the first entry that was unread, how many had been added to the stream in all by then].
-* `at`: the server and database, for the sink, which looks there whether it would write to a source of its query.
+* `lost`: the number of entries of the range that were known to be gone (failOnDataLoss=false).
+* `about`: "parts": the counts of the cuts are estimates, and only their sum is exact; "total": the sum is one, too.
+* `behind`, if `n` is an estimate: [the first unread entry, the number of entries added to the stream by then].
+* `at`: the server and database; by it the sink notices that it would write to a source of its query.
 
 Since all of this stands in the checkpoint, the partitions of a batch are a pure function of its offsets: a restarted
 query reads the same ranges, even from a stream that has been trimmed since, and even in its first batch, whose start
@@ -73,7 +73,7 @@ class Mark:
 class Range:
     """A part of a stream: the entries behind `start`, up to and including `end`, `count` of them when planned.
 
-    Where that is an estimate, `head` is what the stream began with then."""
+    If the count is an estimate, `head` is the stream's first entry ID at that time."""
 
     stream: str
     start: str
@@ -93,7 +93,7 @@ Offset = dict[str, Mark]
 def parse_offset(raw: Mapping[str, object]) -> Offset:
     """Return the marks of an offset as Spark hands it over.
 
-    Raises: StreamdError when the checkpoint holds offsets of something else.
+    Raises: StreamdError when the checkpoint holds offsets of another source.
     """
     return {stream: _parse_mark(stream, mark) for stream, mark in raw.items()}
 

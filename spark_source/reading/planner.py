@@ -41,10 +41,10 @@ class Loss:
 def find_loss(
     stream: str, mark: Mark, info: StreamInfo | None, holds: Callable[[str], bool] = lambda _: False
 ) -> Loss | None:
-    """Return the loss behind `mark`, None when all is there. `holds` says whether the stream has an entry.
+    """Return the loss behind `mark`, None when all is there. `holds` tells whether the stream has an entry ID.
 
-    Entries that were deleted one by one (XDEL) are no loss: a user wanted that. Entries that were trimmed before they
-    were read are, and so is a stream that was deleted or made anew.
+    Entries that were deleted one by one (XDEL) are no loss, since a user wanted that. Entries that were trimmed before
+    they were read are a loss, and so is a stream that was deleted or made anew.
     """
     if mark.behind is not None and info is not None and info.added is not None:
         return _loss_in_backlog(stream, mark, info, mark.behind, info.added, holds)
@@ -105,9 +105,8 @@ def find_loss(
 def _loss_in_backlog(
     stream: str, mark: Mark, info: StreamInfo, behind: tuple[str, int], added: int, holds: Callable[[str], bool]
 ) -> Loss | None:
-    """As `find_loss`, for a mark with an estimated count: by the first unread entry, and the number of entries added by
-    then.
-    Entries lost in a failover count only if the loss reached the mark, whose entry tells.
+    """Return the loss like `find_loss`, for a mark with an estimated count, from the first unread entry and the number
+    of entries added by then. Entries lost in a failover count only if the mark's own entry is lost, too.
     """
     unread, added_then = behind
     head_is_past = info.first is None or ids.parse(info.first) > ids.parse(mark.id)
@@ -129,10 +128,10 @@ def _loss_in_backlog(
 
 
 def _lost_its_newest(mark: Mark, info: StreamInfo) -> bool:
-    """Return whether entries that were read are gone from the end of a stream whose older entries are still there.
+    """Return whether a stream has lost entries at its end that were read, and still has the older ones.
 
-    Another stream with IDs of the same time is told apart by its beginning, or by the number of entries it had been
-    given up to the range that was read last.
+    Another stream with IDs of the same time is told apart by its beginning, or by the number of entries that were added
+    before the range that was read last.
     """
     is_shorter = ids.parse(info.last) < ids.parse(mark.id)
     is_fewer = info.added is not None and mark.n is not None and info.added < mark.n
@@ -154,14 +153,14 @@ class Splitter(Protocol):
     def cut(self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes") -> Cuts:
         """Return the parts of the entries behind `start` up to `end`, at most `take` entries, counted exactly.
 
-        `expected` is about how many there are. The last part ends at `end` unless `take` ended it.
+        `expected`: their approximate number. The last part ends at `end` unless `take` ended it.
         """
 
     def estimate(
         self, stream: str, start: str, end: str, take: int | None, expected: int, sizes: "PartSizes"
     ) -> Cuts | None:
-        """Return parts as `cut` does, with estimated counts; each ends with an entry, and the first `take` entries are
-        exceeded by at most as many again. None where counting is better.
+        """Return parts as `cut` does, with estimated counts; each ends with an entry, and all hold at most twice
+        `take` entries. None where counting is better.
         """
 
     def about(self, stream: str, start: str, end: str, expected: int) -> int:
@@ -188,8 +187,8 @@ def choose_splitter(server: Server) -> Splitter:
 
 
 def added_up_to(server: Server, splitter: Splitter, stream: str, position: str, info: StreamInfo) -> int | None:
-    """Return how many entries a stream had been given up to a position, None if unknown: before Redis 7.0, and for a
-    position that no entry has reached yet.
+    """Return the number of entries ever added to a stream up to a position. None if unknown: before Redis 7.0, and for
+    a position that no entry has reached yet.
 
     The entries behind the position are counted; if some are trimmed meanwhile, they are counted again.
     """
@@ -254,7 +253,7 @@ class NativeSplitter:
     def _entry_behind(
         self, session: Session, stream: str, start: str, end: str, take: int, expected: int
     ) -> str | None:
-        """Return the ID of the entry that follows the first `take`, None when there are not more.
+        """Return the ID of the entry behind the first `take` of a range, None when it has no more.
 
         Asked in coarse steps first: a small `take` of a huge backlog must not make a huge reply.
         """
@@ -268,7 +267,7 @@ class NativeSplitter:
             step = max(take, step // REPLY_IDS)
 
     def _count(self, session: Session, stream: str, start: str, end: str, expected: int) -> int:
-        """Return how many entries a range holds, in two steps of about sqrt(n) IDs each."""
+        """Return the number of entries in a range, in two steps of about sqrt(n) IDs each."""
         step = max(1, math.isqrt(expected), expected // REPLY_IDS)
         firsts = self._split(session, stream, "(" + start, end, step)
         behind = firsts[-1] if firsts else self._first(session, stream, "(" + start, end)
@@ -423,7 +422,7 @@ def evened(cuts: Cuts, total: int) -> Cuts:
 
 
 def share(limit: int, backlogs: dict[str, int]) -> dict[str, int]:
-    """Return how many entries each stream may bring: in proportion to its backlog, at least one."""
+    """Return the number of entries that each stream may bring: in proportion to its backlog, at least one."""
     total = sum(backlogs.values())
     if total <= limit:
         return dict(backlogs)

@@ -72,8 +72,8 @@ class ProgressGroup:
 
 
 def standing(server: Server, stream: str, read: Mark | None, info: StreamInfo) -> dict[str, object]:
-    """Return a stream's position (`id`, `n` entries ever added), and what is unread behind `read`: the number of
-    entries (`lag`), and the time of the oldest one's ID (`oldest_ms`); each only if known.
+    """Return a stream's position (`id`, `n` entries ever added), and of its entries behind `read` the number (`lag`)
+    and the time in the oldest one's ID (`oldest_ms`); each only if known.
     """
     found: dict[str, object] = {"id": info.last, "n": info.added}
     if read is None:

@@ -1,9 +1,9 @@
-"""A sketch of a range, made of a few probes: where its entries lie, and about how many, without counting.
+"""A sketch of a range from a few probes: the places of its entries and their approximate number, without counting.
 
 Redis has no command that counts the entries of a range, and to walk over them costs more than to read them. So a range
-is halved, by time, until no piece holds much. Each probe takes a few entries before the middle and the one behind it:
-pieces shrink to where entries are, so that pauses count for nothing, and what the entries' IDs say of their rate, at
-both ends of a piece, gives about how many it holds. Entries of one millisecond are told by their sequence numbers.
+is halved, by time, until no piece holds much. Each probe takes a few entries before the middle and the one behind it.
+So pieces shrink to the times that have entries, and pauses count for nothing. The rates of the entries at both ends of
+a piece, from their IDs, give its approximate number of entries; within one millisecond the sequence numbers give it.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _density(sample: tuple[ID, ...]) -> float:
 
 
 def _rate(sample: tuple[ID, ...]) -> float:
-    """Return the entries per millisecond where a sample is; where a pause cuts a burst off, those of the burst."""
+    """Return the rate of a sample in entries per millisecond; if a pause cuts a burst off, the rate of the burst."""
     whole, older = _rate_of(sample), _rate_of(sample[len(sample) // 2 :])
     return older if older > BURST * whole else whole
 
@@ -81,7 +81,7 @@ def _rate_of(sample: tuple[ID, ...]) -> float:
 def sketch(ask: Ask, start: str, end: str, take: float | None, fine: int, coarse: int) -> list[Piece]:
     """Return the pieces of the entries behind `start` up to `end`.
 
-    About `fine` pieces hold the first `take` entries, or all; what is behind those lies in about `coarse` ones.
+    About `fine` pieces hold the first `take` entries, or all; about `coarse` pieces hold the entries behind those.
     """
     begin, final = _behind(start), _text(ids.parse(end))
     firsts, sample = ask([("XRANGE", begin, final, 1), ("XREVRANGE", final, begin, SAMPLE)])
@@ -126,7 +126,7 @@ def _halve(ask: Ask, pieces: list[Piece]) -> list[list[Piece]]:
         halves, rate = [], piece.rate
         if sample:
             found = tuple(ids.parse(one) for one in sample)
-            # Its first entry may be gone meanwhile, then what is left of it is what the sample says.
+            # Fewer entries than asked for are all: then the first one of the piece is the oldest of the sample.
             halves.append(Piece(piece.first if len(found) == SAMPLE else found[-1], found[0], found, rate))
             rate = _rate(found)
         if firsts:

@@ -99,7 +99,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     # --- Spark's interface -------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query starts; asked for several times, so the first answer is kept."""
+        """Return the offset at which a new query starts; Spark asks several times, so the first answer is kept."""
         if self.first is None:
             options = self.read_options
             names = self._names()
@@ -109,7 +109,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return offset_json(self.first)
 
     def getDefaultReadLimit(self) -> "ReadLimit":
-        """Return the only limit that Spark can be told; maxBytesPerTrigger beside it is kept in `_cap`."""
+        """Return the only limit that Spark takes; maxBytesPerTrigger beside maxEntriesPerTrigger is kept in `_cap`."""
         options = self.read_options
         if options.max_bytes is not None and options.max_entries is None:
             return ReadMaxBytes(options.max_bytes)
@@ -125,7 +125,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
 
         Raises: DataLoss, StreamdError.
         """
-        if start is None:  # before Spark 4.2 nobody says where the query is
+        if start is None:  # Spark before 4.2 does not give the query's position
             if self.previous is None:
                 return self._everything()
             start = self.previous
@@ -143,7 +143,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.previous
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the streams' ends, and what the batch just planned leaves unread: for Spark's progress."""
+        """Return the streams' ends, and their entries that the planned batch leaves unread, for Spark's progress."""
         planned = parse_offset(self.previous) if self.previous is not None else {}
         return {
             name: standing(self.server, name, planned.get(name), info)
@@ -174,13 +174,13 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.read_part(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Trim entries that are read and written (trimOnCommit). One batch late; may come twice."""
+        """Trim entries that are read and written (trimOnCommit). Spark calls it one batch late, and maybe twice."""
         if self.read_options.trim_on_commit:
             for name, mark in parse_offset(end).items():
                 self._trim(name, mark.id)
 
     def stop(self) -> None:
-        """Nothing: Spark kills this process."""
+        """Do nothing, since Spark kills this process."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the state of planning: executors only read."""
@@ -189,7 +189,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return state
 
     def _show(self, done: Offset) -> None:
-        """Show what the batches before have read (progressGroup): Spark asks for the next when they are written."""
+        """Show the end of the last written batch (progressGroup): Spark asks for the next one only after the write."""
         for name, mark in done.items() if self.group is not None else ():
             if mark != self.shown.get(name) and (mark.from_id is not None or mark.state):
                 self.group.show(name, mark)  # type: ignore[union-attr]
@@ -232,7 +232,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self._counted(name, Mark(position, info.added if position == info.last else None), info)
 
     def _counted(self, name: str, mark: Mark, info: StreamInfo) -> Mark:
-        """Return a mark with the number of entries up to it, which losses behind it are computed from."""
+        """Return a mark with the number of entries up to it, from which losses behind it are computed."""
         if mark.n is not None:
             return mark
         count = added_up_to(self.server, self._splitter(), name, mark.id, info)
@@ -324,7 +324,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _after_cut(self, name: str, mark: Mark, info: StreamInfo, loss: Loss, position: str) -> Mark:
         """Return the mark to go on from where entries that had been read are gone: nothing is read twice.
 
-        Raises: DataLoss, also with failOnDataLoss=false where entries that nobody has read stand among the others.
+        Raises: DataLoss, also with failOnDataLoss=false where unread entries stand among the read ones.
         """
         if mark.from_id is not None and mark.cuts and mark.about == TOTAL:
             raise DataLoss(f"{loss.text}: {START_ANEW}")
@@ -432,7 +432,7 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
     def _parts(
         self, name: str, start: str, end: str, take: int | None, known: int | None, backlog: int, sizes: PartSizes
     ) -> tuple[Cuts, str]:
-        """Return the parts of a batch, and which of their counts are estimates; the sum is `known` if that is given."""
+        """Return the parts of a batch, and which counts are estimates (PARTS or TOTAL); the sum is a given `known`."""
         splitter = self._splitter()
         cuts = splitter.estimate(name, start, end, take, known or backlog, sizes)
         if cuts is None:
@@ -447,10 +447,10 @@ class StreamdStreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAv
         return self.server.patiently(ask, name)
 
     def _everything(self) -> dict[str, Any]:
-        """Return an end without split points: Spark before 4.2 does not say where a query stands when it starts.
+        """Return an end without split points, because Spark before 4.2 does not give the position of a starting query.
 
-        Not even whether it is a new one: a limit cannot be kept in this batch, only in those that follow it. The split
-        points are made in `partitions`.
+        It does not even tell whether the query is new, so limits hold only from the second batch on. The split points
+        are made in `partitions`.
         """
         infos = self._look(self._names())
         there = {name: info for name, info in infos.items() if info is not None}

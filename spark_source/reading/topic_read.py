@@ -27,7 +27,7 @@ log = logging.getLogger("spark_source")
 
 
 class TopicConverter:
-    """Makes the columns of a log's schema, of those entries whose topic a filter lets through."""
+    """Makes the columns of a log's schema from the entries whose topic a filter lets through."""
 
     def __init__(self, schema: StructType, pattern: TopicFilter) -> None:
         self.schema = arrow_schema(schema)
@@ -65,7 +65,7 @@ def read_topics(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the messages of a range that a filter lets through, in order.
 
-    A server with XFILTER sends only those; others send all entries, which are filtered here.
+    A server with XFILTER sends only these messages; others send all entries, which are filtered here.
 
     Raises: as `read_range`.
     """
@@ -84,8 +84,8 @@ def read_topics(
 class _Reading:
     """A range that is read page by page with XFILTER.
 
-    A filtered page does not tell what else was there, so it does not come short when entries were trimmed. The log
-    notes what retention removed last: a page is whole if that was not behind its beginning when it had been read.
+    A filtered page does not show the other entries, so it does not come short when entries were trimmed. The log notes
+    the last ID that retention removed. A page is whole if that ID is not behind its beginning after the read.
     """
 
     def __init__(self, server: Server, part: Range, pattern: TopicFilter, page_size: int, fail: bool) -> None:
@@ -142,7 +142,7 @@ class _Reading:
         return page  # type: ignore[return-value]
 
     def _judge(self, session: Session, trimmed: str) -> None:
-        """Decide the meaning of removed entries behind the position, and pass over them."""
+        """Decide whether removed entries behind the position are a loss, and pass over them."""
         if self.position == ids.SMALLEST:
             # From the beginning: what was trimmed before this was planned is no loss.
             cut = choose_splitter(self.server).cut

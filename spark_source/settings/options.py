@@ -58,8 +58,8 @@ _ENTRY_ID = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read. Offsets are `earliest`, `latest`, or a dict of stream to one of these or an entry ID; times are
-    milliseconds, or a dict of stream to them."""
+    """The options of a read. Offsets are `earliest`, `latest`, or a dict of stream to one of these or an entry ID;
+    times are milliseconds, or a dict of stream to them."""
 
     streams: tuple[str, ...]
     log: str | None
@@ -91,7 +91,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write, and how to recognise a row that comes again."""
+    """The options of a write, and of the recognition of rows that are written again."""
 
     stream: str | None
     log: str | None
@@ -128,7 +128,7 @@ class Options:
 def parse_options(raw: Mapping[str, str]) -> Options:
     """Return the options, checked.
 
-    Raises: OptionError, one line that names the option, its value and what is allowed.
+    Raises: OptionError, one line that names the option, its value and the allowed ones.
     """
     values, settings = _known(raw)
     checkpoint = next((str(value) for key, value in raw.items() if key.lower() == "checkpointlocation"), None)
@@ -299,7 +299,7 @@ def parse_moments_option(text: str) -> int | dict[str, int]:
 
 
 def parse_moment_ms(text: str) -> int:
-    """Return milliseconds since 1970 of a number of them, or of an ISO 8601 time (UTC where it names no zone).
+    """Return milliseconds since 1970, given as a number or as an ISO 8601 time (UTC if it names no zone).
 
     Raises: ValueError.
     """

@@ -1,6 +1,6 @@
-"""From a page of entries, as the server sent it, to one Arrow record batch.
+"""Turns a page of entries, as the server sent it, into one Arrow record batch.
 
-A page is a list of `[entry ID, [field, value, field, value ...]]`, all bytes. Columns are taken from it by slices: when
+A page is a list of `[entry ID, [field, value, field, value ...]]`, all bytes. Columns are taken from it by slices. When
 all entries of a page have the same field list, which is the usual case and checked once, the values of a column are
 every n-th element of one long list.
 """
@@ -181,7 +181,7 @@ def _picked(lists: Sequence[list[bytes]], name: bytes) -> Sequence[bytes | None]
 
 
 def without_repeats(lists: Sequence[list[bytes]]) -> list[list[bytes]]:
-    """Return field lists with each field once, the last value of it: a map cannot hold two."""
+    """Return field lists with each field once, with its last value, because a map cannot hold two."""
     known: dict[tuple[bytes, ...], bool] = {}
     made = []
     for fields in lists:

@@ -1,7 +1,7 @@
 """Casts of field values, which are text in bytes, to columns of a user's schema.
 
 Arrow casts whole columns. A column with a value that Arrow refuses, or reads otherwise than Spark, is cast value by
-value, by the rules of Spark's own cast: blanks around a value are ignored, and what cannot be cast becomes null.
+value, by the rules of Spark's own cast: blanks around a value are ignored, and an invalid value becomes null.
 """
 
 import re
@@ -33,7 +33,7 @@ def cast_column(
 ) -> tuple[pa.Array, list[int]]:
     """Return binary values as a column of `target`, and the rows whose value could not be cast (null there).
 
-    `zone`: the session's, for times that name none. `digits`: of a second, in a time of day.
+    `zone`: the session's time zone, for times without one. `digits`: of a second, in a time of day.
     """
     if pa.types.is_binary(target):
         return values, []

@@ -1,8 +1,7 @@
 """Encodes a record batch of rows for XADD: each row's fields and values as RESP.
 
 Arrow does all of it, column by column. The bytes of a row, `$5\\r\\nprice\\r\\n$4\\r\\n9.50\\r\\n...`, are also its
-identity,
-since every name and value carries its length. A null is a field that is not written.
+identity, since every name and value carries its length. A null field is not written.
 """
 
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ class Rows:
 
 
 class RowEncoder:
-    """Encodes the rows of one schema. All go to `stream`, or each to the one that `target_column` names.
+    """Encodes the rows of one schema. All rows go to `stream`, or each row to the stream in `target_column`.
 
     Raises: OptionError for a column that cannot be written, or a key or target column that is not there.
     """
@@ -160,7 +159,7 @@ class RowEncoder:
 
 
 def _shown(batch: pa.RecordBatch) -> str:
-    """Return the one row of a batch as a message shows it"""
+    """Return the one row of a batch as text for a message."""
     values: dict[str, object] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -184,7 +183,7 @@ def _is_pairs(name: str, kind: DataType) -> bool:
 
 
 def _column(name: str, column: pa.Array) -> pa.Array:
-    """Return a column's part of each row: name and value with their lengths; null where the value is."""
+    """Return a column's part of each row: name and value with their lengths; null for a null value."""
     word = name.encode()
     head = pa.scalar(b"$%d\r\n%b\r\n$" % (len(word), word))
     values = as_bytes(column)

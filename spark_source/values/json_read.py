@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 Cast = Callable[[pa.Array, pa.DataType], tuple[pa.Array, list[int]]]
 """Casts a column of text in bytes; returns it with the rows that could not be cast, which are null."""
 
-_CONSTANT = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")  # which Arrow takes for numbers, and JSON does not know
+_CONSTANT = re.compile(rb"[:\[,]\s*-?(?:NaN|Inf)")  # Arrow takes them for numbers, JSON does not have them
 
-MISSING = object()  # what is not there, which for a variant is not the same as null
+MISSING = object()  # an absent value, which for a variant differs from null
 
 
 class Number(str):
@@ -58,10 +58,10 @@ def read_json(values: Sequence[bytes | None], kind: pa.DataType, cast: Cast) -> 
 def _all_at_once(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array | None:
     """Return objects as a column if Arrow's own reader takes all of them, None otherwise.
 
-    It takes a tenth of the time, and no value that `_Reading` would have to convert, or to refuse. Values that begin
-    and end with braces stand on lines of their own: where one ends and the next begins no object is open, since only
-    a comma could stand between two, and no string, since none holds a line's end. So as many rows as values are one
-    row for each.
+    It takes a tenth of the time, and accepts no value that `_Reading` would have to convert or refuse. Each value
+    begins and ends with braces and stands on a line of its own. Between two values no object is open, since only a
+    comma could stand there, and no string, since no string holds a line's end. So as many rows as values mean one row
+    for each value.
     """
     if not _is_plain(kind) or not pa.types.is_struct(kind):
         return None

@@ -1,6 +1,6 @@
-"""From nested Arrow columns to JSON, in the forms that Spark's to_json has.
+"""Turns nested Arrow columns into JSON, in the forms of Spark's to_json.
 
-A field of a struct that is null is left out, one of an array or a map is not; bytes are in base64, times in ISO 8601.
+A null field of a struct is left out, a null in an array or a map is not; bytes are in base64, times in ISO 8601.
 Texts are joined in Arrow, level by level; only values whose form Arrow does not have pass through Python.
 """
 
@@ -149,7 +149,7 @@ def _doubles(column: pa.Array) -> pa.Array:
 def time_texts(column: pa.Array) -> pa.Array:
     """Return times and dates as text, in UTC where they have a zone, times with six digits of a second.
 
-    Raises: BadRow for one that has no calendar's date.
+    Raises: BadRow for a time beyond the calendar.
     """
     kind = column.type
     if pa.types.is_time(kind):

@@ -1,7 +1,7 @@
 """Dates and times from text, by the rules of Spark's own cast: `2024-1-2`, `2024-01-02 3:04`, zones by name or offset.
 
-A time that names no zone is one of the session's zone (`spark.sql.session.timeZone`). Numbers are microseconds and days
-since 1970, since Spark's years go beyond those of Python's dates. What Spark's cast refuses is a ValueError.
+A time without a zone is in the session's zone (`spark.sql.session.timeZone`). Results are microseconds or days since
+1970, because Spark's years go beyond those of Python's dates. A text that Spark's cast refuses is a ValueError.
 """
 
 import os
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # what Spark takes off both ends of a text
+BLANKS = "".join(map(chr, range(0x21))) + "\x7f"  # the characters that Spark strips from a text
 DAY_S = 86_400
 MICROS_MAX = 2**63
 
@@ -46,7 +46,7 @@ def days_of(text: str) -> int:
 
 
 def micros_of(text: str, zone: str | None) -> int:
-    """Return the microseconds since 1970 of a time; with `zone` None as if it were one of UTC, whatever it names.
+    """Return the microseconds since 1970 of a time; with `zone` None taken as UTC, whatever zone it names.
 
     Raises: ValueError.
     """

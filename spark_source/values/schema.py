@@ -114,7 +114,7 @@ def _parts(kind: DataType) -> list[DataType]:
 
 
 def arrow_schema(schema: StructType) -> "pa.Schema":
-    """Return the Arrow schema that Spark wants record batches of `schema` to have, and itself hands out."""
+    """Return the Arrow schema of `schema` that Spark requires of record batches, and uses for its own."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:

@@ -38,9 +38,9 @@ class TaskWriter:
         self.streams: dict[str, StreamWriter] = {}
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Outcome:
-        """Write all rows and return what was done, once the server holds them as durably as asked for.
+        """Write all rows and return the outcome, once the server holds them as durably as asked for.
 
-        Raises: StreamdError; the task is then tried again by Spark.
+        Raises: StreamdError; Spark then tries the task again.
         """
         parts = (part for batch in batches for rows in self.encoder.encode(batch) for part in self._parts(rows))
         if self.task.mode == "idmp":
@@ -57,8 +57,8 @@ class TaskWriter:
     def _write_held(self, parts: Iterator[Part]) -> None:
         """Hold the rows until all are known, and write them once it is clear that no earlier attempt had others.
 
-        Their number also decides the number of producers. It counts the rows themselves, not Spark's batches, so that
-        every attempt decides alike. A failure further up in the query shows before the first row is written.
+        The number of rows also decides the number of producers. Rows are counted, not Spark's batches, so that every
+        attempt decides alike. A failure further up in the query shows before the first row is written.
         """
         held, tallies = Held(), dict[str, Tally]()
         try:
@@ -231,7 +231,7 @@ class _NamingWriter(StreamWriter):
             self._count_duplicates(replies)
 
     def _last_id(self, session: Session) -> tuple[int, int]:
-        """Return the greatest ID so far: a reply that is not greater belongs to a row written before."""
+        """Return the greatest ID so far; a reply that is not greater belongs to a row that was written before."""
         return ids.parse(as_dict(session.call("XINFO", "STREAM", self.stream))["last-generated-id"])  # type: ignore[arg-type]
 
     def _count_duplicates(self, replies: list) -> None:
@@ -246,7 +246,7 @@ class _NamingWriter(StreamWriter):
 
 
 def _refused(chunk: Chunk, answers: list) -> list[Chunk]:
-    """Return the commands of a chunk that were answered by an error, as a chunk, which may be empty."""
+    """Return the commands of a chunk that were answered by an error, as one chunk in a list; [] for none."""
     refused = [i for i, answer in enumerate(answers) if isinstance(answer, Exception)]
     step = len(chunk.parts) // chunk.count
     parts = [part for i in refused for part in chunk.parts[i * step : (i + 1) * step]]
@@ -254,7 +254,7 @@ def _refused(chunk: Chunk, answers: list) -> list[Chunk]:
 
 
 class _Heads(dict[int, bytes]):
-    """The bytes of a command before its iid, for each bucket; of one without an iid, before its `*`."""
+    """The bytes of a command before its iid, for each bucket; of a command without an iid, before its `*`."""
 
     def __init__(self, head: list[bytes], identity: Identity | None, size: int, length: int) -> None:
         super().__init__()
