@@ -5,8 +5,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 
 def checked(url: str) -> str:
-    """Return the URL, whose database, if any, must be a number: redis-py takes any other name for 0. That of a Unix
-    socket has the whole path behind its three slashes: redis-py would leave out what stands behind two.
+    """Return a URL after checks that redis-py lacks. Its database, if any, must be a number, since redis-py takes any
+    other name for 0. A Unix socket's path must follow three slashes, since redis-py drops a host behind two.
 
     Raises: ValueError.
     """

@@ -33,8 +33,8 @@ def check_integer(what: str, number: object, least: int, most: int) -> int:
 class Layout:
     """The keys of sessions.
 
-    The client ID stands in braces, so all of a session lies in one slot of a cluster. prefix: what all names begin
-    with.
+    The client ID stands in braces, so all of a session lies in one slot of a cluster. prefix: the beginning of all
+    names.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -57,5 +57,5 @@ class Layout:
         return self._tag(client_id) + "_last_packet_id"
 
     def updated_ms(self, client_id: str) -> str:
-        """Return the key of the time when it was given: streamd's own, unknown to other brokers."""
+        """Return the key of the time when that packet ID was given; streamd's own, unknown to other brokers."""
         return self._tag(client_id) + "_updated_ms"

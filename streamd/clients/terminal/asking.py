@@ -14,7 +14,7 @@ from streamd.clients.terminal.failing import Trouble, explained
 
 URL: Final = "redis://127.0.0.1:6379"
 Word = str | bytes | int
-# A server that has not answered for so long does not.
+# A server without an answer for so long counts as unreachable.
 _TIMEOUT_S: Final = 30.0
 _CONNECT_S: Final = 5.0
 
@@ -94,7 +94,7 @@ class Source:
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     def check_stream(self, key: str) -> None:
-        """Return if the stream exists. Raises: Trouble, with the most similar name."""
+        """Check that the stream exists. Raises: Trouble, with the most similar name."""
         kind = self.ask("TYPE", key)
         if kind == b"stream":
             return

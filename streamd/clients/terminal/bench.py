@@ -1,4 +1,4 @@
-"""`streamd bench`: how fast a server is, beside another one where there is one."""
+"""`streamd bench`: the speed of a server, beside that of another one if there is one."""
 
 import json
 import signal
@@ -132,7 +132,7 @@ def _sources(stack: ExitStack, url: str | None, beside: str | None) -> Iterator[
 
 @contextmanager
 def _ended_like_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM and a closed terminal end this as Ctrl-C does: no server and no key stays behind."""
+    """Let SIGTERM and a closed terminal end the command like Ctrl-C, so that no server and no key stays behind."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

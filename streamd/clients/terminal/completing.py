@@ -57,7 +57,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def as_group(parser: argparse.ArgumentParser, name: str) -> click.Group:
-    """Return the words of an argparse parser as click completes them; none of these commands can be run."""
+    """Return an argparse parser as a group of click, for completion; its commands cannot be run."""
     group = click.Group(name, help=parser.description, params=list(_parameters(parser)))
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -15,9 +15,9 @@ _STYLES: Final = {WAITING: "yellow", PENDING: "magenta", DONE: "dim"}
 
 @dataclass(frozen=True)
 class Delivery:
-    """The state of one entry in one group; consumer, count and idle_ms of a pending one.
+    """The state of one entry in one group; consumer, count and idle_ms if it is pending.
 
-    `done` is acknowledged, or passed over when the group was made or set.
+    `done`: the entry was acknowledged, or passed over when the group was made or set.
     """
 
     state: str

@@ -30,9 +30,9 @@ class Unreachable(Trouble):
 
 
 def explained(error: redis.RedisError, place: str) -> Trouble:
-    """Return the message for an error of redis-py, for people who have typed a command.
+    """Return the message for an error of redis-py, for the user of a command.
 
-    place: the server as it may be shown, without its password.
+    place: the server's URL without its password.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, redis.exceptions.BusyLoadingError):

@@ -23,8 +23,8 @@ _BATCH: Final = 500
 class Load:
     """One row: `clients` connections with `pipeline` requests each under way at one time.
 
-    words: makes the words of the n-th request. reads: it needs the entries that `prepare` writes; n_max: how many
-    requests these are enough for.
+    words: makes the words of the n-th request. reads: it needs the entries that `_prepare` writes; n_max: the
+    number of requests that these suffice for. changes: no batch may be sent twice.
     """
 
     name: str
@@ -78,7 +78,7 @@ LOADS: Final = (
 class Measured:
     """One run: requests a second, server CPU and client CPU in microseconds for each, latencies in milliseconds.
 
-    client_busy: the share of the time in which this program computed: near 1 it is the client that was measured.
+    client_busy: the share of the time in which this program computed: near 1 the client is the limit, not the server.
     """
 
     rate: float
@@ -183,7 +183,7 @@ class Loaded:
         return Measured(done / took, cpu / done * 1e6, p50, p99, min(own_cpu / took, 1.0))
 
     def _packed(self, load: Load, connection: Any, requests_max: int) -> list[bytes]:
-        """Return batches of `pipeline` requests as bytes; one is enough where all are the same."""
+        """Return batches of `pipeline` requests as bytes; only one if it may be sent again and again."""
         batches = max(requests_max // load.pipeline, 1) if load.changes else 1
         return [
             b"".join(

@@ -21,7 +21,7 @@ _CLIENTS_MAX: Final = 200
 
 @dataclass
 class Group:
-    """One consumer group. lag: None where the server cannot say; read_rate: entries delivered a second."""
+    """One consumer group. lag: None if the server does not know it; read_rate: entries delivered a second."""
 
     stream: bytes
     name: bytes
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass
 class Stream:
-    """One stream. added: since it was made; rate: entries added a second; duplicates: None where there is no window."""
+    """One stream. added: since it was made; rate: entries added a second; duplicates: None without a window."""
 
     key: bytes
     length: int

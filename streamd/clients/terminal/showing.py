@@ -5,15 +5,15 @@ import sys
 
 from rich.console import Console
 
-# Of a table in a pipe: no terminal is there that has a width.
+# The width of a table in a pipe, where no terminal gives one.
 _PIPE_WIDTH = 160
 
 
 class _Console(Console):
-    """Leaves it to the command how to end when the reader of the output is gone."""
+    """Raises BrokenPipeError when the reader of the output is gone, so that the command decides how to end."""
 
     def on_broken_pipe(self) -> None:
-        """Called while the error is handled."""
+        """Raise the error again; rich would exit."""
         raise BrokenPipeError
 
 
@@ -73,5 +73,5 @@ def span(seconds: float) -> str:
 
 
 def let_go_of_output() -> None:
-    """Let the interpreter flush to nowhere at its exit: the reader of the output is gone."""
+    """Let the interpreter flush to nowhere at its exit, because the reader of the output is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -78,7 +78,7 @@ def tail(
 
 
 def _pages(source: Source, stream: str, start: str | None, count: int | None, follow: bool) -> Iterator[list[Entry]]:
-    """Yield entries a page at a time: the present ones, and then new ones, if it is to follow."""
+    """Yield entries a page at a time: the present ones and, with `follow`, then new ones."""
     if start is None:
         at = _so_far_back(source, stream, count if count and not follow else min(count or LAST, LAST))
     else:
@@ -100,7 +100,7 @@ def _pages(source: Source, stream: str, start: str | None, count: int | None, fo
 
 
 def _so_far_back(source: Source, stream: str, entries: int) -> str | None:
-    """Return the ID of the entry that has `entries` - 1 entries behind it; a page is all that is held of them."""
+    """Return the ID of the entry that has `entries` - 1 entries behind it; at most a page of them is held."""
     at, left = "+", entries
     found = None
     while left > 0 and (page := source.ask("XREVRANGE", stream, at, "-", "COUNT", min(left, PAGE))):
@@ -111,9 +111,9 @@ def _so_far_back(source: Source, stream: str, entries: int) -> str | None:
 
 
 def _last_id(source: Source, stream: str) -> bytes:
-    """Return an ID behind which no entry is."""
+    """Return the ID of the newest entry, or the last generated ID of an empty stream."""
     newest = source.ask("XREVRANGE", stream, "+", "-", "COUNT", 1)
-    # (XINFO shows first and last entry, which may be large; here there is none.)
+    # (XINFO shows the first and the last entry, which may be large; an empty stream has none.)
     found: bytes = newest[0][0] if newest else paired(source.ask("XINFO", "STREAM", stream))["last-generated-id"]
     return found
 
@@ -168,10 +168,10 @@ class _Lines:
 
 
 class _JsonLines:
-    """Lines for programs, of ASCII alone; bytes that are no UTF-8 are as Python's surrogateescape has them."""
+    """Lines of JSON in ASCII, for programs; bytes that are no UTF-8 are escaped as by Python's surrogateescape."""
 
     def show(self, entry_id: bytes, fields: list[bytes], state: dict[str, Delivery]) -> None:
-        """Print one entry; `pairs` instead of `fields` where a field is there twice."""
+        """Print one entry; with `pairs` instead of `fields` if it has a field twice."""
         pairs = [(_decoded(name), _decoded(value)) for name, value in zip(fields[::2], fields[1::2], strict=True)]
         one: dict[str, object] = {"id": entry_id.decode()}
         if (time := _time(entry_id)) is not None:

@@ -110,12 +110,12 @@ def _head(sample: Sample, place: str) -> Text:
 
 
 def _titled(title: str, table: Table) -> RenderableType:
-    """Return a table with a line above it, which may be wider."""
+    """Return a table below a title, which may be wider than the table."""
     return Group(Text(title, "bold", no_wrap=True, overflow="ellipsis"), table)
 
 
 def _table(*columns: str) -> Table:
-    """Return a table whose first columns are names, up to the one called `|`, and whose others are numbers."""
+    """Return a table; the columns before `|` are for names, and the columns behind it for numbers."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     at = columns.index("|")
     for number, column in enumerate(columns):

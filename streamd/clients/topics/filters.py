@@ -3,12 +3,12 @@
 import re
 from functools import lru_cache
 
-LENGTH_BYTES_MAX = 65_535  # what a topic's length can say in MQTT
+LENGTH_BYTES_MAX = 65_535  # MQTT has two bytes for the length of a topic
 
 
 @lru_cache(maxsize=16_384)
 def check_topic(topic: str) -> bytes:
-    """Return a valid topic in UTF-8. Raises: ValueError, which says where the fault is, and why."""
+    """Return a valid topic in UTF-8. Raises: ValueError, with the place of the fault and the reason."""
     encoded = _check_text("topic", topic)
     for wildcard in "+#":
         if wildcard in topic:
@@ -20,13 +20,13 @@ def check_topic(topic: str) -> bytes:
 
 
 class TopicFilter:
-    """A filter of topics: `+` stands for one level, `#`, as the last one, for all that follow and for none.
+    """A filter of topics: `+` stands for one level; `#`, only as the last level, for any number of them, also none.
 
     Levels may be empty: `a//b` has three. A wildcard at the beginning does not match topics that begin with `$`.
 
         TopicFilter("devices/+/temperature").matches("devices/d7/temperature")    # True
 
-    Raises: ValueError, which says where in the text the fault is and what to write instead.
+    Raises: ValueError, with the place of the fault in the text, and a valid form.
     Source: MQTT 5.0, section 4.7.
     """
 
@@ -105,7 +105,7 @@ class TopicFilter:
 
 @lru_cache(maxsize=1_024)
 def parse_filter(text: str) -> TopicFilter:
-    """Return the filter of a text; equal ones are parsed once. Raises: ValueError."""
+    """Return the filter of a text; equal texts are parsed once. Raises: ValueError."""
     return TopicFilter(text)
 
 

@@ -16,7 +16,7 @@ class LogDropped(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """The commands that the server knows, as it says itself."""
+    """The commands that the server knows, by COMMAND INFO."""
 
     idmp: bool
     scripts: bool
@@ -27,9 +27,9 @@ class Abilities:
 class Handle:
     """An open log.
 
-    meta: as last read. now_ms: the server's time then. retained_ms: the server's time when this handle last looked for
-    what is older than the retention. probe_until_s: until when, on this machine's monotonic clock, a message may have
-    been stored already in a generation that was closed. recorded: the iids that were published by this handle.
+    meta: the meta hash as last read. now_ms: the server's time of that read. retained_ms: the server's time when this
+    handle last looked for entries older than the retention. probe_until_s: the time, on this machine's monotonic clock,
+    until which a message may already be stored in a closed generation. recorded: the iids that this handle published.
     """
 
     meta: layout.Meta

@@ -5,7 +5,7 @@ All of it is ordinary keys, which redis-cli can read:
     topics:registry          stream, an entry per living log: log, uid, filters
     topics:generation        the number of the youngest generation; no number is given twice, also not to another log
     {log}:meta               hash: version, uid, retention_s, current, and g<n> for each generation
-    {log}:shares             hash: what was agreed on for each shared replay
+    {log}:shares             hash: the agreement and the gap mark of each shared replay
     {log/shard}:g<n>         stream: the messages of one shard in one generation
     {log/shard}:meta         hash: g<n>:trimmed, the last entry ID that retention removed
 
@@ -24,7 +24,7 @@ VERSION = 1
 REGISTRY = "topics:registry"
 COUNTER = "topics:generation"
 SHARDS_MAX = 1_024  # a reader asks every shard in one round trip
-# How long, and how many of one publisher, a log remembers iids: the longest that a publisher may take to try again.
+# How long a log remembers iids, and how many of one publisher: for so long a publisher may try again.
 WINDOW_S = 3_600
 WINDOW_MAXSIZE = 10_000
 BY = ("publisher", "topic")
@@ -42,7 +42,7 @@ def check_name(what: str, name: str) -> str:
 class Generation:
     """One layout of a log.
 
-    number: of this generation. after: of the one before it, 0 for the first. since_ms: the server's time when it began.
+    number: its own. after: the number of the one before it, 0 for the first. since_ms: the server's time at its start.
     """
 
     number: int

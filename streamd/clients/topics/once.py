@@ -5,10 +5,10 @@ from streamd.clients.topics.layout import WINDOW_S
 from streamd.clients.topics.messages import Prepared
 from streamd.clients.topics.steps import Command, Word
 
-# Messages in one script: they hold up everybody else for so long, and Lua's unpack has a limit.
+# The most messages in one script: it holds up all other clients, and Lua's unpack has a limit.
 MESSAGES_MAX = 100
-# Which iid made which entry stands in two hashes per publisher, of this span of time and the one before: so an iid is
-# remembered for one span at least, and what is not used any more expires.
+# Two hashes per publisher, of this span of time and the one before, hold the entry ID of each iid. So an iid is
+# remembered for one span at least, and unused hashes expire.
 _SCRIPT = """
 local time = redis.call('TIME')
 local span = tonumber(ARGV[1])
@@ -57,7 +57,7 @@ def script_command(key: str, messages: list[Prepared]) -> Command:
 
 
 def script_replies(reply: list[bytes], count: int) -> list[bytes | Exception | None]:
-    """Return for each message what its XADD would have answered: an entry ID, None if the stream is closed, an error.
+    """Return the reply to each message, as of its XADD: an entry ID, None if the stream is closed, or an error.
 
     A script stops at the first error: the messages behind it have the same one.
     """

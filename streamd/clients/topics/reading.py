@@ -18,11 +18,11 @@ State = Literal["more", "live", "gap", "end"]
 Start = Literal["earliest", "latest"] | datetime
 RawEntries = list[tuple[bytes, Mapping[bytes, bytes]]]
 
-# Entries that are looked through in one call: a filter that matches nothing still comes back, with a new iterator.
+# The most entries searched in one call: even if none matches, the call returns, with a new iterator.
 SCANNED_MAX = 20_000
 # Entries of one shard that are fetched at once, when a filter lets few through.
 FETCHED_MAX = 2_000
-# What a slice of the server's own search counts for: it looks at more, but four shards take it 20 ms.
+# The entries that a slice of the server's own search counts as: it searches more, but four shards take it 20 ms.
 SCANNED_PER_SLICE = 1_000
 
 
@@ -165,8 +165,8 @@ class _Cursor:
         trimmed, entries = page.trimmed.get(shard), page.entries[shard]
         if trimmed is None or trimmed <= self.at[shard]:
             return False
-        # The trim may have come behind the read, in the same pipeline: then what was read is whole. (What the server
-        # has filtered is only taken if there was none meanwhile.)
+        # The trim may have come behind the read, in the same pipeline: then the read is complete. (A reply of the
+        # server's own search is only taken if no trim came meanwhile.)
         return page.scanned_to is not None or not entries or parse_id(entries[0][0]) > trimmed
 
     def pass_gap(self, page: _Page) -> None:
@@ -180,7 +180,7 @@ class _Cursor:
                 self.at[shard] = page.trimmed[shard]
 
     def advance(self, meta: layout.Meta) -> bool:
-        """Go on in the following generation; return whether it is the next one, and none was dropped in between."""
+        """Go on in the following generation; return False if one in between was dropped."""
         before = self.generation
         self.behind_gap = None
         stopped = self.iterator()
@@ -224,7 +224,7 @@ class _Cursor:
             elif before < page.scanned_to[shard]:
                 before = page.scanned_to[shard]
                 self.scanned += SCANNED_PER_SLICE
-                # What came since this reading began is not waited for: where much comes, there is always more.
+                # Entries that came after this call began do not count: under a steady load there are always more.
                 more |= before != END and before[0] <= self.began_ms
             else:
                 more |= before != END and len(entries) >= page.count
@@ -299,7 +299,7 @@ def _fetch(handle: Handle, cursor: _Cursor) -> Steps[_Page]:
             entries[shard], scanned_to[shard] = _filtered(reply)
     else:
         commands = [("XRANGE", key, start, "+", "COUNT", count) for key, start in zip(keys, starts, strict=True)]
-        replies = yield from run_all([*commands, *news])  # what was trimmed is asked behind it: see `_Cursor._is_cut`
+        replies = yield from run_all([*commands, *news])  # the trims are asked for behind it: see `_Cursor._is_cut`
         entries = dict(zip(shards, replies, strict=False))
         told = replies[len(shards) :]
     *trimmed, fields, now = told
@@ -310,10 +310,10 @@ def _fetch(handle: Handle, cursor: _Cursor) -> Steps[_Page]:
 
 
 def _read_between(reads: Sequence[Command], news: list[Command], trims: int) -> Steps[tuple[list[Any], list[Any]]]:
-    """Return the replies to `reads`, and to `news`, whose first `trims` say what was trimmed: nothing was meanwhile.
+    """Return the replies to `reads` and to `news`, whose first `trims` ask for trims; repeat if one comes between.
 
-    Where the first entry that is left may be one that does not match, nothing else tells a trim in front of the reading
-    from one behind it.
+    A filtered reply may lack the first entry that is left. So only these replies tell a trim before the reading from
+    one after it.
     """
     while True:
         replies = yield from run_all([*news[:trims], *reads, *news])
@@ -323,7 +323,7 @@ def _read_between(reads: Sequence[Command], news: list[Command], trims: int) -> 
 
 
 def _filtered(reply: list[object]) -> tuple[RawEntries, Id]:
-    """Return the entries of an XFILTER reply, and the last ID that it looked at."""
+    """Return the entries of an XFILTER reply, and the last ID that the server searched."""
     last, entries = reply
     assert isinstance(last, bytes)
     assert isinstance(entries, list)

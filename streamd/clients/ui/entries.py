@@ -15,7 +15,7 @@ PAGE_BYTES = 4 << 20
 SEARCHED_PER_PAGE = 500
 SEARCH_S_MAX = 0.4
 
-# Before the one and after the other there is nothing.
+# No entry is before the first ID, or after the last one.
 _FIRST_ID: Final = b"0-0"
 _LAST_ID: Final = b"18446744073709551615-18446744073709551615"
 
@@ -37,8 +37,9 @@ class Entry:
 class Wanted:
     """The entries of a page.
 
-    before, after: entry IDs that bound it, exclusive; start: an entry ID from which on it goes to newer ones; without
-    any of them it is the newest. field, value: what an entry must have, b"" for any.
+    before, after: entry IDs that bound the page, exclusive; start: the entry ID at which it begins, towards newer
+    ones; without any of these it is the newest page. field, value: the field, and a part of its value, that an entry
+    must have; b"" for any.
     """
 
     before: bytes = b""
@@ -64,7 +65,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class EntryPage:
-    """Entries, the newest first. has_newer, has_older: whether there may be more; searched: how many were read."""
+    """Entries, the newest first. has_newer, has_older: whether there may be more; searched: the number read."""
 
     entries: list[Entry]
     newest: bytes
@@ -117,7 +118,7 @@ def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
 
 
 def since(source: Source, stream: Stream, after: bytes) -> tuple[list[Entry], bool]:
-    """Return the newest entries behind an ID, the newest first, and whether some between were left out."""
+    """Return the newest entries behind an ID, newest first, and whether entries in between were left out."""
     size = page_size(stream)
     if after == _LAST_ID:
         return [], False

@@ -6,7 +6,7 @@ from typing import Any
 from streamd.clients.ui.source import Source, SourceError, pairs
 from streamd.clients.ui.streams import Stream
 
-# Redis has no pages of groups and of consumers: it tells all or none. Beyond this a page asks for none.
+# Redis has no pages of groups and of consumers, only whole lists. Beyond this length a page does not ask for them.
 LISTED_MAX = 1_000
 PENDING_PER_PAGE = 50
 # An acknowledgement or a claim names at most so many entries: what one page shows.

@@ -26,5 +26,5 @@ def entry_id_of(text: str, now_ms: int) -> bytes:
 
 
 def is_entry_id(text: str) -> bool:
-    """Say whether a text is an entry ID in full or in part."""
+    """Return whether a text is an entry ID, in full or without its sequence number."""
     return _ID.fullmatch(text) is not None and all(int(part) < 2**64 for part in text.split("-"))

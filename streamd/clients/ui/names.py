@@ -16,7 +16,7 @@ def text_of(name: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes that a text stands for; a backslash that begins no escape is itself."""
+    """Return the bytes that a text stands for; a backslash that begins no escape stays one."""
     data = text.encode("utf-8", "replace")
     return _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else b"\\", data)
 

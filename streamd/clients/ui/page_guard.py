@@ -1,7 +1,7 @@
-"""Which requests a page answers: right host, own origin, and a token where others could reach the page.
+"""The check of a page's requests: right host, own origin, and a token where other machines could reach the page.
 
 A page on this machine's loopback is open to every web site that its user visits: by a form that posts to it, or by a
-name that is made to point to 127.0.0.1. So the host must be one of ours, and what posts must come from the page itself.
+name that is made to point to 127.0.0.1. So the host must be one of the page's, and a post must come from the page.
 """
 
 import hmac

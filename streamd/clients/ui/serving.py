@@ -9,7 +9,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-# What is waited for while the page stops: an answer that is being made.
+# How long a stop waits for responses that are under way.
 STOP_S = 3
 
 

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 
 def count(number: int | None) -> str:
-    """Return 1,234,567; a dash for unknown."""
+    """Return a number as 1,234,567; None as a dash."""
     return "–" if number is None else f"{number:,}"
 
 
 def size(number_bytes: int | None) -> str:
-    """Return 12.3 MB, in powers of 1024."""
+    """Return a number of bytes as 12.3 MB, in powers of 1024; None as a dash."""
     if number_bytes is None:
         return "–"
     amount, unit = float(number_bytes), "B"
@@ -21,7 +21,7 @@ def size(number_bytes: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return 12.3/s, or per minute, hour or day if that is more readable."""
+    """Return a rate as 12.3/s, or per minute, hour or day if it is low; None as a dash."""
     if per_second is None:
         return "–"
     for amount, unit in ((per_second, "s"), (per_second * 60, "min"), (per_second * 3_600, "h")):
@@ -31,7 +31,7 @@ def rate(per_second: float | None) -> str:
 
 
 def duration(milliseconds: int | None) -> str:
-    """Return 3 min 20 s: the two greatest units."""
+    """Return a duration as 3 min 20 s, in its two greatest units; None as a dash."""
     if milliseconds is None:
         return "–"
     if milliseconds < 1_000:
@@ -49,7 +49,7 @@ def duration(milliseconds: int | None) -> str:
 
 
 def moment(milliseconds: int) -> str:
-    """Return 2026-01-31 14:05:00.123 in UTC; IDs that are no times give "–"."""
+    """Return a time as 2026-01-31 14:05:00.123 in UTC; one beyond the calendar, as an ID may have, as a dash."""
     try:
         second = datetime.fromtimestamp(milliseconds // 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""The slow log: the slowest recent requests of a server."""
+"""The slow log: the recent slow requests of a server."""
 
 from dataclasses import dataclass
 

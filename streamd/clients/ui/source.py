@@ -9,7 +9,7 @@ from redis.retry import Retry
 
 from streamd.clients.server_url import checked, without_password
 
-# What a page may ask: nothing here changes anything, and each is asked for at most a page.
+# The commands that a page may send: none of them changes anything, and each is sent for at most a page.
 READS = frozenset(
     {
         "COMMAND INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
@@ -51,7 +51,7 @@ class Source:
             client_name="streamd-ui",
         )
         self._client = redis.Redis(connection_pool=pool)
-        # Replies are taken as they come: redis-py's own forms of them differ from version to version.
+        # Replies are taken as sent, since redis-py's own forms differ from version to version.
         self._client.response_callbacks.clear()
         self.allow_writes = allow_writes
         self.place = without_password(url)

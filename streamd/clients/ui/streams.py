@@ -98,7 +98,7 @@ def _literal(match: bytes) -> bytes:
 
 
 def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
-    """Return a description of each stream; those that are gone meanwhile are left out. Raises: SourceError."""
+    """Return a description of each stream, without streams that are gone meanwhile. Raises: SourceError."""
     requests: list[tuple[str, bytes]] = []
     for key in keys:
         requests += [("XINFO STREAM", key), ("MEMORY USAGE", key)]
@@ -138,7 +138,7 @@ def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rate
 
 
 def _average(facts: dict[bytes, Any], length: int) -> float | None:
-    """Return the rate at which the present entries came, by their IDs."""
+    """Return the rate of the present entries, by the times in their IDs; None if unknown."""
     first, last = facts.get(b"first-entry"), facts.get(b"last-entry")
     if length < 2 or not first or not last:
         return None
