@@ -1,8 +1,8 @@
 """Runs of requests for strings and sorted sets that are executed as one.
 
-Each is what `Batch.take` says, for whatever keys. Only what a request's own key says can end a run: another type, an
-expiry, a client that waits for it, keyspace events of its class. Each leaves one piece of output for each request.
-Property tests hold them against the handlers.
+Each function is a `take` of a Batch, for any keys. Besides its words, only a request's own key can end a run: by
+another type, an expiry, a client that waits for it, or keyspace events of its class. Each function leaves one piece of
+output for each request. Property tests compare them with the handlers.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
 _SCORE_DIGITS_MAX: Final = 15
 # So many GETs are one run at most: their replies are one output.
 _GETS_MAX: Final = 256
-# A longer reply is one by one, as the turn's output may end with it.
+# A longer reply is left to the handler, as the turn's output may end with it.
 _TEXT_BYTES_MAX: Final = LARGE_REPLY_BYTES // 2
 
 
@@ -31,7 +31,7 @@ def is_plain_expiry(seconds: bytes) -> bool:
 
 
 def set_run(context: Context, requests: Requests) -> int:
-    """Set strings: a run of SETs with nothing but a key and a value, or with the same EX behind them."""
+    """Execute a run of SETs that have only a key and a value, or all the same EX behind them."""
     first, db, state = requests.first, context.db, context.state
     words = len(first)
     if words not in (3, 5) or not _EVENTS_OF_SET.isdisjoint(state.notify_flags):
@@ -77,8 +77,8 @@ _STRING_OR_NONE: Final = frozenset({bytes, type(None)})
 
 
 def _columns(requests: list[list[bytes]]) -> Sequence[tuple[bytes, ...]]:
-    """Return the words of a run by their places: of the first request and those behind it that have as many words, the
-    same name and, from the fourth word on, the same words.
+    """Return the words of a run by their places: of the first request and of the requests behind it with the same name,
+    number of words and, from the fourth on, words.
     """
     first, count = requests[0], len(requests)
     words = len(first)
@@ -95,7 +95,7 @@ def _columns(requests: list[list[bytes]]) -> Sequence[tuple[bytes, ...]]:
 
 
 def get_run(context: Context, requests: Requests) -> int:
-    """Return strings, or nil for a missing one: a run of GETs."""
+    """Answer a run of GETs: strings, or nil for a missing key."""
     db, state, name = context.db, context.state, requests.first[0]
     values, expires_ms, touched, now_ms, now_s = db.values, db.expires_ms, db.touched, state.time.ms, db.time.s
     nothing = b"$-1\r\n" if context.protocol == 2 else b"_\r\n"
@@ -124,7 +124,7 @@ def get_run(context: Context, requests: Requests) -> int:
 
 
 def zadd_run(context: Context, requests: Requests) -> int:
-    """Add members to sorted sets, or give them other scores: a run of ZADDs with one score, a whole number, each."""
+    """Execute a run of ZADDs, each with one member, and with a whole number as its score."""
     db, state = context.db, context.state
     if "z" in state.notify_flags:
         return 0
@@ -160,7 +160,7 @@ def zadd_run(context: Context, requests: Requests) -> int:
 
 
 def _sorted_set(context: Context, key: bytes) -> SortedSet | None:
-    """Return the sorted set at a key and note the access; None if the handler is to look for it."""
+    """Return the sorted set at a key and note the access; None to leave the request to the handler."""
     db = context.db
     value = db.values.get(key)
     if type(value) is not SortedSet or (key in db.expires_ms and db.expires_ms[key] <= db.time.ms):
@@ -170,7 +170,7 @@ def _sorted_set(context: Context, key: bytes) -> SortedSet | None:
 
 
 def zscore_run(context: Context, requests: Requests) -> int:
-    """Return the scores of members of sorted sets: a run of ZSCOREs."""
+    """Answer a run of ZSCOREs: the scores of members of sorted sets, or nil."""
     is_old, name = context.protocol == 2, requests.first[0]
     key, value = b"", None
     replies: list[bytes] = []
