@@ -1,12 +1,12 @@
 """One Lua state with the environment of scripts, and the way from Python into it.
 
-What bounds it: Lua asks for every byte (`lupa`'s max_memory), and where Lua itself finds that there is none left, the
-script ends with an error like any other. But where *Python* hands a value to Lua, Lua's error would jump over Python's
-frames, which must never happen. So no value is handed over unless there is room for the most that it can make Lua
-allocate: with each new string that is possibly a table of strings of twice the size, which is half of what all
-strings take. Hence a script that holds more than two thirds of the bound is refused further commands.
+`lupa` bounds its memory (max_memory). When Lua itself finds no byte left, the script ends with an error like any other.
+But when Lua finds none left for a value from *Python*, its error would jump over Python's frames, which must never
+happen. So Python hands a value over only if there is room for the most that Lua may allocate for it. A new string may
+double Lua's table of strings, and the new table takes half as much as all strings. Hence a script that holds more than
+two thirds of the bound is refused further commands.
 
-Values go over at most RESULTS_MAX at a time: so many always fit onto Lua's stack.
+At most WORDS_MAX values go over at a time (RESULTS_MAX in redis.lua), which always fit onto Lua's stack.
 """
 
 import logging
@@ -28,12 +28,12 @@ from streamd.resp.encoder import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 
 LUA: Final = os.path.join(os.path.dirname(__file__), "prelude")
-CHUNK: Final = 15  # as in lua/redis.lua
+CHUNK: Final = 15  # as in prelude/redis.lua
 FEW_WORDS: Final = 8
 WORDS_MAX: Final = 200  # so many words are handed over at once
 NO_MEMORY: Final = 13
 NO_MEMORY_TEXT: Final = b"ERR not enough memory"
-SMALL_BYTES: Final = 64 * 1024  # what is not longer fits wherever anything fits
+SMALL_BYTES: Final = 64 * 1024  # a value of this length fits wherever any value fits
 _TOKEN_BYTES: Final = 64  # a value in a table, with its share of the table
 _OK: Final = (STATUS, b"OK")
 _NIL2: Final = (True, False)
@@ -76,7 +76,7 @@ def _new_state(bytes_max: int) -> Any:
 
 
 def _no_attributes(owner: object, name: object, is_setting: bool) -> NoReturn:
-    """Refuse all attributes: no Python object is within a script's reach, and if one were, it would be useless."""
+    """Refuse all attributes: a script can reach no Python object, and could do nothing with one."""
     raise AttributeError("access denied")
 
 
@@ -86,7 +86,7 @@ class Runtime:
     def __init__(self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int) -> None:
         """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. Raises: NoLua."""
         self.bytes_max = bytes_max
-        # Between two scripts no more may be used, so that what is handed over first finds room.
+        # Between two scripts no more may be used, so that the first values of a script find room.
         self.idle_bytes_max = min(idle_bytes_max, bytes_max // 4)
         self.is_spent = False
         self._error: type[Exception] = _lua().LuaError
@@ -133,8 +133,8 @@ class Runtime:
     def close(self) -> None:
         """Free the Lua state after its last function; it must not be used any more.
 
-        It refers to the functions that it calls, and these to it. The garbage collector would free such a cycle only
-        after many further objects were made, for it counts objects, and a state of many megabytes is one of them.
+        The state refers to the functions that it calls, and these refer to it. The garbage collector would free such a
+        cycle late, because it counts objects, and a state of many megabytes is only one.
         """
         self._let_go()
         self._state = self.used_bytes = None
@@ -174,7 +174,7 @@ class Runtime:
                     self._feed(*words[first : first + WORDS_MAX])
                 result = self._run_fed(function, keys)
         except (MemoryError, self._error):
-            # Lua could not even say what had happened: this state is not used again.
+            # Lua had no memory even for its error: this state is not used again.
             self.is_spent = True
             raise Failed(NO_MEMORY_TEXT)
         finally:
@@ -241,7 +241,7 @@ class Runtime:
         return invoke, let_go
 
     def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
-        """Execute a command whose words may be numbers, and whose first ones may have gone before.
+        """Execute a command; its words may be numbers, and `_pull` may have taken its first ones before.
 
         A number goes with all its digits, as C's %.17g.
         """
@@ -315,7 +315,7 @@ class Runtime:
             self._caller.set_protocol(self._protocol)
 
     def _may_call(self, *words: Any) -> bool | None:
-        """Return whether the script may have a command executed, whose first words may have gone before; or None."""
+        """Return whether the script may run a command, None if unknown; `_pull` may have taken its first words."""
         words = (*self._words, *words)
         self._words.clear()
         try:
@@ -326,7 +326,7 @@ class Runtime:
             return False
 
 
-# What JSON escapes besides the slash, which in base64 is there on its own.
+# The bytes that JSON escapes besides the slash, which base64 has without the others.
 _ESCAPED: Final = bytes([*range(32), 34, 92, 127])
 _ESCAPED_OR_SLASH: Final = re.compile(rb'[\x00-\x1f"\\/\x7f]')
 _SHORT_ESCAPES: Final = {8: b"\\b", 9: b"\\t", 10: b"\\n", 12: b"\\f", 13: b"\\r", 34: b'\\"', 47: b"\\/", 92: b"\\\\"}
