@@ -21,9 +21,9 @@ def hash_of(password: bytes) -> bytes:
 class User:
     """One user.
 
-    passwords: their hashes, in the order in which they came. needs_no_password: every password is right.
-    sanitize: "sanitize-payload" or "skip-sanitize-payload", which only come back as they were set; "" at first.
-    selectors: the first is changed by rules, the others are added whole; what any of them allows is allowed.
+    passwords: the hashes, in the order of their rules. needs_no_password: every password is right.
+    sanitize: "sanitize-payload" or "skip-sanitize-payload", only kept to be shown as it was set; "" at first.
+    selectors: rules change the first one; further ones are added whole. One that allows a request is enough.
     """
 
     def __init__(self, name: bytes, vocabulary: Vocabulary, all_channels: bool = False) -> None:
@@ -58,7 +58,7 @@ class User:
 
     @property
     def is_open(self) -> bool:
-        """Whether clients are this user without AUTH, if the user is `default`."""
+        """Whether new clients are this user without AUTH, if it is the user `default`."""
         return self.is_enabled and self.needs_no_password
 
     def accepts(self, password: bytes) -> bool:
@@ -145,7 +145,7 @@ def _hash_in(rule: bytes) -> bytes:
 
 
 def merged_rules(words: list[bytes]) -> list[bytes]:
-    """Return rules with those of each selector put together, which may be several words. Raises: Brackets."""
+    """Return rules with the words of each selector in brackets joined into one rule. Raises: Brackets."""
     merged: list[bytes] = []
     opened: list[bytes] = []
     for word in words:
