@@ -1,4 +1,4 @@
-"""The table of Redis's options that streamd does not have: why each is ignored, or why it must not be."""
+"""The table of Redis's options that streamd does not have, each with the reason why it is ignored or refused."""
 
 from typing import Final
 
@@ -61,11 +61,11 @@ def is_foreign(name: str) -> bool:
 
 
 def danger(name: str, words: list[str]) -> str | None:
-    """Return why a foreign option with these values must not be ignored; None: it may be."""
+    """Return the reason why a foreign option with these values must not be ignored; None if it may be."""
     return _UNSAFE.get(name) if words != _HARMLESS.get(name) else None
 
 
-# Options that streamd has, with values of Redis's that it passes over: name -> (the one that counts, why).
+# Options that streamd has, but with only one value; others are passed over: name -> (the value, the reason).
 KEPT: Final = {
     "aof-use-rdb-preamble": ("no", "the base is made of commands, too"),
     "aof-load-truncated": ("yes", "a torn end is cut off, damage before it refuses the start"),

@@ -18,7 +18,7 @@ def nearest(name: str) -> str:
 
 
 def without_flag(name: str) -> str:
-    """Return where to give an option that has no flag; "" for another name."""
+    """Return the advice where to give an option that has no flag; "" for another name."""
     option = OPTIONS.get(ALIASES.get(name.lower(), name.lower()))
     if option is None or option.flag:
         return ""
@@ -56,7 +56,7 @@ def _in_words(choices: tuple[str, ...]) -> str:
 
 
 def not_taken(option: Option, text: str) -> str:
-    """Return the message for a wrong value; that of a secret is not shown.
+    """Return the message for a wrong value, without the value of a secret.
 
     (Redis's text for CONFIG SET would repeat the advice in other words.)
     """

@@ -104,7 +104,7 @@ _OTHER_EVENTS: Final = "nKEm"
 
 
 def _parse_events(text: str) -> str:
-    """Return the classes without repetition and in order, `A` where all that it stands for are there."""
+    """Return the classes without repetition and in order, with `A` in place of all the classes that it stands for."""
     wanted = set(text.replace("A", _ALL_EVENTS))
     if not wanted <= {*_ALL_EVENTS, *_OTHER_EVENTS}:
         raise ConfigError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
@@ -383,9 +383,9 @@ class Config:
     """The options' current values.
 
     `on_change(name, action)` registers an action for each change of an option by CONFIG SET. path: the file that was
-    read at the start, empty if none. changed: the options that CONFIG SET was given. on_rewrite(users): writes these to
-    the file, and users that were changed: name -> rules, or None for one that is gone.
-    users: of each user in the file the name, and the rules behind it. flag_users: of each that a flag gives.
+    read at the start, "" for none. changed: the options that CONFIG SET has set. on_rewrite(users): writes these
+    options into the file, and changed users (name -> rules, None for a removed user).
+    users: the name and the rules of each user in the file. flag_users: the same of each user from a flag.
     """
 
     def __init__(self, **values: Value) -> None:

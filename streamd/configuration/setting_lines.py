@@ -28,7 +28,7 @@ class ConfigFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line: an option's name in lower case, its values, and where it stands."""
+    """One line: an option's name in lower case, its values, and the line's place."""
 
     name: str
     words: list[str]
