@@ -74,7 +74,7 @@ def least_length(pattern: bytes) -> int:
 
 def _members(sign: bytes, body: bytes, ignore_case: bool) -> frozenset[int]:
     """Return the bytes that a class matches. As in Redis, a byte above 127 is a negative number, so `[a-\\xff]` is all
-    from \\xff to `a`; where case is ignored the ends of a range are put into lower case, and what is escaped is not.
+    from \\xff to `a`; if case is ignored the ends of a range are put into lower case, and escaped bytes are not.
     """
     if b"-" not in body and b"\\" not in body and not ignore_case:
         return _EVERY.difference(body) if sign else frozenset(body)

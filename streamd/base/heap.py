@@ -1,11 +1,11 @@
 """The heap: returns unused memory to the system.
 
 Values that were read, and are now parts of a segment, leave holes. With values of 512 bytes these are a tenth of the
-memory. The C library keeps them for itself until it is told to look (glibc; others have nothing to be told).
+memory. glibc keeps the holes until malloc_trim is called; other C libraries have no such call.
 
-Python's own small objects live in arenas of a megabyte, and an arena goes back when nothing is left in it. So a few
-objects that were made while there was much else can keep a hundred times their size: those that are known are made anew
-(`packed`, the slow log), made before (what ctypes needs), or let go (free lists).
+Python's own small objects live in arenas of a megabyte, and only an empty arena goes back. So a few objects that were
+made among many others can keep a hundred times their size. The known ones are made anew (`packed`, the slow log), made
+early (the objects of ctypes), or freed (free lists).
 """
 
 import gc
@@ -23,10 +23,10 @@ _ROWS_MAX: Final = 100_000
 K = TypeVar("K")
 V = TypeVar("V")
 
-# What an idle server gives back by itself, so that nobody sees it.
+# The most that an idle server gives back by itself: more would delay clients.
 UNASKED_BYTES_MAX: Final = 64 * 1024 * 1024
-# And not before so many changes. So many bytes of requests and replies count as one: what is not executed, or changes
-# nothing, can take as much memory.
+# The least changes before that. So many bytes of requests and replies count as one change, since requests that change
+# nothing can take as much memory.
 CHANGES_MIN: Final = 10_000
 CHANGE_BYTES: Final = 1_000
 # A server that receives and sends no more is idle: somebody may ask for its figures now and then.
@@ -42,7 +42,7 @@ def _library() -> _Library | None:
     try:
         return _loaded_library()
     except OSError:
-        return None  # no descriptor is free to load it with: who asks later tries again
+        return None  # no descriptor is free to load it with; a later call tries again
 
 
 @cache
@@ -69,7 +69,7 @@ def _loaded_library() -> _Library | None:
 
 
 def unused_bytes() -> int:
-    """Return the unused bytes that the C library holds, returned to the system or not; 0 if it does not tell."""
+    """Return the unused bytes that the C library holds, returned to the system or not; 0 if unknown."""
     library = _library()
     return 0 if library is None else library.unused()
 
@@ -106,11 +106,10 @@ class IdleTrim:
         self._looks = 0
 
     def look(self, changes: int, traffic_bytes: int = 0, bytes_per_s: float = 0.0) -> bool:
-        """Do one step if the server, which has made this many changes, is idle; return whether memory was returned. To
-        be called a few times a second.
+        """Do one step if the server is idle; return whether memory was returned. To be called a few times a second.
 
-        traffic_bytes: bytes received and sent until lately; bytes_per_s: their rate then.
-        A call does one step: releasing a dict that had a million rows takes some milliseconds by itself.
+        changes: made so far. traffic_bytes: received and sent up to a recent sample; bytes_per_s: their rate then.
+        A call does only one step, since releasing a dict that had a million rows takes some milliseconds by itself.
         """
         self._looks += 1
         if self._looks == 2:  # while there is little else, but not before the first client is served

@@ -4,18 +4,18 @@ from typing import Final
 
 from streamd.base.glob_words import Word, is_literal, least_length, parts, words
 
-# Where what stands between two stars is tried at several places, so many comparisons for each of its words, and one for
-# each byte of the text, are made one by one; what is left then is decided for all places at once.
+# A part between two stars is tried place by place, with so many comparisons for each of its words and one for each byte
+# of the text. After these the remaining places are decided all at once.
 _COMPARISONS_PER_WORD: Final = 4
 
 
 class LongGlob:
     """A pattern.
 
-    Most texts are shorter than it: then nothing is compiled. _least: no shorter text matches; _is_exact: that is known,
-    and not only a bound that is found at once.
-    _parts: what stands between the stars, literal bytes as they are, and all else as a segment once it is needed, and
-    before that as it was written. The first begins with the text, the last ends with it.
+    Most texts are shorter than their pattern; for these nothing is compiled. _least: no shorter text matches; it is
+    the least length if _is_exact, and before a bound that is found at once.
+    _parts: the parts between the stars as bytes, each replaced by a segment once one is needed. The first part is at
+    the beginning of a text, the last one at its end.
     """
 
     __slots__ = ("__weakref__", "_ignore_case", "_is_exact", "_least", "_parts", "_pattern")
@@ -24,7 +24,7 @@ class LongGlob:
         self._pattern = pattern
         self._ignore_case = ignore_case
         self._parts: list[bytes | _Segment] = []
-        # (A class may be long and stands for one byte: what comes from the first one on is not counted.)
+        # (A class may be long and stands for one byte, so nothing from the first class on is counted.)
         head = pattern.partition(b"[")[0]
         self._least = len(head) - head.count(b"*") - head.count(b"\\")
         self._is_exact = False
@@ -79,8 +79,8 @@ class LongGlob:
 class _Segment:
     """Words without a star between them.
 
-    length: of what it matches. literals, classes: the words of these sorts, each behind where it stands. longest: the
-    longest of the literals.
+    length: of a text that it matches. literals, classes: the words of these sorts, each as (offset, word). longest:
+    the longest of the literals.
     """
 
     __slots__ = ("classes", "length", "literals", "longest")
@@ -108,7 +108,7 @@ class _Segment:
         return self._compared(text, at) < 0
 
     def _compared(self, text: bytes, at: int) -> int:
-        """Return how many words were compared until one did not match, -1 if all did."""
+        """Return the number of words compared up to the first that did not match, -1 if all matched."""
         compared = 0
         for offset, literal in self.literals:
             compared += 1

@@ -11,7 +11,7 @@ _IN_A_LOG_S: Final = 1.0
 
 
 class ProgressLine:
-    """A line that is redrawn on a terminal, and a line a second elsewhere: a file, or the mail of a cron job.
+    """A line that is redrawn on a terminal; elsewhere (a file, the mail of a cron job) a new line a second.
 
     Operations shorter than that interval show nothing. what: the first words of each line. seconds: the clock.
     """
