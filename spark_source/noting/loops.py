@@ -1,8 +1,8 @@
 """Refuses a streaming query that writes into a stream that it reads: it would read its own rows, endlessly.
 
 The driver looks into the checkpoint, where the query's offsets name the streams and their server, before the first
-row is written. Where it cannot see them (a checkpoint on another file system, one that the session's configuration
-names), a task that reads notices the marks of its own query beside the stream, at the second batch.
+row is written. Where it cannot see them (a checkpoint on another file system, or only named in the session's
+configuration), a task that reads notices the marks of its own query beside the stream, at the second batch.
 """
 
 import json

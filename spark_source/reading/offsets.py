@@ -16,7 +16,7 @@ A mark may have further members:
 * `head`: the stream's first entry ID when the query last looked. It tells a stream that lost its newest entries from
   one that was made anew.
 * `lost`: the number of entries of the range that were known to be gone (failOnDataLoss=false).
-* `about`: "parts": the counts of the cuts are estimates, and only their sum is exact; "total": the sum is one, too.
+* `about`: "parts": the counts of the cuts are estimates, but their sum is exact; "total": the sum is estimated, too.
 * `behind`, if `n` is an estimate: [the first unread entry, the number of entries added to the stream by then].
 * `at`: the server and database; by it the sink notices that it would write to a source of its query.
 

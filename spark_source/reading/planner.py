@@ -25,10 +25,10 @@ Cuts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Loss:
-    """Unread entries that are gone: at most `entries` (None: unknown). `restart`: the stream is another one than
-    before.
-    `cut_at`: entries that had been read are gone, too; the last ID that counts as read. `unclear`: the position to go
-    on from is unknown.
+    """Unread entries that are gone: at most `entries` (None: unknown).
+
+    `restart`: the stream is another one than before. `cut_at`: the last ID that counts as read, if entries that had
+    been read are gone, too. `unclear`: the position to go on from is unknown.
     """
 
     text: str

@@ -2,8 +2,8 @@
 
 Redis has no command that counts the entries of a range, and to walk over them costs more than to read them. So a range
 is halved, by time, until no piece holds much. Each probe takes a few entries before the middle and the one behind it.
-So pieces shrink to the times that have entries, and pauses count for nothing. The rates of the entries at both ends of
-a piece, from their IDs, give its approximate number of entries; within one millisecond the sequence numbers give it.
+Pieces shrink to the times that have entries, and pauses count for nothing. The rates of the entries at both ends of a
+piece, from their IDs, give its approximate number of entries; within one millisecond the sequence numbers give it.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """Entries from `first` to `last`. `sample`: the last of them, newest first. `rate`: the rate before those, in
+    """Entries from `first` to `last`. `sample`: the last of them, newest first. `rate`: the rate before the piece, in
     entries per millisecond, if known.
     """
 

@@ -254,8 +254,7 @@ def _text(item: object) -> str:
 
 def entry_json(fields: Sequence[bytes]) -> str:
     """Return an entry as a JSON object of its fields. Values that are JSON objects, arrays, numbers, true or false stay
-    JSON;
-    others become text. Of a repeated field the last value counts.
+    JSON; others become text. Of a repeated field the last value counts.
     """
     text = [part.decode(errors="replace") for part in fields]
     named = dict(zip(text[0::2], text[1::2], strict=True))

@@ -39,7 +39,7 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 
 def _pieces(column: pa.Array) -> "list[str | pa.Array] | None":
-    """Return the pieces that a struct's texts are joined from, with those of nested structs; None with nulls."""
+    """Return the pieces of a struct's texts, in order, with the pieces of nested structs; None if it has nulls."""
     if column.null_count or not column.type.num_fields:
         return None
     pieces: list[str | pa.Array] = []

@@ -24,8 +24,8 @@ class Durability:
         """Return once everything that this connection has written or read is durable.
 
         WAIT and WAITAOF cover the connection's last write, so this makes one. Then replies about other connections'
-        writes (a committed batch, a known name) are covered, too. A new connection does not cover the writes of the one
-        before it: send those again first.
+        writes (a committed batch, a known name) are covered, too. A new connection does not cover the writes of an
+        earlier one: send these again first.
 
         Raises: NotDurable after the timeout, redis.RedisError.
         """

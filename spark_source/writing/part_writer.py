@@ -1,4 +1,4 @@
-"""Writing rows by position, for servers without IDMP: a note beside the stream says how many are written."""
+"""Writing rows by position, for servers without IDMP, with a note of the number written beside the stream."""
 
 from hashlib import blake2b
 

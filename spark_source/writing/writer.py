@@ -365,7 +365,7 @@ class StreamdBatchWriter(_Writer, DataSourceArrowWriter):
             self.server.patiently(lambda session: session.call("HDEL", key, noted), final)
 
     def _forget_replacement(self, name: BatchName) -> None:
-        """Remove the stream that was made to take the place of one that this write has replaced already."""
+        """Remove the replacement of a stream that this write has replaced already."""
         if self.overwrite and self.stream is not None:
             new = self.stream
             keys = new, marker_key(new), rows_key(new, name), keys_key(new, name)
