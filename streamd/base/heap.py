@@ -25,7 +25,7 @@ V = TypeVar("V")
 
 # The most that an idle server gives back by itself: more would delay clients.
 UNASKED_BYTES_MAX: Final = 64 * 1024 * 1024
-# The least changes before that. So many bytes of requests and replies count as one change, since requests that change
+# The fewest changes before that. So many bytes of requests and replies count as one change, since requests that change
 # nothing can take as much memory.
 CHANGES_MIN: Final = 10_000
 CHANGE_BYTES: Final = 1_000

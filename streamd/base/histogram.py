@@ -26,7 +26,7 @@ class Histogram:
             self._sum_us += took_us
 
     def buckets(self) -> tuple[list[tuple[str, int]], float]:
-        """Return how many took at most each number of seconds, rising, up to "+Inf"; and the sum of all in seconds."""
+        """Return (bound in seconds, number of times up to it), rising to "+Inf", and the sum of all in seconds."""
         with self._lock:
             counts, sum_us = self._counts[:], self._sum_us
         rows, below = [], 0

@@ -53,7 +53,7 @@ class Prefixes(Generic[Value]):
 
 
 def overlapping(prefixes: list[bytes]) -> set[bytes]:
-    """Return those prefixes of which one begins with another; equal ones do."""
+    """Return the prefixes that begin with another one, or that another one begins with; equal ones, too."""
     found: set[bytes] = set()
     # In order, what begins with a prefix stands right behind it: so each is compared with those around it that it may
     # begin with, which are each a beginning of the next.

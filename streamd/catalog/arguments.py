@@ -86,7 +86,7 @@ def parse_wait_ms(word: bytes) -> int:
 
 
 def parse_random_count(word: bytes) -> int:
-    """Return how many random elements are wanted: negative ones may repeat. Raises: CommandError."""
+    """Return the number of random elements to give; if it is negative they may repeat. Raises: CommandError."""
     number = parse_integer(word)
     if number < -INT64_MAX:
         raise CommandError(f"ERR value is out of range, value must between {-INT64_MAX} and {INT64_MAX}")
@@ -166,7 +166,7 @@ class Arguments:
         self.at = at
 
     def left(self) -> int:
-        """Return how many words are not yet taken."""
+        """Return the number of words that are not yet taken."""
         return len(self.words) - self.at
 
     def peek(self) -> bytes | None:

@@ -10,7 +10,7 @@ FEW: Final = {b"%d" % count: count for count in range(10)}
 
 
 class CountedKeys:
-    """Finds a request's keys: those behind the number at place `at`, and before them the one at place `target`."""
+    """Finds a request's keys: the key at place `target`, if any, and the keys behind their number at place `at`."""
 
     __slots__ = ("at", "target")
 

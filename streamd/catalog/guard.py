@@ -121,12 +121,12 @@ class _LookBeforeLast(_Look):
 
 
 class Guard:
-    """The rules of one user, as they are now, prepared for looking at requests. (Where they change, there is a new
-    guard; see `Access` in the engine.)
+    """The present rules of one user, prepared for checks of requests. (When the rules change, there is a new guard; see
+    `Access` in the engine.)
 
-    quick: commands of which some use is allowed, for `Context.quick`. names: of those whose words must be looked at,
-    by the command's name, the first words that are known to be allowed, whatever stands behind them; a quick command
-    that is not in it may have any words.
+    quick: commands of which some use is allowed, for `Context.quick`. names: by the names of the commands whose words
+    must be checked, the first words that are known to be allowed, with any words behind them; a quick command without
+    names may have any words.
 
     Both are empty until the first call of `allows`: when the rules of a thousand users change at once, only users
     that then send requests cost anything. (Until then no command is quick, so `allows` is called before the rest.)

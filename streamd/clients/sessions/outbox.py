@@ -99,7 +99,7 @@ class Outbox:
         return future
 
     def run(self, request: Request[T]) -> T:
-        """Send a request at once, behind those that wait, and return its result."""
+        """Send a request at once, behind the waiting ones, and return its result."""
         future: Future[T] = Future()
         with self._sending:
             self._send((request, future))

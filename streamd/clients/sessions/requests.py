@@ -34,7 +34,7 @@ REMOVE, REMOVE_ALL, MARK_PUBREL = Script("remove"), Script("remove_all"), Script
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T]):
-    """One command. script: the one that it runs, None for a plain command. read: turns the reply into the result."""
+    """One command. script: the script that it runs, None for a plain command. read: turns the reply into the result."""
 
     words: tuple[Word, ...]
     read: Callable[[Any], T]
@@ -42,8 +42,8 @@ class Request(Generic[T]):
 
 
 class Session(NamedTuple):
-    """last_packet_id: the last one that was given. updated_ms: the server's Unix milliseconds of then, None if another
-    broker has given all.
+    """A session. last_packet_id: the last one given. updated_ms: the server's Unix milliseconds of that moment, None if
+    another broker has given all packet IDs.
     """
 
     last_packet_id: int

@@ -10,7 +10,7 @@ _PIPE_WIDTH = 160
 
 
 class _Console(Console):
-    """Raises BrokenPipeError when the reader of the output is gone, so that the command decides how to end."""
+    """A console that raises BrokenPipeError when the reader of the output is gone, for the command to handle."""
 
     def on_broken_pipe(self) -> None:
         """Raise the error again; rich would exit."""

@@ -168,7 +168,7 @@ def drop_log(handle: Handle) -> Steps[None]:
 
 
 def describe(handle: Handle) -> Steps[dict[str, Any]]:
-    """Return a description of a log: its settings, and each generation's shards with how many entries."""
+    """Return a description of a log: its settings, and each generation's shards with their numbers of entries."""
     meta = yield from refresh(handle)
     shares = yield from run_all([("HGETALL", layout.shares_key(meta.name))])
     generations = []

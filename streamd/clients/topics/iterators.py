@@ -14,8 +14,8 @@ _MAGIC = b"streamd-topics-1:"
 class Iterator:
     """A reader's position in a log; the server does not keep it.
 
-    at: the last entry ID passed in each shard of `generation`. floor_ms: the start, if it is a
-    time that the reader has not reached yet; later generations are read from there.
+    at: the last entry ID passed in each shard of `generation`. floor_ms: the start, if it is a time that the reader has
+    not reached yet; later generations are read from there.
 
     `bytes(iterator)` can be stored anywhere, and `Iterator.from_bytes` restores it, also after a restart of both sides.
     """

@@ -55,7 +55,7 @@ def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
 
 
 def _lease(member: Member, generation: layout.Generation, told: News) -> Steps[list[Place]]:
-    """Lease free shards up to this member's share, release those above it; return the shards to read."""
+    """Lease free shards up to this member's share, release shards above it; return the shards to read."""
     places = [(generation.number, shard) for shard in range(generation.shards)]
     members_key = layout.members_key(member.handle.name, member.share)
     _, *owners = yield from run_all(

@@ -19,7 +19,7 @@ Reply = bytes | Exception | None
 
 
 class NotStored(RuntimeError):
-    """The server refused a message of a batch. `ids` has the entry IDs of the stored ones, None for the others."""
+    """The server refused a message of a batch. `ids` has the entry IDs of stored messages, None for other ones."""
 
     def __init__(self, error: Exception, ids: list[str | None]) -> None:
         missing = sum(one is None for one in ids)

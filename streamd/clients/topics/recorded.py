@@ -24,7 +24,7 @@ class IidsForgotten(UserWarning):
 
 
 class _Busy:
-    """A publisher of many iids: how many in each span of time, oldest first, and when it was warned."""
+    """A publisher of many iids: their number in each span of time, oldest first, and the time of its last warning."""
 
     __slots__ = ("parts", "told", "total")
 
@@ -47,8 +47,8 @@ class _Busy:
 class Recorded:
     """The iids that one open log has recorded, by the times of the entry IDs.
 
-    An entry ID that is not newer than all that the log had been answered when the request was sent is a duplicate's. A
-    duplicate from before this process began counts, for its own time. Each estimate errs upwards. Threads may share it.
+    An entry ID is a duplicate's if it is not newer than the newest one known when the request was sent. A duplicate
+    from before this process began counts, for its own time. Each estimate errs upwards. Threads may share it.
     """
 
     def __init__(self) -> None:
