@@ -143,9 +143,7 @@ class ElementList:
         return taken
 
     def keep(self, start: int, stop: int) -> list[list[bytes]]:
-        """Remove all elements but those from the place `start` on and before `stop`; return most removed ones, in
-        blocks.
-        """
+        """Remove all elements outside the places from `start` to before `stop`; return most removed ones in lists."""
         if start >= stop:
             gone, self._blocks = self._blocks, []
             return gone

@@ -161,7 +161,7 @@ class Journal:
         return f"{self.directory}/{part.name}"
 
     def _move_leftovers(self) -> None:
-        """Move aside the files that a crash left: those of an unfinished rewrite, and those that a rewrite replaced."""
+        """Move aside the files of unfinished rewrites, and files replaced by rewrites, that a crash has left."""
         for name in leftovers(self.files, self.directory, self.filename, self.manifest):
             path = f"{self.directory}/{name}"
             try:

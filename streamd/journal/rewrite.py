@@ -1,4 +1,4 @@
-"""The rewrite: a new base and a new increment, made in slices of the live state while that goes on changing.
+"""The rewrite: a new base and a new increment, made in slices from the live state, which changes meanwhile.
 
 The new files get the same contents as the old ones in this way: every key is written into the base at one instant, its
 *cut*. The base has the changes of a key before its cut; the new increment gets the later ones. So the state of its key

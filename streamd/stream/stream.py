@@ -174,7 +174,7 @@ class Stream:
         return None if read is None else self.entries_added - read
 
     def pass_to(self, group: Group, entry_id: int) -> None:
-        """Note that a group with a filter has come to an entry: all entries before it were delivered or skipped.
+        """Note that a group with a filter has passed an entry: all entries up to it were delivered or skipped.
 
         The counters change as `advance` changes them for a group that gets every entry.
         """

@@ -6,7 +6,7 @@ from typing import Final
 from streamd.stream.groups.pending import Consumer, PastConsumer, PendingEntries
 from streamd.stream.search.patterns import EntryFilter
 
-# What groups without consumers share, and snapshots without pending entries.
+# The empty dict of groups without consumers, and the empty pending entries of snapshots.
 _NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}
 _NO_PENDING: Final = PendingEntries()
 

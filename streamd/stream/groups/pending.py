@@ -37,10 +37,10 @@ __all__ = [
 # About how much memory one entry takes.
 PENDING_BYTES: Final = 50
 
-# So many more than half of the rows in the heap of the oldest deliveries may be of chunks that are gone.
+# So many more than half of the rows in the heap of the oldest deliveries may be of removed chunks.
 STALE_ROWS_MAX: Final = 64
 
-# What groups without pending entries share, as most are.
+# The empty columns that groups without pending entries share; most groups are.
 _NO_LOWS: Final[list[int]] = []
 _NO_CHUNKS: Final[list[Chunk]] = []
 _NO_NACKED: Final[dict[int, None]] = {}
@@ -53,8 +53,8 @@ class PendingEntries(PendingInSlices):
     it is, so reading costs no work per entry, and acknowledging a batch removes a slice; entries that were claimed one
     by one cost a chunk its uniform columns. No object per entry but its ID, which the garbage collector does not track.
 
-    nacked: the entries that were released and belong to nobody, in the order of their release.
-    _lent: chunks that a snapshot may have, too: as long as it is there, they are copied before they are changed.
+    nacked: the entries that were released and have no owner, in the order of their release.
+    _lent: chunks that a snapshot may share; while the snapshot lives, they are copied before they are changed.
     """
 
     __slots__ = ("_oldest", "nacked")
@@ -65,8 +65,8 @@ class PendingEntries(PendingInSlices):
         self._length = 0
         self._lent: Lent | None = None
         self.nacked: dict[int, None] = _NO_NACKED
-        # A heap of (delivery time, low of chunk), built when somebody first asks for the oldest entries. A chunk's
-        # earliest delivery is never before the least time it has here.
+        # A heap of (delivery time, low of chunk), built at the first request for the oldest entries. A chunk's earliest
+        # delivery is never before its least time here.
         self._oldest: list[tuple[int, int]] | None = None
 
     def __bool__(self) -> bool:
@@ -127,7 +127,7 @@ class PendingEntries(PendingInSlices):
             self._note_time(time_ms, chunk)
 
     def set(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
-        """Make one entry pending, or change it. `owner` None: it belongs to nobody, and stands last in `nacked`."""
+        """Make one entry pending, or change it. owner: None for a released entry, which stands last in `nacked`."""
         found = self._find(entry_id)
         if found is None:
             self._insert(entry_id, owner, time_ms, count)

@@ -8,16 +8,16 @@ from typing import Final
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX: Final = 256
 
-# What the delivery count of an entry that cannot be processed is set to; it counts no further.
+# The delivery count of an entry that cannot be processed (XNACK FATAL); it counts no further.
 COUNT_MAX: Final = 2**63 - 1
 
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]
 
-# The same of several entries: a list of one for each, or, but for the IDs, the one that all of them have.
+# Several pending entries as columns: a list with a value for each, or, except for IDs, the one value of all.
 PendingColumns = tuple[list[int], "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
 
-# What consumers without pending entries share.
+# The empty list that consumers without pending entries share.
 _NO_CHUNKS: Final[list[int]] = []
 
 

@@ -253,7 +253,7 @@ class Segment:
         return left
 
     def rewritten(self) -> "Segment":
-        """Return a new segment of the undeleted entries alone, at least one."""
+        """Return the same node with its undeleted entries alone; there must be one."""
         ids: list[int] = []
         texts: list[bytes] = []
         widths: list[int] = []
@@ -356,7 +356,7 @@ class Segment:
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
         """Return the RESP as `encode` does, from the cache if it is there.
 
-        The cache takes a segment that is read whole and in order at once, a segment that is read in parts later.
+        The cache takes a segment at once if it is read whole and in order, and later if it is read in parts.
         """
         whole = high - low == self.count and not reverse
         encoded = self.encoded
