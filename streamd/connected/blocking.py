@@ -1,4 +1,4 @@
-"""Blocked clients: the keys that each waits for, in the order they came, and their deadlines."""
+"""Blocked clients in the order of their coming, with the keys that they wait for and their deadlines."""
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
@@ -25,7 +25,7 @@ BLOCKED: Final = _Blocked()
 class Owner(Protocol):
     """A client that waits."""
 
-    waiter: Any  # its Waiter, or None: who waits is a subclass of this, and so is not known here
+    waiter: Any  # its Waiter, or None; the waiter names a subclass of this class, which is not known here
 
     @property
     def last_command(self) -> str:
@@ -41,10 +41,11 @@ class Waiter(Generic[Who]):
     attempt: tries the command again; returns its reply, or BLOCKED to go on waiting.
     command: the name of the blocking command, for which failures are counted.
     request: the client's request, once that is known.
-    deadline_ms: the monotonic time when it ends with the reply `on_timeout`; None: it never does.
-    retry_ms: the wall time when to attempt again though no key became ready; None for never.
-    line: shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing. Or None.
-    filtering: what it waits for if only some of a stream's entries are for it; None for all others.
+    deadline_ms: the monotonic time of its timeout, with the reply `on_timeout`; None without a timeout.
+    retry_ms: the wall time of another attempt even if no key becomes ready; None for no such attempt.
+    line: the name shared by waiters that take entries from each other: if one gets nothing, all behind it get nothing.
+        None for other waiters.
+    filtering: the filter of a waiter for some of a stream's entries; None for other waiters.
     """
 
     __slots__ = (
@@ -89,16 +90,16 @@ class Waiter(Generic[Who]):
 
 
 class BlockedClients(Generic[Who]):
-    """All waiters, by key and by deadline; and the keys that became ready and were not yet served.
+    """All waiters, by key and by deadline; and the ready keys that were not yet served.
 
-    shared: while waiters of ready keys are served, the entries read for one of them, for others with the same request;
-    None at other times.
+    shared: while waiters of ready keys are served, request -> the reply made for one waiter, for others with the same
+    request; None at other times.
     """
 
     def __init__(self) -> None:
-        # Those who wait for a key, by line, first come first.
+        # The waiters of a key without a filter, by line, first come first.
         self._by_key: dict[tuple[int, bytes], dict[bytes | None, dict[Waiter[Who], None]]] = {}
-        # Those of them who wait with a filter stand here.
+        # The waiters of a key with a filter.
         self._filtered: dict[tuple[int, bytes], FilterTable] = {}
         self._deadlines: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
         self._retries: SortedList[tuple[int, int, Waiter[Who]]] = SortedList(key=lambda row: (row[0], row[1]))
@@ -141,7 +142,7 @@ class BlockedClients(Generic[Who]):
             self._deadlines.add((deadline_ms, waiter.number, waiter))
 
     def set_retry(self, waiter: Waiter[Who], retry_ms: int | None) -> None:
-        """Have a waiter attempt again at a wall time, without a key becoming ready; 0: soon.
+        """Set the wall time of a waiter's next attempt without a ready key; 0: soon; None: no such attempt.
 
         (XREADGROUP CLAIM: pending entries have been idle since a time that is stored.)
         """
@@ -181,7 +182,7 @@ class BlockedClients(Generic[Who]):
                 del self._by_key[place]
 
     def late_reply(self, waiter: Waiter[Who]) -> Reply:
-        """Return the reply to a client whose time is up."""
+        """Return the reply to a client at its timeout."""
         filtering = waiter.filtering
         if filtering is None:
             return waiter.on_timeout
@@ -194,13 +195,13 @@ class BlockedClients(Generic[Who]):
         self.ready[(db.index, key)] = db
 
     def serve(self, db: Database, key: bytes, attempt: Callable[[Waiter[Who]], None]) -> None:
-        """Try the waiters of a key, first come first; in a line, none behind the first that is left waiting.
+        """Try the waiters of a key, first come first; in a line, stop behind the first waiter that goes on waiting.
 
-        attempt: removes a waiter that it serves. (500 consumers of a group wait; an entry comes: two are tried, not
-        500.)
+        attempt: removes a waiter that it serves. (If 500 consumers of a group wait and an entry comes, two are tried,
+        not 500.)
         """
         lines, table = self._by_key.get((db.index, key), {}), self._filtered.get((db.index, key))
-        # Of those who stand alone all, whom the others' attempts leave their part; of each line its first.
+        # All waiters without a line, which take nothing from each other; of each line the first waiter.
         next_ones = [(waiter.number, waiter) for waiter in lines.get(None, ())]
         if table is not None:
             next_ones += [(waiter.number, waiter) for waiter in table.due(key, _stream(db, key))]
@@ -211,7 +212,7 @@ class BlockedClients(Generic[Who]):
                 first = next(iter(line))
                 next_ones.append((first.number, first))
         if len(lines) <= (None in lines):
-            # (Nobody follows anybody. In order one by one, a heap would take an eighth of what it is to serve one.)
+            # (No waiter stands in a line. A heap would take an eighth of the time of serving a waiter.)
             for _, waiter in sorted(next_ones):
                 if waiter.client.waiter is waiter:
                     attempt(waiter)
@@ -230,7 +231,7 @@ class BlockedClients(Generic[Who]):
         return len(self._deadlines)
 
     def next_due_ms(self, clock: Clock) -> int | None:
-        """Return the monotonic time of the earliest deadline or further attempt, as it seems now, or None."""
+        """Return the monotonic time of the earliest deadline or retry, by the present clocks, or None."""
         heads = [self._deadlines[0][0]] if self._deadlines else []
         if self._retries:
             heads.append(clock.monotonic_ms() + max(0, self._retries[0][0] - clock.now_ms()))

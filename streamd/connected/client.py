@@ -27,8 +27,7 @@ class Unfinished:
     """A reply that is made in slices.
 
     pieces: the rest of it. pinned_bytes: roughly the memory that it keeps from being freed; less with each slice.
-    behind:
-    pushes that came meanwhile, encoded, and behind_bytes: their size.
+    behind: encoded pushes that came meanwhile; behind_bytes: their size.
     """
 
     __slots__ = ("behind", "behind_bytes", "is_begun", "is_made", "pieces", "pinned_bytes")
@@ -48,21 +47,21 @@ class Unfinished:
 
 
 class Client(Watcher):
-    """The state of one connection, without the connection.
+    """The state of one client, apart from its connection.
 
-    authenticated: it may send commands: it has logged in, as has_logged_in says, or need not at present. (As in
+    authenticated: it may send commands, since it has logged in (has_logged_in) or needs no login at present. (As in
         Redis, a client that came while no login was needed has logged in.)
     db: the database it has selected.
-    in_unit: its commands are part of EXEC (or a script): none may block.
-    out: encoded replies that the end of the turn sends.
-    user: the one it has logged in as.
-    tracker: of CLIENT TRACKING, or None.
+    in_unit: its commands are part of EXEC (or a script) and must not block.
+    out: encoded replies, to be sent at the end of the turn.
+    user: the user it has logged in as.
+    tracker: its state for CLIENT TRACKING, or None.
     transaction: the requests queued since MULTI, or None outside of a transaction.
-    reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (the request runs whose reply is left out).
-    waiter: set while the client is blocked; `backlog` are the requests that came meanwhile.
+    reply_mode: `on`, `off`, `skip` (behind CLIENT REPLY SKIP), `skipping` (during the request without a reply).
+    waiter: set while the client is blocked; backlog: the requests received meanwhile.
     unfinished: the reply that is being made in slices; the backlog begins with GO_ON then.
-    out_bytes: size of the large replies among them.
-    flush: sends `out`; resume: goes on with the backlog and what else was received; both given by the connection.
+    out_bytes: size of the large replies in `out`.
+    flush: sends `out`; resume: goes on with the backlog and other received requests; both given by the connection.
     close_soon: close the connection once `out` is sent.
     """
 
@@ -150,14 +149,14 @@ class Client(Watcher):
         self.closed = False
 
     def leave_connection(self) -> None:
-        """Release the lost connection. Client and connection refer to each other; both, with everything received or
-        queued, would stay until the next run of the garbage collector, which counts objects, not bytes.
+        """Release the lost connection. Client and connection refer to each other; so both, with all received and queued
+        bytes, would stay until the next run of the garbage collector, which counts objects, not bytes.
         """
         self.flush = self.kill = _no_flush
         self.resume = None
 
     def reply(self, reply: Reply) -> None:
-        """Put a reply or a push behind those that wait."""
+        """Put a reply or a push behind the unsent ones."""
         if reply is NO_REPLY or (type(reply) is Sliced and self.begin(reply)):
             return
         data = encode(reply.content if type(reply) is Sliced else reply, self.protocol)
@@ -169,7 +168,7 @@ class Client(Watcher):
             unfinished.behind_bytes += len(data)
 
     def begin(self, reply: Sliced) -> bool:
-        """Have a long reply made in slices, from the next turn on; return whether there is a connection for that."""
+        """Start a long reply, to be made in slices from the next turn on; return whether there is a connection."""
         if self.resume is None:
             return False
         assert self.unfinished is None
@@ -183,12 +182,12 @@ class Client(Watcher):
         replies = split_replies(b"".join(self.out))
         self.out[:] = [part if part.startswith(b">") else encode(error, self.protocol) for part in replies]
         if self.unfinished is not None:
-            # No slice is made in the turn in which a reply was decided, nor a reply in that of the last slice.
+            # The turn that decides a reply makes no slice, and the turn of the last slice decides no reply.
             assert not self.unfinished.is_begun
             self.unfinished.pieces = iter((encode(error, self.protocol),))
 
     def describe(self, monotonic_ms: int) -> bytes:
-        """Return the client's line of CLIENT LIST, in Redis's fields; those without a meaning here are 0."""
+        """Return the client's line of CLIENT LIST, in Redis's fields; fields without a meaning here are 0."""
         tracker = self.tracker
         flags = [
             ("O", self.monitoring),

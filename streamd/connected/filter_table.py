@@ -9,17 +9,18 @@ from streamd.stream.entry_id import ID_MAX
 from streamd.stream.search.patterns import EntryFilter, Pattern, value_of
 from streamd.stream.stream import Stream
 
-# For so many new entries for each that waits, they look themselves, from index to index.
+# With more new entries for each waiter, the waiters search the stream themselves, with its index.
 _ENTRIES_PER_WAITER: Final = 2_000
 
-# Waiters, in the order in which they came. (Any: who keeps them is who imports this.)
+# Waiters, in the order in which they came. (Any: the module of Waiter imports this one.)
 _Waiters = dict[Any, None]
 
 
 class Filtering(Protocol):
     """The filter of a waiter.
 
-    wanted: the filter. is_open: whether it waits for entries at the end; else every change of the stream tries it.
+    wanted: the filter. is_open: whether it waits for entries at the end; if not, it is tried at every change of the
+    stream.
     """
 
     wanted: EntryFilter
@@ -36,7 +37,9 @@ class Filtering(Protocol):
 
 
 class _Level:
-    """A level of the waiters' topic filters: those that end here, those that go on with `#`, and others."""
+    """A level of the waiters' topic filters. ending: the waiters whose filter ends here; open: those whose filter goes
+    on with `#`; below: the next levels of other filters.
+    """
 
     __slots__ = ("below", "ending", "open")
 
@@ -47,10 +50,10 @@ class _Level:
 
 
 class _Field:
-    """Those who wait for values of one field: by the only value that matches, by topic filter, by glob.
+    """The waiters for values of one field, by the only value that matches, by topic filter, and by glob.
 
-    places: where those of each pattern with wildcards stand, by kind and text: the levels are gone down once for all
-        who wait with the same.
+    places: (kind, text) of a pattern with wildcards -> its waiters; so the levels are searched once for all waiters
+        with the same pattern.
     """
 
     __slots__ = ("globs", "places", "topics", "values")
@@ -65,7 +68,7 @@ class _Field:
         return bool(self.values) or bool(self.places)
 
     def place(self, pattern: Pattern) -> _Waiters:
-        """Return the place of the waiters with a pattern, which is made if missing."""
+        """Return the dict of the waiters with a pattern; make it if missing."""
         if pattern.literal is not None:
             return self.values.setdefault(pattern.literal, {})
         said = pattern.kind, pattern.text
@@ -90,7 +93,7 @@ class _Field:
         return level.ending
 
     def forget(self, pattern: Pattern) -> None:
-        """Remove the place of the waiters with a pattern: the last of them has gone."""
+        """Remove the dict of the waiters with a pattern, whose last waiter has gone."""
         if pattern.literal is not None:
             del self.values[pattern.literal]
             return
@@ -139,9 +142,10 @@ class _Field:
 class FilterTable:
     """The waiters of one key that have filters.
 
-    seen_id: up to there its entries were looked at for all of them. stream: whose entries these were.
-    _has_passed: something was looked at for some of them, who do not know it. _last: the filter asked for last, and
-        where those stand who wait with it: a thousand who wait with the same come and go together.
+    seen_id: the entries up to this ID were matched with the filters of all waiters. stream: the stream of these
+        entries.
+    _has_passed: entries were matched without a note in the waiters that they do not concern. _last: the filter used
+        last, and the dict of its waiters, since a thousand waiters with the same filter come and go together.
     """
 
     __slots__ = ("_added", "_by_field", "_has_passed", "_last", "_tried_always", "count", "seen_id", "stream")
@@ -157,7 +161,7 @@ class FilterTable:
         self._last: tuple[EntryFilter, _Waiters] | None = None
 
     def add(self, waiter: object, filtering: Filtering, start: int) -> None:
-        """Add a waiter that has searched all before ID `start`."""
+        """Add a waiter that has searched all entries before ID `start`."""
         self.count += 1
         self.seen_id = min(self.seen_id, start - 1)
         if not filtering.is_open:
@@ -192,9 +196,9 @@ class FilterTable:
                 del self._by_field[wanted.field]
 
     def due(self, key: bytes, stream: Stream | None) -> Iterable[Any]:
-        """Return the waiters that have to look at the new entries of the stream at a key; the others need not.
+        """Return the waiters that may have a match among the new entries of the stream at a key.
 
-        If a bug ends the search, it counts as not done, and the next entry repeats it.
+        A search that a bug ends counts as not done, and the next entry repeats it.
         """
         before = self.seen_id, self._added, self.stream, self._has_passed
         try:
@@ -226,8 +230,8 @@ class FilterTable:
         return found
 
     def _find(self, fields: list[bytes], found: _Waiters) -> None:
-        """Add to `found` the waiters whose filters let an entry through. It goes through the fields of the entry or
-        those of the filters, whichever are fewer.
+        """Add to `found` the waiters whose filters let an entry through. It iterates the fields of the entry or of the
+        filters, whichever are fewer.
         """
         by_field = self._by_field
         if len(fields) >= 2 * len(by_field):

@@ -11,17 +11,17 @@ from streamd.data.followers import Followers
 from streamd.resp.encoder import encode
 from streamd.resp.types import Push, Raw, Reply
 
-# Where a client that speaks RESP2 gets messages.
+# The channel on which a client with RESP2 gets messages.
 CHANNEL: Final = b"__redis__:invalidate"
 
-# So many keys are in one message about prefixes at most, and so many clients are told between two looks at the time:
+# At most so many keys are in one message about prefixes, and so many clients get theirs between two looks at the time:
 # a hundredth of a second's work is much.
 KEYS_AT_ONCE: Final = 1_000
 _CLIENTS_AT_ONCE: Final = 64
 
 
 class _Message:
-    """An invalidation for several clients: it is encoded once for each protocol."""
+    """An invalidation for several clients, which is encoded once for each protocol."""
 
     __slots__ = ("_encoded", "keys")
 
@@ -30,7 +30,7 @@ class _Message:
         self._encoded: dict[int, Raw] = {}
 
     def raw(self, protocol: int) -> Raw:
-        """Return the push as a client of a protocol gets it. Raises: whatever encoding does."""
+        """Return the push encoded for a protocol. Raises: any error of the encoder."""
         made = self._encoded.get(protocol)
         if made is None:
             words: list[Reply] = [b"invalidate"] if protocol > 2 else [b"message", CHANNEL]
@@ -41,17 +41,19 @@ class _Message:
 class Tracking:
     """CLIENT TRACKING of all clients.
 
-    A client that runs a command gets its invalidations behind the reply, all others at once. Clients with prefixes soon
-    get several changes together. (At the end of each turn, every turn would have to look for changes.)
+    A client that runs a command gets its invalidations behind the reply, other clients get theirs at once. Clients with
+    prefixes get several changes together, soon after. (If it were at the end of the turn, every turn would have to look
+    for changes.)
 
-    clients: by number. count: how many track. prefixes: prefix -> who is told of keys that begin with it.
+    clients: number -> client. count: the number of tracking clients. prefixes: prefix -> the clients that get the
+    changes of its keys.
     changed: the keys that changed since the last broadcast began, each with the client that changed it last.
-    _broadcasting: the rest of a broadcast that goes on.
-    on_changed: called at the first change: `broadcast` must then be called, soon.
-    writer: the tracking client whose command runs; None: another client, or nobody. in_script: a script runs for it.
-    on_followed: called when writes have to ask another set for their key: the first client has a prefix, the last one
-    has none, or all noted keys are forgotten. free: takes a value to free, soon.
-    lose(client, where): closes a client that could not be told, so that it does not go on reading stale values.
+    _broadcasting: the rest of a running broadcast.
+    on_changed: called at the first change; `broadcast` must be called soon after.
+    writer: the tracking client whose command runs, or None. in_script: a script runs for it.
+    on_followed: called when writes must look up their keys in another set: after the first client got a prefix, the
+    last prefix was removed, or all noted keys were forgotten. free: takes a value to free, soon.
+    lose(client, where): closes a client that missed a message, so that it does not go on reading stale values.
     Source: https://redis.io/docs/latest/develop/reference/client-side-caching/
     """
 
@@ -90,11 +92,11 @@ class Tracking:
             tracker = client.tracker = Tracker()
             self.count += 1
             if client.in_unit:
-                self.begin(client, tracker)  # EXEC began before, and has its reply at its end
+                self.begin(client, tracker)  # the running EXEC gets its reply at its end
         return tracker
 
     def add_prefix(self, client: Client, prefix: bytes) -> None:
-        """Have a client told of all changes to keys with a prefix."""
+        """Subscribe a client to the changes of all keys with a prefix."""
         assert client.tracker is not None
         client.tracker.prefixes.add(prefix)
         listeners = self.prefixes.values.get(prefix)
@@ -123,7 +125,7 @@ class Tracking:
         self._follow_all()
 
     def leave(self, client: Client) -> None:
-        """Forget a client that is gone, and all noted keys if it was the last that tracks."""
+        """Forget a client that has gone, and all noted keys if it was the last tracking client."""
         self.stop(client)
         if not self.count and self._followers.kept_keys:
             self._forget_kept()
@@ -161,7 +163,7 @@ class Tracking:
             self._send(client, tracker, _Message(None if key is None else [key]))
 
     def keep(self, client: Client, keys: list[bytes]) -> None:
-        """Note that a client caches the keys that it has read, except those that it opted out of."""
+        """Note that a client caches the keys that it has read, unless CLIENT CACHING or its options exclude them."""
         tracker = client.tracker
         if tracker is None or tracker.is_broadcast or tracker.has_chosen != (tracker.choice == "optin"):
             return
@@ -175,7 +177,7 @@ class Tracking:
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest keys beyond the limit, and tell their clients, though they have not changed."""
+        """Forget the oldest keys beyond the limit, and send their clients invalidations as if they had changed."""
         writer, self.writer = self.writer, None
         self._followers.limit(self._keys_max)
         self.writer = writer
@@ -188,7 +190,7 @@ class Tracking:
             client = self._clients.get(number)
             tracker = None if client is None else client.tracker
             if client is None or tracker is None or tracker.is_broadcast:
-                continue  # gone, or tracks no more what it has read
+                continue  # it has gone, or no longer tracks the keys that it reads
             if tracker.no_loop and client is self.writer:
                 continue
             if tracker.held is not None:
@@ -213,7 +215,7 @@ class Tracking:
                 self._send(client, tracker, message)
 
     def _note_change(self, key: bytes, is_by_time: bool) -> None:
-        # (As in Redis, what a script writes is not written by who runs it, nor is it who finds that a time has passed.)
+        # (As in Redis, the client counts as writer neither of a script's writes nor of keys that it finds expired.)
         writer = None if is_by_time or self.in_script else self.writer
         if not self.changed and self._broadcasting is None:
             self.on_changed()
@@ -225,9 +227,9 @@ class Tracking:
         return bool(self.changed) or self._broadcasting is not None
 
     def broadcast(self, stop: Callable[[], bool]) -> bool:
-        """Tell clients with prefixes of changes, until `stop` says so; return whether there is more.
+        """Send changes to clients with prefixes until `stop` returns True; return whether there are more.
 
-        If a bug ends the broadcast, its receivers are unknown: all clients with prefixes are closed.
+        If a bug ends the broadcast, its receivers are unknown, so all clients with prefixes are closed.
         """
         if self._broadcasting is None:
             self._broadcasting = self._steps()
@@ -263,7 +265,7 @@ class Tracking:
         clients = list(self.prefixes.values.get(prefix, ()))
         for number, client in enumerate(clients, 1):
             tracker = client.tracker
-            # (None: it was lost while another was told.)
+            # (None: the client was lost while another one got its message.)
             if tracker is not None and not (tracker.no_loop and client in writers):
                 self._send(client, tracker, message)
             elif tracker is not None and (others := [key for key in keys if changed[key] is not client]):
@@ -272,7 +274,7 @@ class Tracking:
                 yield
 
     def _send(self, client: Client, tracker: Tracker, message: _Message) -> None:
-        # (What is told is no more on any list: the others are told whatever happens.)
+        # (The key is on no list any more: an error with one client must not keep the message from the others.)
         try:
             self._deliver(client, tracker, message)
         except Exception:
@@ -290,5 +292,5 @@ class Tracking:
                 return
         assert target is not None
         if target.protocol > 2 or (tracker.redirect and target.subscription_count()):
-            target.reply(message.raw(target.protocol))  # (in RESP2 there is no place for it but in a subscription)
+            target.reply(message.raw(target.protocol))  # (RESP2 has pushes only in a subscription)
             self._wants_flush(target)

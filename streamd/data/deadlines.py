@@ -17,12 +17,12 @@ class Deadlines:
     """When keys end. Adding, moving and removing a key take the same time for any number of keys, and a key takes eight
     bytes where many end together, as sessions and caches do.
 
-    The owner has the deadlines by key (`due_ms`): a row here that disagrees is out of date and ignored. Each span has
-    at most as many of those as of others.
+    The owner has the deadlines by key (`due_ms`): a row here that disagrees is out of date and ignored. At most half of
+    the rows of a span are out of date.
 
-    Shape: `_spans` has for the number of a span (its first millisecond >> _SPAN_BITS) its one key, or a list of rows;
-    `_gone`, how many of a list may be out of date, where any may be; `_order` is a heap of the numbers, which may have
-    some more than `_spans`.
+    Shape: `_spans` maps the number of a span (its first millisecond >> _SPAN_BITS) to its one key, or to a list of
+    rows. `_gone` maps it to the number of rows that may be out of date, if there are any. `_order` is a heap of the
+    spans' numbers; it may have some numbers more than `_spans`.
     """
 
     __slots__ = ("_gone", "_order", "_spans")
@@ -61,7 +61,7 @@ class Deadlines:
                 self.add(key, due_ms)
 
     def discard(self, key: bytes, before_ms: int, due_ms: Mapping[bytes, int]) -> None:
-        """Remove a key that had the deadline `before_ms`, and has another one in `due_ms`, or none."""
+        """Remove a key whose deadline was `before_ms`; in `due_ms` it has another deadline by now, or none."""
         number = before_ms >> _SPAN_BITS
         keys = self._spans.get(number)
         if isinstance(keys, list):
@@ -85,8 +85,8 @@ class Deadlines:
             del self._spans[number]
 
     def take_due(self, now_ms: int, due_ms: Mapping[bytes, int]) -> Iterator[list[bytes]]:
-        """Yield the keys whose deadline has come, a few at a time: those of a short span one by one in the order of
-        time, of one that is long not before it is over. The caller takes them out of `due_ms`.
+        """Yield the keys whose deadline has come, a few at a time. The keys of a short span come one by one in the
+        order of time, the keys of a long span when it is over. The caller removes them from `due_ms`.
         """
         spans, order = self._spans, self._order
         while order and order[0] << _SPAN_BITS <= now_ms:
@@ -96,7 +96,7 @@ class Deadlines:
             if isinstance(keys, list) and len(keys) > _LOOKED_AT_MAX:
                 if not is_over:
                     return
-                # (Who gets some may say `discard` of each, and that may put another list in the place of this one.)
+                # (The caller may call `discard` for each of them, which may put another list in the place of this one.)
                 while isinstance(keys, list):
                     some = keys[-_TAKEN_AT_ONCE:]
                     del keys[-_TAKEN_AT_ONCE:]
@@ -137,7 +137,7 @@ def _in_span(keys: list[bytes], number: int, due_ms: Mapping[bytes, int]) -> lis
 
 
 def _up_to(heap: list[int], most: int) -> Iterator[int]:
-    """Yield the numbers of a heap that are not above another one."""
+    """Yield the numbers of a heap that are not above `most`."""
     at = [0]
     while at:
         place = at.pop()

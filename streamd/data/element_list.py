@@ -38,7 +38,7 @@ class ElementList:
         return chain.from_iterable(map(reversed, reversed(self._blocks)))
 
     def _find(self, place: int) -> tuple[int, int]:
-        """Return the number of the block that has the element at a place, and where in it; the place must be there."""
+        """Return the number of the block with the element at a place, and its index there; the place must exist."""
         first = len(self._blocks[0])
         if place < first:
             return 0, place
@@ -143,7 +143,7 @@ class ElementList:
         return taken
 
     def keep(self, start: int, stop: int) -> list[list[bytes]]:
-        """Remove all elements but those from the place `start` on and before `stop`; return most of those."""
+        """Remove all elements outside the places from `start` to before `stop`; return most removed ones in lists."""
         if start >= stop:
             gone, self._blocks = self._blocks, []
             return gone

@@ -29,16 +29,16 @@ def entry_columns(
     pids: RecordColumn | None = None,
     iids: RecordColumn | None = None,
 ) -> list[RecordColumn]:
-    """Return the same by places, for entries that have as many fields; each argument is a column."""
+    """Return the words of many entries by places; all have as many fields, and each argument is a column."""
     if pids is None or iids is None:
         return [NAME, key, ids, *fields]
     return [NAME, key, IDMP, pids, iids, ids, *fields]
 
 
 class EntryRows:
-    """Entries of several streams, one by one; `records` are their records.
+    """Entries of several streams, added one by one; `records` returns their records.
 
-    Those of entries with as many fields are encoded by columns: half the work of so many records.
+    If all entries have as many fields, their records are encoded by columns, with half the work.
     """
 
     __slots__ = ("_fields", "_ids", "_iids", "_keys", "_pids")
@@ -51,7 +51,7 @@ class EntryRows:
         self._iids: list[bytes] = []
 
     def add(self, key: bytes, id_text: bytes, fields: Sequence[bytes], pid: bytes, iid: bytes) -> None:
-        """Take an entry; with pid and iid, as all others then, or without both."""
+        """Add an entry, with pid and iid or without both; all entries must be alike in this."""
         self._keys.append(key)
         self._ids.append(id_text)
         self._fields.append(fields)
@@ -60,7 +60,7 @@ class EntryRows:
             self._iids.append(iid)
 
     def records(self, db_index: int) -> list[Record | ColumnsRecord]:
-        """Return the records of all that were taken."""
+        """Return the records of all entries."""
         keys, ids, fields, pids, iids = self._keys, self._ids, self._fields, self._pids, self._iids
         if len(keys) > 1 and len(set(map(len, fields))) == 1:
             columns = [

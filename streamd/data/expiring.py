@@ -1,4 +1,4 @@
-"""Removes expired keys, and expired fields of hashes, that no client asks for."""
+"""The removal of expired keys, and of expired fields of hashes, that no client asks for."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,14 +6,14 @@ from typing import Final
 from streamd.data.keyspace import Database
 from streamd.data.timed_hash import TimedHash
 
-# A key whose end has met an exception is tried again so much later: what fails may fail each time.
+# A key whose removal met an exception is tried again so much later: the bug may fail each time.
 _SET_ASIDE_MS: Final = 60_000
 
 
 def expire_due(db: Database, stop: Callable[[], bool]) -> bool:
-    """Remove expired keys and fields until `stop` says so; return whether there may be more.
+    """Remove expired keys and fields until `stop` returns True; return whether there may be more.
 
-    Raises: an exception of a bug, after removing the others. The key that met it is set aside.
+    Raises: the exception of a bug, after removing the other keys. The key that met it is set aside.
     """
     if db.set_aside and db.time.monotonic_ms >= db.set_aside_until_ms:
         _take_back(db)
@@ -47,7 +47,7 @@ def _end_fields(db: Database, stop: Callable[[], bool], failures: list[Exception
                 return True
         except Exception as error:
             failures.append(error)
-            db.field_times.drop(key)  # who reads the hash looks at the times of its fields then
+            db.field_times.drop(key)  # a command that reads the hash looks at the times of its fields then
             _set_aside(db, [key])
         if stop():
             first_ms = db.field_times.first_ms()
@@ -76,7 +76,7 @@ def _follows_one_of(db: Database, keys: list[bytes]) -> bool:
 
 
 def _set_aside(db: Database, keys: list[bytes]) -> None:
-    """Keep keys for another try. The first of them is the one that failed: it comes behind the others."""
+    """Keep keys for another try; the first key, which failed, moves behind the others."""
     if not db.set_aside:
         db.set_aside_until_ms = db.time.monotonic_ms + _SET_ASIDE_MS
     db.set_aside += keys[1:] + keys[:1]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-# Nobody keeps the key: it is only watched.
+# No client caches the key: it is only watched.
 _NOBODY: Final = 0
 
 # Over the limit of keys so many more than needed are forgotten, if they are a small part: the oldest are found behind
@@ -34,14 +34,15 @@ class Watcher:
 class Followers:
     """The keys that clients follow, in all databases of a server.
 
-    A write asks one thing of its key: whether it stands in `keys`. So followers of other keys cost it nothing.
+    A write only looks up whether its key is in `keys`. So followers of other keys cost it nothing.
 
-    keys: key -> the number of the client that caches it, or the set of them; 0 where it is only watched. As in Redis
-    these are names: a client that has read `k` is told of `k` in any database.
+    keys: key -> the number of the client that caches it, or the set of their numbers; 0 if it is only watched. As in
+    Redis, the database does not matter: a client that has read `k` is told of `k` in any database.
     follows_all: followers want every change, of any key.
-    on_stale(key, clients): a key changed that clients cached; they are forgotten for it.
-    on_change(key, is_by_time): called for each change while `follows_all`; is_by_time: its time had passed.
-    kept_keys, kept_items: how many keys are kept, and how many times in all.
+    on_stale(key, clients): a key changed that these clients cached; they no longer count as caching it.
+    on_change(key, is_by_time): called for each change while `follows_all`; is_by_time: whether the key or a field
+    expired.
+    kept_keys: the number of cached keys; kept_items: the number of pairs of key and client.
     """
 
     __slots__ = (
@@ -70,7 +71,7 @@ class Followers:
     # -- watching -----------------------------------------------------------------------------------------------------
 
     def watch(self, db_index: int, key: bytes, watcher: Watcher) -> None:
-        """Mark a watcher when a key of a database changes."""
+        """Add a watcher, to be marked when a key of a database changes."""
         place = (db_index, key)
         if place not in self._watchers:
             self._watchers[place] = set()
@@ -122,7 +123,7 @@ class Followers:
             self.kept_items += 1
 
     def limit(self, keys_max: int) -> None:
-        """Forget the keys cached longest, as if they had changed, if there are more than this many."""
+        """If more than `keys_max` keys are cached, forget the ones cached longest, as if they had changed."""
         if self.kept_keys <= keys_max:
             return
         count = self.kept_keys - keys_max + min(_FORGOTTEN_AT_ONCE, keys_max // _FORGOTTEN_PART)
@@ -130,9 +131,9 @@ class Followers:
             self._invalidate(key)
 
     def forget_kept(self) -> dict[bytes, int | set[int]]:
-        """Forget all cached keys: the clients know that they are stale. `keys` is another dict then.
+        """Forget all cached keys without a message; the clients know that they are stale. `keys` becomes a new dict.
 
-        Returns: the one before, to be freed, which takes a fifth of a second for a million keys.
+        Returns: the old dict, for the caller to free, which takes a fifth of a second for a million keys.
         """
         before, self.keys = self.keys, dict.fromkeys(self._watched, _NOBODY)
         self.kept_keys = self.kept_items = 0

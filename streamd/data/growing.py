@@ -1,4 +1,4 @@
-"""A long string that is written to in places: a write costs its own length, not the string's."""
+"""A long string for writes in place, whose cost is the length of the written part, not of the string."""
 
 from typing import Final
 
@@ -11,8 +11,8 @@ _PAGE_BYTES: Final = 64 * 1024
 class GrowingString:
     """A string that APPEND and SETRANGE change.
 
-    Shape: base is the string at its last read; pages maps the number of a page of the base to a changed copy of it;
-    tail is what stands behind the base.
+    Shape: base is the string as it was given; pages maps the number of a page of the base to a changed copy of it; tail
+    is the bytes behind the base.
     """
 
     __slots__ = ("base", "pages", "tail")

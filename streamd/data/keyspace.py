@@ -30,20 +30,20 @@ class Database:
     expires_ms: key -> Unix milliseconds, for the keys that have an expiry; written by set_expiry and clear_expiry.
     expires_sum_ms: the sum of expires_ms.
     deadlines: the same keys in about the order of time.
-    field_times: for the keys of hashes some of whose fields have a time to live: when the first one ends, or before.
+    field_times: the keys of hashes that have fields with a time to live, with the time of the first field, or earlier.
     newest: the key that was put last, so that its next user can share the bytes.
-    used_s: key -> the monotonic second of its last access. touched: where accesses are noted, mostly used_s.
-    hits, misses: how often a key that was to be read or inspected was there, and was not.
-    set_aside: keys whose time has passed and whose end a bug has met, until the monotonic time `set_aside_until_ms`.
-    followers: of keys, in any database. followed: the keys with followers, which a write asks for its own key:
-        followers.keys, or every key while there are events.
-    waiting: the keys some blocked client waits for (counted by the owner of the blocked clients).
-    trash: what was removed and is large, to be freed in slices.
+    used_s: key -> the monotonic second of its last access. touched: the dict to note accesses in, mostly used_s.
+    hits, misses: how often a key to be read or inspected was present, and absent.
+    set_aside: expired keys whose removal failed by a bug, until the monotonic time `set_aside_until_ms`.
+    followers: the followers of keys, in any database. followed: the keys with followers, in which a write looks up its
+        own key: followers.keys, or every key while there are events.
+    waiting: the keys that blocked clients wait for (counted by the owner of the blocked clients).
+    trash: large removed values, to be freed in slices.
     on_ready(db, key): a key that a client waits for may have become useful.
-    on_expired(db, keys): keys were removed because their time had passed.
-    on_fields_expired(db, key, fields): fields of a hash were removed because their time had passed, and the key too if
-        it had no others.
-    on_new(db, key), on_miss(db, key): a key is added, was asked for and is not there; None where nobody wants to know.
+    on_expired(db, keys): keys were removed because they had expired.
+    on_fields_expired(db, key, fields): fields of a hash were removed because they had expired, and the key too if the
+        hash is empty now.
+    on_new(db, key), on_miss(db, key): a key is added; a key to be read is absent. None while there is no listener.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Database:
         return self._as(key, self.get(key), kind)
 
     def inspect(self, key: bytes, *, says_miss: bool = True) -> KeyValue | None:
-        """Return the value of a live key for a command that describes it, or None: no access to it."""
+        """Return the value of a live key for a command that describes it, or None; this is no access to the key."""
         value = self.peek(key)
         if value is not None:
             self.hits += 1
@@ -141,7 +141,7 @@ class Database:
         return value
 
     def count(self, keys: list[bytes]) -> int:
-        """Return the number of live keys among these, each of them inspected."""
+        """Return the number of live keys among these; each counts as inspected."""
         if self.expires_ms or self.field_times or self.on_miss is not None:
             return sum(self.inspect(key) is not None for key in keys)
         found = sum(map(self.values.__contains__, keys))
@@ -180,7 +180,7 @@ class Database:
         return plain
 
     def put(self, key: bytes, value: KeyValue) -> None:
-        """Store a value; its key's expiry stays."""
+        """Store a value; the expiry of its key stays."""
         before = self.values.get(key)
         if before is None:
             if self.on_new is not None:
@@ -218,7 +218,7 @@ class Database:
         return value
 
     def replace(self, key: bytes, value: KeyValue) -> None:
-        """Store a value as if its key were new: without an expiry. A walk over the keys still finds it in its place."""
+        """Store a value as if its key were new, without an expiry. The key keeps its place in walks over the keys."""
         if key in self.values:
             self.clear_expiry(key)
             self.field_times.drop(key)
@@ -236,7 +236,7 @@ class Database:
         return True
 
     def drop_empty(self, key: bytes) -> None:
-        """Remove a key that holds a collection without elements: only a command that a bug has ended leaves one."""
+        """Remove a key that holds an empty collection, which only a command ended by a bug leaves."""
         value = self.values.get(key)
         if value is not None and type_of(value).commands is not None and not type_of(value).elements(value):
             self.remove(key)
@@ -249,28 +249,28 @@ class Database:
         self.on_expired(self, [key])
 
     def note_times(self, key: bytes, value: TimedHash) -> None:
-        """Note the times of a hash's fields: the hash came to a key, or a time was set."""
+        """Note the first time of a hash's fields, after the hash came to a key or a time was set."""
         first_ms = value.times.first_ms()
         known_ms = self.field_times.due_ms.get(key)
         if first_ms is not None and (known_ms is None or first_ms < known_ms):
             self.field_times.set(key, first_ms)
 
     def expire_fields(self, key: bytes, stop: Callable[[], bool] | None = None) -> bool:
-        """Remove the expired fields of a hash, or until `stop` says so; return whether there are more.
+        """Remove the expired fields of a hash, or until `stop` returns True; return whether there may be more.
 
-        Without `stop` this is O(n) in the fields that are due; the cron has mostly removed them, a slice at a time.
+        Without `stop` this is O(n) in the expired fields; the cron has mostly removed them before, slice by slice.
         """
         value = self.values.get(key)
         if type(value) is not TimedHash:
             self.field_times.drop(key)
-            return False  # what was there has gone, without a word
+            return False  # the hash with these times has gone, unnoticed
         now_ms, times = self.time.ms, value.times
         stopped = False
         while not stopped:
             fields: list[bytes] = []
             try:
                 while len(fields) < _FIELDS_AT_ONCE and (field := times.first_due(now_ms)) is not None:
-                    value.drop(field)  # with the last of those that have a time it becomes a plain hash
+                    value.drop(field)  # with its last field that has a time it becomes a plain hash
                     fields.append(field)
             finally:
                 self.field_times.drop(key)
@@ -342,7 +342,7 @@ class Database:
         return count
 
     def packing(self) -> Iterator[None]:
-        """Shrink the dicts of keys to their present rows; yields behind each that shrinks."""
+        """Shrink the dicts of keys to their present rows; yield after each dict that shrinks."""
         values = self.values
         self.values = packed(values)
         if self.values is not values:
@@ -392,7 +392,7 @@ def _ignore_fields(db: Database, key: bytes, fields: list[bytes]) -> None:
 
 
 class Keyspace:
-    """All databases, the time that their keys are judged by, and removed values that are not freed yet."""
+    """All databases, the clock for their keys' expiry, and removed values that are not freed yet."""
 
     def __init__(self, databases: int, time: TurnTime) -> None:
         self.time = time
@@ -414,7 +414,7 @@ class Keyspace:
         one, two = self.databases[first], self.databases[second]
         for db in (one, two):
             for key in self.followers.watched_in(db.index):
-                # (A key whose time has passed is none.)
+                # (An expired key counts as absent.)
                 if one.peek(key) is not None or two.peek(key) is not None:
                     self.followers.mark(db.index, key)
         one.values, two.values = two.values, one.values
@@ -427,6 +427,6 @@ class Keyspace:
         one.set_aside, two.set_aside = two.set_aside, one.set_aside
         for db in (one, two):
             for key in list(db.waiting):
-                # A key that went with its database matters, too: who waits in a group of it is to be told.
+                # A key that was swapped away matters, too: clients that wait in a group of it must get their error.
                 if key in one.values or key in two.values:
                     db.on_ready(db, key)

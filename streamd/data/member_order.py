@@ -1,4 +1,4 @@
-"""The order of a large sorted set's members, made only where a reader looks."""
+"""The order of a large sorted set's members, made only in the parts that a command reads."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -30,10 +30,10 @@ class MemberOrder:
     part of the order, together with other new ones, and only the bounds of the parts are read. A part is put in order
     when a command reads it, or when too many wait in it.
 
-    Shape: part n has the columns `_scores[n]` and `_members[n]`, in order, and `_waiting[n]`, rows in none. `_bounds`:
-    for each part but the first, a row that none of its own is before, and none of the part before it is behind.
-    `_sizes[n]`: how many members a part has, those that wait included; `_groups`: how many each 64 parts have. `_new`:
-    member -> score of those whose part is not known yet.
+    Shape: part n has the columns `_scores[n]` and `_members[n]`, in order, and the unordered rows `_waiting[n]`.
+    `_bounds`: for each part but the first, a row between the parts: rows from it on belong to this part, earlier rows
+    to the part before. `_sizes[n]`: the number of members of a part, waiting ones included; `_groups`: the number of
+    members of each 64 parts. `_new`: member -> score of the members whose part is not known yet.
     """
 
     __slots__ = ("_bounds", "_groups", "_members", "_new", "_scores", "_sizes", "_waiting")
@@ -130,7 +130,7 @@ class MemberOrder:
         return found
 
     def _part_of(self, place: int) -> tuple[int, int]:
-        """Return the part in which a place is, and where in it."""
+        """Return the number of the part that holds a place, and the index in that part."""
         groups, sizes = self._groups, self._sizes
         if place < sizes[0]:
             return 0, place
@@ -181,7 +181,7 @@ class MemberOrder:
             self._put_in_order(len(bounds))
 
     def _put(self, member: bytes, score: float) -> None:
-        """Put one new member into its part, at its place if none waits there."""
+        """Put one new member into its part, at its place if the part has no waiting rows."""
         part = bisect_right(self._bounds, (score, member))
         waiting, scores, members = self._waiting[part], self._scores[part], self._members[part]
         self._sizes[part] += 1
@@ -207,7 +207,7 @@ class MemberOrder:
             self._waiting[-1] += rows
 
     def _put_in_order(self, part: int) -> bool:
-        """Put a part in order; return whether it was split, so that those behind it have other numbers."""
+        """Put a part in order; return whether it was split, which changes the numbers of the parts behind it."""
         waiting = self._waiting[part]
         scores, members = self._scores[part], self._members[part]
         if len(waiting) <= FEW_MAX:
@@ -243,7 +243,7 @@ class MemberOrder:
         self._count()
 
     def _join(self, part: int) -> None:
-        """Join a small part without waiting rows with a neighbour, if that is not too large."""
+        """Join a small part without waiting rows with a neighbour that is not too large."""
         sizes = self._sizes
         if len(sizes) == 1:
             return

@@ -16,7 +16,7 @@ SCORE: Final = 1.0
 class MemberSet(dict[bytes, float]):
     """Member -> SCORE. To be changed by `gain` and `lose` alone.
 
-    A dict has positions, by which SSCAN walks and members are chosen at random, and ZINTER and the like take dicts.
+    A dict has positions, for the walks of SSCAN and for random choices, and ZINTER and the like take dicts.
     """
 
     __slots__ = ()

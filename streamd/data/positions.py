@@ -3,11 +3,11 @@
 CPython keeps the rows of a dict in one array, in the order in which they were added. A new row goes to the end. A row
 that is removed leaves a hole. When the array is full, the rows move to another array without the holes. So the position
 of a row falls or stays, for as long as the row is there. A walk from the end to the beginning therefore meets every row
-that is there all the time: what is still to come is below the cursor, and can only move further down. New rows are
+that is there all the time: the rows still to come are below the cursor, and can only move further down. New rows are
 above it, so that every walk ends. A row is met twice only if the array was made anew between two pages.
 
 `PyDict_Next` reads the row at a position. Without it (PyPy), a row's position is its place among the rows, which falls
-or stays as well; to find it then takes O(N).
+or stays as well; finding a row takes O(N) then.
 """
 
 import sys
@@ -32,8 +32,8 @@ _PASSED_MAX: Final = 65_536
 class _Reader(NamedTuple):
     """The functions that read a dict's rows.
 
-    bound: a number of positions that all rows are below. last: the position of the first row at one or behind it, or
-    -1.
+    bound: a number that is greater than all rows' positions. first_from: the position of the first row from a position
+    on, or -1.
     between: the rows from a position on and before another, in order, with their positions.
     """
 
@@ -117,7 +117,7 @@ def _end(rows: Table) -> int:
 
 
 def _close_holes(rows: Table) -> None:
-    """Copy a dict that had many times as many rows, so that it has fewer positions."""
+    """Make a dict anew if it had many times as many rows, so that it has fewer positions."""
     if _reader().bound(rows) > _POSITIONS_PER_ROW_MAX * max(_FEW, len(rows)):
         left = {**rows}
         rows.clear()
@@ -141,7 +141,7 @@ def some_row(rows: Table, random: Random) -> bytes:
 
 
 def some_rows(rows: Table, random: Random, count: int) -> list[bytes]:
-    """Return the keys of this many different random rows, or of all. O(count)."""
+    """Return the keys of this many different random rows, or of all rows if there are fewer. O(count)."""
     if count >= len(rows):
         return list(rows)
     if count == 1:

@@ -1,4 +1,4 @@
-"""The effects of a unit in the journal's form: the words that repeat them, or the columns of many that are alike."""
+"""The effects of a unit as the journal's records: the words that repeat them, or the columns of many like records."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ RecordColumn = Column | range
 
 
 class ColumnsRecord:
-    """Several records for one database, each a unit of its own, that have the same shape: name, key, and so on.
+    """Several records of the same shape (name, key, and so on) for one database, each a unit of its own.
 
-    columns: by the places of their words; at least one has a word for each of them. end: the words of one record more,
-    behind all of them (the trim that a batch ends with): then they are one unit, all together, and of one key.
+    columns: the words by their places in a record; at least one column has a word for each record. end: the words of
+    one more record behind them (the trim at the end of a batch): then all are one unit, of one key.
     """
 
     __slots__ = ("columns", "db_index", "end")
@@ -27,12 +27,12 @@ class ColumnsRecord:
 
     @property
     def key(self) -> bytes | None:
-        """The key that all of them concern; None if they concern several."""
+        """The key of all records; None if they have several keys."""
         column = self.columns[1]
         return column if isinstance(column, bytes) else None
 
     def records(self) -> list[tuple[int, list[bytes]]]:
-        """Return them one by one."""
+        """Return the records one by one, as (number of the database, words)."""
         count = next(len(column) for column in self.columns if not isinstance(column, bytes))
         places = [
             [column] * count

@@ -18,12 +18,11 @@ _stamps: Final = count(1)
 class SortedSet:
     """Member -> score, and the order.
 
-    scores: to be changed by `put`, `drop` and `drop_places` alone. The members' order is `_few`, a list of the members,
-    for a set that never had more than LISTED_MEMBERS_MAX of them: an idle set pays eight bytes a member for it; `_many`
-    for one that had. Where all members came at once, both are None until a command asks for the order: readers of a
-    snapshot never do.
-    is_listed: whether Redis would keep it in a list: it was never too large for one.
-    stamp: a number that no other set has, nor this one with other members or scores; 0 while nobody has asked for it.
+    scores: to be changed by `put`, `drop` and `drop_places` alone. `_few`: the order of a set that never had more than
+    LISTED_MEMBERS_MAX members, as a list of them, which costs eight bytes a member. `_many`: the order of a larger set.
+    If all members came at once, both are None until a command asks for the order; the readers of a snapshot never do.
+    is_listed: whether Redis would keep the set in a listpack, since it was never too large for one.
+    stamp: a number that no other set has, nor this one with other members or scores; 0 until it is asked for.
 
     A *place* counts from 0 in the order; places from `start` on and before `stop` are a range.
     """
@@ -98,7 +97,7 @@ class SortedSet:
         return dropped
 
     def stamped(self) -> int:
-        """Return the stamp; a result made of a set with that stamp is still valid."""
+        """Return the stamp; a result made from a set with the same stamp is still valid."""
         if not self.stamp:
             self.stamp = next(_stamps)
         return self.stamp
@@ -112,7 +111,7 @@ class SortedSet:
         return bisect_left(few, member, start, bisect_right(few, score, start, key=score_of))
 
     def _in_order(self) -> MemberOrder | None:
-        """Make the order if it is missing; return `_many`, or None for a set that is in `_few`."""
+        """Make the order if it is missing; return `_many`, or None if `_few` has the order."""
         if self._many is None and self._few is None:
             rows = zip(self.scores.values(), self.scores, strict=True)
             if len(self.scores) > LISTED_MEMBERS_MAX:
@@ -132,7 +131,7 @@ class SortedSet:
         return bisect_left(self._few, score, key=self.scores.__getitem__)
 
     def below_word(self, word: bytes) -> int:
-        """Return the number of members before a word, if all scores are the same, or rise with the members."""
+        """Return the number of members before a word; all scores must be the same, or rise with the members."""
         first, last = self.members(0, 1)[0], self.members(len(self) - 1, len(self))[0]
         if self.scores[first] == self.scores[last]:
             return self.below(self.scores[first], word)

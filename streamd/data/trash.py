@@ -16,17 +16,17 @@ from streamd.stream.groups.pending import Chunk
 from streamd.stream.log.segment import Segment
 from streamd.stream.stream import Stream
 
-# What has fewer elements is freed at once: that takes less than a tenth of a millisecond.
+# A value with fewer elements is freed at once, in less than a tenth of a millisecond.
 _ELEMENTS_MIN: Final = 1_000
-# So many elements are let go between two looks at the time.
+# So many elements are released between two looks at the time.
 _AT_ONCE: Final = 256
-# If these have many elements themselves, only those go with them that have no more of them than so many.
+# If these have many elements themselves, only the ones with at most so many are freed at once.
 _FEW: Final = 16
 
 # Elements that are freed as they are: short, or one object however long.
 _SMALL: Final = frozenset({bytes, bytearray, int, float, tuple, str, type(None), Chunk, Segment})
 
-# (Where objects are not counted, on PyPy, nothing is freed by letting it go, nor needs to be.)
+# (PyPy counts no references: releasing an object frees nothing there, and nothing has to be freed in slices.)
 _reference_count: Final[Callable[[object], int] | None] = getattr(sys, "getrefcount", None)
 
 
@@ -63,7 +63,7 @@ class Trash:
                 self.add(value)
 
     def free(self, stop: Callable[[], bool]) -> bool:
-        """Free some until `stop` says so; return whether there is more."""
+        """Free values until `stop` returns True; return whether there are more."""
         while self._left:
             self._step()
             if stop():
@@ -93,13 +93,13 @@ class Trash:
 
 
 def _references_of_last(values: list[Any]) -> int:
-    """Return the number of references to the last value, with those of the list and of this call."""
+    """Return the number of references to the last value, including those of the list and of this call."""
     assert _reference_count is not None
     return _reference_count(values[-1])
 
 
-# What a look at a value finds that nobody else holds. (How many references a call takes differs: one in Python 3.14,
-# two before.)
+# The number of references to a value that is held here alone. (It differs with the references that a call takes: one in
+# Python 3.14, two before.)
 _REFERENCES_OF_OURS: Final = 0 if _reference_count is None else _references_of_last([[]])
 
 

@@ -1,4 +1,4 @@
-"""The types of values: a record of each has all that the rest of the server asks of it."""
+"""The types of values, each a record of the properties and functions that the rest of the server needs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, islice
@@ -33,17 +33,18 @@ _ELEMENTS_AT_ONCE: Final = 64
 class ValueType(Generic[T, V]):
     """The properties of a type. Commands take its values as a T; a V is a value in any of its forms.
 
-    (Compiled code refuses an argument of another class than it says. So what is asked of a value as it stands at a key
-    takes a V.)
+    (Compiled code refuses an argument of another class than declared. So functions of a value as it stands at a key
+    take a V.)
 
     name: the reply of TYPE. holds: the class of the values.
-    encoding: Redis's name for the encoding that it would choose. memory_bytes: estimated from this many elements, with
-        0 from all.
-    elements: how many elements are to be written when the value is; what has few is written at once.
+    encoding: Redis's name for the encoding that it would choose. memory_bytes: estimated from this many elements; 0
+        means from all.
+    elements: the number of elements to write with the value; a value with few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
-        type that takes more than commands, which the journal then knows.
-    also: classes of values in another form; plain: turns such a value into one that commands on the type take.
-    copy: an independent value. snapshot: one for reading only, which may share what does not change; None: a copy.
+        type that needs more than commands, which the journal knows how to write.
+    also: classes of values in another form; plain: turns such a value into a T.
+    copy: returns an independent value. snapshot: returns a value for reading only, which may share unchanging parts;
+        None: `copy` does.
     """
 
     __slots__ = (

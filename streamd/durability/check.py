@@ -1,4 +1,4 @@
-"""`streamd check`: examines a journal, reports faults and what lies behind them, exports it for an older Redis."""
+"""`streamd check`: examines a journal, reports faults and the records behind them, exports it for an older Redis."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ from streamd.journal.record import encode_command, encode_select
 from streamd.journal.recovery import read_manifest
 from streamd.journal.salvage import Gap, Salvage
 
-# What Redis 7.0 does not know, beside the words of XADD that it does not.
+# The recorded commands that Redis 7.0 does not know; it lacks some options of XADD, too.
 _UNKNOWN_TO_OLD_REDIS = frozenset((b"XCFGSET", b"XIDMPRECORD", b"XNACK", b"XDELEX", b"XACKDEL"))
 
 # (bytes done, bytes in all)
@@ -32,7 +32,7 @@ def say_nothing(done: int, total: int) -> None:
 class FileReport:
     """One file: its size, the length of its whole part, the problem behind that (None: none), its number of commands.
 
-    may_have_been_acknowledged: the fault lies in a part that was noted as synced, or in a file that must be whole.
+    may_have_been_acknowledged: the fault lies in bytes noted as synced, in a file that must be whole, or in a command.
     unloadable_at: the place of the wrong command, if the bytes are right; `whole` is where its unit begins.
     behind: the whole records behind the first fault of the journal; damaged: the number of damaged bytes.
     """
@@ -70,8 +70,8 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """The result of a check. is_whole: a server would start without a remark. done: changes made. is_mended: now it is
-    whole.
+    """The result of a check. is_whole: a server would start without a remark. done: the changes made. is_mended: the
+    changes made the journal whole.
     """
 
     files: list[FileReport] = field(default_factory=list)
@@ -134,8 +134,8 @@ def journal_directory(files: FileSystem, path: str) -> tuple[str, str]:
 
 
 class Trial:
-    """Applies commands as a start would, up to the first that cannot be applied; with `goes_on` also those behind it,
-    without a loader none.
+    """A trial start: it applies commands up to the first faulty one, or with `goes_on` the commands behind it, too;
+    without a loader it applies nothing.
     """
 
     def __init__(self, loader: Loader | None, goes_on: bool = False) -> None:
@@ -157,7 +157,7 @@ class Trial:
         except LoadError as error:
             if error.needs_databases or not self._goes_on:
                 self.end()
-            # A server that is started with more databases loads it, and which one this is nobody has said.
+            # A server with more databases loads it; the number of the future server's databases is unknown here.
             return None if error.needs_databases else error
         return None
 
@@ -173,8 +173,8 @@ def examine(
     loader: Loader | None = None,
     progress: Progress = say_nothing,
 ) -> Report:
-    """Read every file of a journal directory and report what is whole, and with a loader what a start would refuse to
-    apply.
+    """Read every file of a journal directory and report the whole parts and the faults; with a loader also the first
+    command that a start would refuse.
     progress: called with (bytes read, bytes in all). Raises: DamagedError for its manifest; OSError.
     """
     report = Report()
@@ -192,7 +192,7 @@ def examine(
 
 
 def existing_manifest(files: FileSystem, directory: str, filename: str) -> Manifest:
-    """Return the manifest of a journal. Raises: FileNotFoundError where nobody wrote one; DamagedError, OSError."""
+    """Return the manifest of a journal. Raises: FileNotFoundError if it has none; DamagedError, OSError."""
     manifest = read_manifest(files, directory, filename)
     if manifest is None:
         raise FileNotFoundError(2, "there is no journal", f"{directory}/{filename}.manifest")
@@ -236,7 +236,7 @@ def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: 
 
 
 def _placed(piece: Bare | Parsed, begin: int, end: int) -> Iterable[list[bytes]]:
-    """Return the commands of a piece that stand between two places of its file."""
+    """Return the commands of a piece between two offsets of its file."""
     found = parsed(piece)
     return [words for words, at in zip(found.commands, found.places, strict=True) if begin <= at < end]
 
@@ -264,9 +264,9 @@ def export(
 ) -> int:
     """Write the journal into a new journal directory that Redis 7.0 loads; return how many commands it has.
 
-    Idempotence windows, and what else such a Redis does not know, are left out: entries and their IDs stay. Of a
-    damaged journal all before the first fault is written, and of one that `report` says cannot be loaded all before
-    the unit that is to blame.
+    Idempotence windows, and other records that such a Redis does not know, are left out; entries keep their IDs. From a
+    damaged journal it writes all before the first fault. From a journal that cannot be loaded, according to `report`,
+    it writes all before the faulty unit.
     `target` becomes the data directory of a redis-server: `redis-server --dir TARGET --appendonly yes`.
     progress: called with (bytes read, bytes in all).
     Raises: FileExistsError, DamagedError, OSError.
@@ -317,11 +317,11 @@ def _exported(
             before += reader.size
             progress(before, total)
             if reader.trouble is not None or limit is not None:
-                return  # what comes behind a gap may contradict what was before it
+                return  # records behind a gap may contradict those before it
 
 
 def for_old_redis(words: list[bytes]) -> list[bytes] | None:
-    """Return a recorded command in the form of Redis 7.0, None if that does not know it."""
+    """Return a recorded command in the form of Redis 7.0, None if Redis 7.0 does not know it."""
     name = words[0].upper()
     if name[:1] == b"#" or name in _UNKNOWN_TO_OLD_REDIS:
         return None
@@ -329,11 +329,11 @@ def for_old_redis(words: list[bytes]) -> list[bytes] | None:
 
 
 def _without_iid(words: list[bytes]) -> list[bytes] | None:
-    """Return the record of an entry without producer and iid; None for one that says that a duplicate was answered."""
+    """Return the record of an entry without producer and iid; None for the record of a reply to a duplicate."""
     try:
         options = parse_recorded_append(words)
     except (CommandError, IndexError):
-        return words  # whoever loads it will say what is wrong with it
+        return words  # a server that loads it reports the fault
     if words[options.at] == b"*":
         return None
     if options.pid_at:

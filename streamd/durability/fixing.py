@@ -1,4 +1,4 @@
-"""`streamd check --fix` and `--skip`: cuts a journal at its first fault, or leaves out only what is damaged."""
+"""`streamd check --fix` and `--skip`: cuts a journal at its first fault, or leaves out only the damaged parts."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -26,11 +26,11 @@ from streamd.journal.mending import Change, change, filling, free_name, stamp
 from streamd.journal.record import CUT_LINE, encode_end, encode_first_line, encode_run, encode_select
 from streamd.journal.salvage import Gap, Salvage
 
-# agree(what is known, what is asked): whether it is to be done.
+# agree(lines of the findings, the question): whether to do it.
 Agree = Callable[[list[str], str], bool]
-# Of a gap so much is looked at for what is legible in it.
+# At most so many bytes of a gap are searched for legible commands.
 _LEGIBLE_BYTES_MAX: Final = 16 * 1024 * 1024
-# What is left out may have been what something else builds upon that was applied when it was tried: then once more.
+# A later record may build upon a unit that was applied in the trial and then left out: so there are several rounds.
 _ROUNDS_MAX: Final = 5
 
 
@@ -64,12 +64,11 @@ class Place:
 
 
 def fix(place: Place, agree: Agree) -> Report:
-    """Cut a journal at the first place that is damaged or cannot be applied, if `agree` says so; the rest stays in
-    files beside it. A torn record at the end is cut without a question.
+    """Cut a journal at the first place that is damaged or cannot be applied, if `agree` returns True; the rest stays
+    in files beside it. A torn record at the end is cut without a question.
 
     A base is not cut, nor a part that a newer version wrote. Raises: LockedError when a server is running;
-    DamagedError;
-    OSError.
+    DamagedError; OSError.
     """
     with closing(lock_directory(place.files, place.data_directory)):
         report = place.examine()
@@ -102,8 +101,8 @@ def fix(place: Place, agree: Agree) -> Report:
 
 
 def skip(place: Place, agree: Agree) -> Report:
-    """Leave out what is damaged, and what cannot be applied without that, if `agree` says so; it stays in a file beside
-    the journal, and is listed.
+    """Leave out the damaged parts, and the units that cannot be applied without them, if `agree` returns True. The
+    parts are listed and kept in a file beside the journal. A torn record at the end is left out without a question.
 
     Raises: LockedError when a server is running; DamagedError; OSError.
     """
@@ -131,13 +130,13 @@ def skip(place: Place, agree: Agree) -> Report:
 
 @dataclass(slots=True)
 class _Plan:
-    """The plan for one file: its changes, and what is lost by them, a line each."""
+    """The plan for one file: its changes, and the losses by them, a line each."""
 
     path: str
     is_base: bool
     changes: list[Change] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    # Where a run that is not whole has to end, because what comes next in it does not fit.
+    # The place at which a damaged run has to end, because the next unit in it does not fit.
     cut: tuple[int, bool] | None = None
 
 
@@ -198,7 +197,7 @@ def _leave_out_gap(files: FileSystem, plan: _Plan, reader: FileReader, gap: Gap)
 
 
 def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) -> None:
-    """Apply a piece, and leave out the units that do not fit."""
+    """Apply a piece, and plan to leave out the units that do not fit."""
     run = reader.run_here()
     dropped: list[tuple[int, int]] = []
     rest: Bare | Parsed = piece
@@ -229,9 +228,9 @@ def _try(plan: _Plan, reader: FileReader, piece: Bare | Parsed, trial: Trial) ->
 
 
 def _unit(reader: FileReader, place: int, body_at: int | None) -> tuple[int, int]:
-    """Return `(begin, end)` of the unit with the command at `place`: that command, or the transaction it is in.
+    """Return `(begin, end)` of the unit with the command at `place`: that command, or its transaction.
 
-    body_at: where the run begins that it stands in; None where others wrote it. Raises: Incomplete, Malformed.
+    body_at: the offset of its run's body; None for commands of other software. Raises: Incomplete, Malformed.
     """
     begin = body_at if body_at is not None else reader.cut_before(place)[0]
     want = READ_BYTES
@@ -251,7 +250,7 @@ def _unit(reader: FileReader, place: int, body_at: int | None) -> tuple[int, int
 
 
 def _selected_in(unit: bytes) -> bytes:
-    """Return the last SELECT in a unit, or empty bytes."""
+    """Return the last SELECT in a unit as RESP, or empty bytes."""
     last, at = b"", 0
     while at < len(unit):
         words, at = parse_one(unit, at)

@@ -1,1 +1,1 @@
-"""Idempotence: which (producer, iid) made which entry, for how long it is remembered."""
+"""Idempotence: the memory of the entry that each (producer, iid) made, for a limited time."""

@@ -1,7 +1,7 @@
-"""A column of iids, each in the indexed window of its producer, found, or added, by C code.
+"""Finding and adding a column of iids, each in the indexed window of its producer, by C code.
 
-What one iid needs from memory is on its way while the one before is looked at: a thousand windows are larger than the
-processor's caches.
+The processor loads the memory for one iid while it looks at the one before: a thousand windows are larger than its
+caches.
 """
 
 from collections import deque
@@ -14,8 +14,8 @@ from streamd.idmp.indexed import IndexedWindow
 def find(
     indexed: Mapping[bytes, IndexedWindow], pids: Sequence[bytes], iids: Sequence[bytes], until_ms: int
 ) -> list[int] | None:
-    """Return the IDs of the entries that iids made, all later than `until_ms`; None if that is not so, or if one of the
-    producers has no indexed window.
+    """Return the IDs of the entries that iids made; None if an iid is missing, an ID is not later than `until_ms`, or a
+    producer has no indexed window.
     """
     first = indexed.get(pids[0])
     if first is None or iids[0] not in first.entries:
@@ -33,9 +33,9 @@ def find(
 
 
 def add(windows: Sequence[IndexedWindow], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
-    """Note which entries iids make, if all of them are new; return whether that is so: else nothing has happened.
+    """Add iids and the IDs of their entries, if all iids are new; return whether they are. If not, nothing changes.
 
-    They are not in their windows' order yet: `order_added` is what has to come next.
+    The iids are not in their windows' order yet: the caller must call `order_added` next.
     """
     entries = [window.entries for window in windows]
     wanted = [*ids]  # (one object for each, to be recognised by)
@@ -50,8 +50,8 @@ def add(windows: Sequence[IndexedWindow], iids: Sequence[bytes], ids: Sequence[i
 
 
 def order_added(windows: Sequence[IndexedWindow], iids: Sequence[bytes], maxsize: int) -> int:
-    """Make added iids the youngest of their windows, in the order in which they come, and drop the oldest of those that
-    hold more than `maxsize`; return how many were dropped.
+    """Make added iids the youngest of their windows, in the given order, and drop the oldest iids of windows that hold
+    more than `maxsize`; return how many were dropped.
     """
     orders = [window.order for window in windows]
     deque(map(deque.append, orders, iids), maxlen=0)

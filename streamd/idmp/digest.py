@@ -1,4 +1,4 @@
-"""How IDMPAUTO names an entry by its content."""
+"""The iid that IDMPAUTO derives from an entry's content."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,7 +21,7 @@ _JOIN_BYTES_MAX: Final = 2048
 
 
 def idmpauto_iid(fields: Sequence[bytes], start: int = 0) -> bytes:
-    """Return the 16-byte iid of an entry's content, the same in whatever order its pairs come.
+    """Return the 16-byte iid of an entry's content, the same for any order of its pairs.
 
     fields: `[f1, v1, f2, v2, ...]` from index `start` to the end; at least one pair.
     Pairs are a multiset: the same pair given twice makes another iid than given once.
@@ -48,9 +48,9 @@ def idmpauto_iid(fields: Sequence[bytes], start: int = 0) -> bytes:
 
 
 def idmpauto_iids(names: tuple[bytes, ...], values: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the iid of each of several entries that have these fields; `values`: one entry's behind the other's.
+    """Return the iid of each of several entries with these fields; `values`: one entry's behind the other's.
 
-    One field each: the mixing of all is done by five operations on long integers, which takes half the time.
+    With one field, five operations on long integers mix all entries together, which takes half the time.
     """
     width, count = len(names), len(values)
     if width > 1:
@@ -78,8 +78,8 @@ _LANES_MAX: Final = 128
 
 @lru_cache(maxsize=_LANES_MAX)
 def _lanes(count: int) -> tuple[int, int, int, Callable[[bytes], tuple[bytes, ...]]]:
-    """Return masks over `count` digests: the low halves, the lowest bits of both halves, and all other bits; and what
-    splits them.
+    """Return masks over `count` digests: the low halves, the lowest bits of both halves, and all other bits; and the
+    function that splits bytes into digests.
     """
     low = sum(_MASK << 128 * at for at in range(count))
     lowest = sum(1 << 64 * at for at in range(2 * count))

@@ -12,7 +12,7 @@ _SAMPLE: Final = 100
 
 
 def window_bytes(windows: Mapping[bytes, packed.Window | IndexedWindow]) -> int:
-    """Return about how much windows take, from a sample of them and of their iids; 0 for none."""
+    """Return about how many bytes windows take, from a sample of them and of their iids; 0 without windows."""
     if not windows:
         return 0
     sample = list(islice(windows.items(), _SAMPLE))

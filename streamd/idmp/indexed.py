@@ -20,7 +20,7 @@ class IndexedWindow:
     def drop_expired(self, until_ms: int, limit: int) -> int:
         """Drop iids of entries up to `until_ms`, from the oldest to the first that stays; return how many.
 
-        limit: at most so many; when they are reached, more may be left.
+        limit: the most to drop; at the limit, more expired iids may be left.
         """
         entries = self.entries
         order = self.order
@@ -32,12 +32,12 @@ class IndexedWindow:
         return dropped
 
     def items(self) -> list[tuple[bytes, int]]:
-        """Return (iid, entry ID) of all, oldest first."""
+        """Return (iid, entry ID) of all iids, oldest first."""
         entries = self.entries
         return [(iid, entries[iid]) for iid in self.order]
 
     def copy(self) -> "IndexedWindow":
-        """Return a window of its own with the same iids."""
+        """Return an independent copy."""
         twin = IndexedWindow()
         twin.entries = self.entries.copy()
         twin.order = self.order.copy()

@@ -1,11 +1,11 @@
-"""The window of one producer as a single piece of bytes, which is small rather than quick.
+"""The window of one producer as a single bytes object, which is small rather than quick.
 
 Most producers of a crowd have one iid. Its window is an immutable `bytes`, one object instead of two:
 
     ms of the entry ID 6 | its seq 2 | iid
 
-b"" is a window that has lost its only one. All other windows, and those of an entry ID that is too great for 8 bytes,
-are a bytearray. Shape, with counts in bytes:
+b"" is a window that has lost its only iid. A window of several iids, or with an entry ID that is too great for 8 bytes,
+is a bytearray. Shape, with counts in bytes:
 
     head 1 | count 1 | capacity 1 | stride 1 | tags: capacity x 1 | slots: capacity x stride
 
@@ -72,7 +72,7 @@ def count(window: Window) -> int:
 
 
 def copied(window: Window) -> Window:
-    """Return a window that does not change with another one."""
+    """Return an independent copy of a window."""
     return window if isinstance(window, bytes) else window.copy()
 
 
@@ -124,10 +124,10 @@ def oldest_ms(window: Window) -> int:
 
 
 def record(window: Window, iid: bytes, entry_id: int, maxsize: int) -> Window:
-    """Make an iid the youngest, in place of the oldest if there are `maxsize`; return the window, which may be another
-    one now.
+    """Make an iid the youngest, in place of the oldest if there are `maxsize`; return the window, which may be a new
+    object.
 
-    iid: at most IID_BYTES_MAX bytes. maxsize: the same at every call. No more than IIDS_MAX fit in.
+    iid: at most IID_BYTES_MAX bytes. maxsize: the same at every call. A window holds at most IIDS_MAX iids.
     """
     if isinstance(window, bytes):
         if not window or maxsize == 1 or window[_ONE_ID_BYTES:] == iid:
@@ -162,7 +162,7 @@ def record(window: Window, iid: bytes, entry_id: int, maxsize: int) -> Window:
 
 
 def remove(window: bytearray, slot: int) -> None:
-    """Take the iid in a slot out, wherever it stands in the order."""
+    """Remove the iid in a slot, at any place in the order."""
     stride = window[_STRIDE]
     place = (slot - window[_HEAD]) % window[COUNT]
     tags, slots = _in_order(window)
@@ -173,7 +173,7 @@ def remove(window: bytearray, slot: int) -> None:
 
 def without_expired(window: Window, until_ms: int) -> Window:
     """Drop the iids of entries up to `until_ms`, from the oldest to the first that stays; return the window, which may
-    be another one now.
+    be a new object.
     """
     if isinstance(window, bytes):
         return b"" if window and oldest_ms(window) <= until_ms else window
@@ -193,7 +193,7 @@ def without_expired(window: Window, until_ms: int) -> Window:
 
 
 def items(window: Window) -> list[tuple[bytes, int]]:
-    """Return (iid, entry ID) of all, oldest first."""
+    """Return (iid, entry ID) of all iids, oldest first."""
     if isinstance(window, bytes):
         return [(window[_ONE_ID_BYTES:], _id_of_one(window))] if window else []
     stride = window[_STRIDE]

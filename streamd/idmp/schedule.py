@@ -1,9 +1,9 @@
-"""Which producers of a table are to be looked at, and when."""
+"""The schedule by which a table's producers are checked for expired iids."""
 
 from heapq import heappop, heappush
 from typing import Final
 
-# So much later: what fails may fail each time, and the others have their turn before.
+# So much later: a visit that fails may fail each time, and the others have their turn before.
 _PUT_OFF_S: Final = 60
 
 
@@ -11,10 +11,10 @@ class Schedule:
     """The producers of a table by the second in which their oldest iid expires.
 
     Shape: pids maps a due second -> producers; seconds is a heap of the same seconds. Every tracked producer stands in
-    it exactly once. Its oldest iid may have been pushed out since: then it is looked at early, and put in again.
+    it exactly once. If its oldest iid has been pushed out since, the producer is visited early and put in again.
 
     Buckets and not one sorted list of (due, pid): a place costs a fifteenth of the memory and a fifth of the time.
-    (Which table is next is a sorted list: the sweeper's.)
+    (The order of the tables is a sorted list, the sweeper's.)
     """
 
     __slots__ = ("pids", "seconds")
@@ -24,7 +24,7 @@ class Schedule:
         self.seconds: list[int] = []
 
     def add(self, second: int, pid: bytes) -> bool:
-        """Look at a producer at `second`; return whether nobody else was to be looked at then."""
+        """Put a producer on the schedule at `second`; return whether it is the only one there."""
         pids = self.pids.get(second)
         if pids is not None:
             pids.append(pid)
@@ -34,7 +34,7 @@ class Schedule:
         return True
 
     def put_off(self, pid: bytes) -> None:
-        """Look at a producer later than planned: the look at it has met an exception."""
+        """Put a producer whose visit has met an exception on the schedule again, for later."""
         self.add(self.seconds[0] + _PUT_OFF_S, pid)
 
     def drop_first(self) -> None:
@@ -42,7 +42,7 @@ class Schedule:
         del self.pids[heappop(self.seconds)]
 
     def copy(self) -> "Schedule":
-        """Return a schedule of its own with the same places."""
+        """Return an independent copy."""
         twin = Schedule()
         twin.pids = {second: pids.copy() for second, pids in self.pids.items()}
         twin.seconds = self.seconds.copy()

@@ -1,4 +1,4 @@
-"""How long and how many iids a stream remembers: the ranges, and what holds when nobody said otherwise."""
+"""The settings of how long and how many iids a stream remembers: their ranges and defaults."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""When the memory of expired iids is freed."""
+"""The sweeper, which frees the memory of expired iids in the order of time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RETRY_MS: Final = 1_000
 
 
 class _Place(ref[IdmpTable]):
-    """Where a table stands in the sweeper's order; does not keep the table alive."""
+    """A weak reference to a table, with its place in the sweeper's order."""
 
     __slots__ = ("due_ms", "serial")
     due_ms: int
@@ -24,10 +24,10 @@ class _Place(ref[IdmpTable]):
 
 
 class Sweeper:
-    """The tables of a server, in the order in which they have something to free.
+    """The tables of a server, in the order of the times when they have iids to free.
 
     Shape: order holds (due in Unix ms, serial) of every table that has iids, once; places maps serial -> the table,
-    weakly. A table knows its place, a key's name is never needed, and a table that died with its key is passed over.
+    weakly. A table knows its place, so no key is named here; a table that died with its key is passed over.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class Sweeper:
         self._serial = 0
 
     def __len__(self) -> int:
-        """Return how many tables are to be looked at."""
+        """Return the number of enrolled tables."""
         return len(self._order)
 
     def enroll(self, table: IdmpTable, due_ms: int) -> None:
-        """Look at `table` when the clock reaches `due_ms`, or earlier if so enrolled before."""
+        """Have `run` visit a table when the clock reaches `due_ms`, or earlier if enrolled for an earlier time."""
         place = table.place
         if isinstance(place, _Place) and self._places.get(place.serial) is place:
             if place.due_ms <= due_ms:
@@ -56,7 +56,7 @@ class Sweeper:
         self._order.add((due_ms, place.serial))
 
     def run(self, now_ms: int, should_stop: Callable[[], bool]) -> bool:
-        """Free what has expired until `should_stop` says so; return whether something is left to do now.
+        """Free expired iids until `should_stop` returns True; return whether more is due now.
 
         Called about once a second, and soon again while the answer is True; one call does at least one step.
         """
@@ -81,7 +81,7 @@ class Sweeper:
         return bool(order) and order[0][0] <= now_ms
 
     def pack(self) -> None:
-        """Take no more memory than the tables that are there need."""
+        """Shrink the dict of places to the present tables."""
         self._places = packed(self._places)
 
     def _remove(self, place: _Place) -> None:

@@ -1,4 +1,4 @@
-"""The window of one stream: which (pid, iid) made which entry."""
+"""The window of one stream: the entry that each (pid, iid) made."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sweeping(Protocol):
     """The sweeper, which frees memory of tables."""
 
     def enroll(self, table: IdmpTable, due_ms: int) -> None:
-        """Call `table.expire` when the clock reaches `due_ms`, or earlier if so enrolled before."""
+        """Call `table.expire` when the clock reaches `due_ms`, or earlier if enrolled for an earlier time."""
 
 
 def _never() -> bool:
@@ -54,14 +54,14 @@ class IdmpTable:
     An iid is remembered until `duration_s` has passed since its entry ID's milliseconds, or until `maxsize` newer iids
     of the same producer pushed it out, whichever comes first. Removing the *entry* does not forget its iid.
 
-    The clock decides at look-up; `expire` only frees memory, and when it runs makes no difference to any answer (while
-    the clock does not go back): it takes a producer's expired iids from the oldest to the first that stays, so what is
-    in memory is always the whole list less a first part that has expired. An iid of that part has no answer to give,
-    and pushes nothing out, since it is older than all that could be pushed out.
+    The clock decides at look-up; `expire` only frees memory, and the time when it runs makes no difference to any
+    answer (while the clock does not go back). It frees a producer's expired iids from the oldest to the first that
+    stays, so the memory always has the whole list less a first part that has expired. An iid of that part is never
+    found, and pushes no other out, since it is older than all iids that could be pushed out.
 
-    Shape: packed and indexed map pid -> the producer's window, in one of two forms; schedule says when to look at whom.
-    A table that no producer wrote to shares its empty dicts with all others. _lent: snapshots that have the same
-    windows: while somebody has one, they are copied before they are changed.
+    Shape: packed and indexed map pid -> the producer's window, in one of two forms; schedule has the time of each
+    producer's next visit. A table without producers shares its empty dicts with others. _lent: the snapshots that share
+    windows; while one of them lives, a window is copied before it is changed.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class IdmpTable:
         self.duration_s = duration_s
         self.maxsize = maxsize
         self.iids_added = 0  # recorded, ever
-        self.iids_duplicates = 0  # duplicates, ever; whoever answers one counts it
+        self.iids_duplicates = 0  # duplicates, ever; counted by the code that replies to one
         self.iids_tracked = 0  # in memory, expired ones that were not freed yet included
         self.place: object = None  # the sweeper's own note
         self._packed = _NO_PACKED
@@ -100,13 +100,13 @@ class IdmpTable:
         return len(self._packed) + len(self._indexed)
 
     def leave_to(self, sweeper: Sweeping | None) -> None:
-        """Have a sweeper free what has expired."""
+        """Leave the freeing of expired iids to a sweeper."""
         self._sweeper = sweeper
         if self._schedule is not None and sweeper is not None:
             sweeper.enroll(self, self._schedule.seconds[0] * 1000)
 
     def lookup(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
-        """Return the ID of the entry that (pid, iid) made, or None if that is not remembered (any more)."""
+        """Return the ID of the entry that (pid, iid) made, or None if the iid is not remembered (any more)."""
         indexed = self._indexed.get(pid)
         if indexed is not None:
             entry_id = indexed.entries.get(iid)
@@ -132,8 +132,8 @@ class IdmpTable:
     def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
         """Remember (pid, iid) as the youngest of its producer, and forget the producer's oldest if it has too many.
 
-        pid, iid: not empty. Asks no clock and does not care what was remembered: loading a journal takes the same way.
-        An iid that is still in memory (because it expired) stands once, as the youngest.
+        pid, iid: not empty. It reads no clock and looks up no iid, since loading a journal calls it, too. An iid that
+        is still in memory (because it expired) is kept once, as the youngest.
         """
         self.iids_added += 1
         if self._lent is not None:
@@ -155,7 +155,7 @@ class IdmpTable:
             self.iids_tracked += 1
 
     def lookup_or_record(self, pid: bytes, iid: bytes, entry_id: int, now_ms: int) -> int | None:
-        """Do `lookup`, and `record` if that is None: for a new iid of an indexed window in one step."""
+        """Call `lookup`, and `record` if that returns None; a new iid of an indexed window takes one step."""
         indexed = self._indexed.get(pid)
         if indexed is not None and self._lent is None:
             entries = indexed.entries
@@ -183,8 +183,8 @@ class IdmpTable:
         return remembered_id
 
     def record_run(self, pid: bytes, iids: Sequence[bytes], ids: Sequence[int]) -> bool:
-        """Record an iid for each of some entries, which follow each other, if none of the iids is in memory and no two
-        are the same; return whether that was so. With False nothing has happened (a small window never takes a run).
+        """Record the iids of a run of entries if all iids are different and none is in memory; return whether it was
+        done. With False nothing has changed (only an indexed window that no snapshot may share takes a run).
         """
         indexed = self._indexed.get(pid)
         if indexed is None or self._lent is not None:
@@ -211,19 +211,19 @@ class IdmpTable:
         return True
 
     def known_columns(self, pids: Sequence[bytes], iids: Sequence[bytes], now_ms: int) -> list[int] | None:
-        """Return the ID of the entry that each of some (pid, iid) made, as `lookup` does; None if it is not so that all
-        are remembered, in indexed windows, as where a batch is sent again.
+        """Return the IDs of the entries that some (pid, iid) made, as `lookup` does; None unless all are remembered in
+        indexed windows, as for a batch that is sent again.
         """
         return find(self._indexed, pids, iids, now_ms - self.duration_s * 1000)
 
     def lookup_or_record_columns(
         self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int], now_ms: int
     ) -> list[int | None]:
-        """Do `lookup_or_record` for each of some requests, given by a column of producers and one of iids; return for
-        each the ID of the entry that it made before, or None: it is new, and was recorded with the next one of `ids`.
+        """Do `lookup_or_record` for each of some requests, given by a column of producers and one of iids. Return for
+        each the ID of the entry that it made before, or None if it is new and was recorded with the next one of `ids`.
 
-        ids: as many as there are requests; the first ones are used up. Where all iids are new, C code does it. A
-        property test holds this against `lookup_or_record`.
+        ids: as many as there are requests; new requests use up the first ones. C code does it when all iids are new. A
+        property test compares this with `lookup_or_record`.
         """
         first_pid, count = pids[0], len(pids)
         if pids.count(first_pid) == count:
@@ -242,8 +242,8 @@ class IdmpTable:
         return answers
 
     def _record_new(self, pids: Sequence[bytes], iids: Sequence[bytes], ids: Sequence[int]) -> bool:
-        """Do `record` for iids that are not in memory, of any producers whose windows are indexed; return whether that
-        is so: else nothing has happened.
+        """Record iids of several producers if none is in memory and all windows are indexed; return whether it was
+        done. With False nothing has changed.
         """
         if self._lent is not None or len(set(pids[:_LOOKED_AT])) < _DISTINCT_MIN:
             return False
@@ -255,13 +255,13 @@ class IdmpTable:
         return True
 
     def configure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable | None:
-        """Set what is given (XCFGSET); None if that changes nothing. Else all iids are forgotten, see `clear`."""
+        """Set the given settings (XCFGSET). If one changes, forget all iids as `clear` does; if not, return None."""
         if duration_s in (None, self.duration_s) and maxsize in (None, self.maxsize):
             return None
         return self.reconfigure(duration_s, maxsize)
 
     def reconfigure(self, duration_s: int | None = None, maxsize: int | None = None) -> IdmpTable:
-        """Set what is given (XIDMP CFGSET), and forget all iids even if it was so before; see `clear`."""
+        """Set the given settings (XIDMP CFGSET), and forget all iids as `clear` does, even if no setting changes."""
         if duration_s is not None:
             self.duration_s = duration_s
         if maxsize is not None:
@@ -271,7 +271,7 @@ class IdmpTable:
     def clear(self) -> IdmpTable:
         """Forget all iids; settings, iids_added and iids_duplicates stay.
 
-        Returns: a table that is used no more, with the iids: to free a million of them at once takes a while.
+        Returns: a disused table with the iids, for the caller to free: a million at once take a while.
         """
         forgotten = IdmpTable(self.duration_s, self.maxsize)
         forgotten._packed, forgotten._indexed, forgotten._schedule = self._packed, self._indexed, self._schedule
@@ -284,7 +284,7 @@ class IdmpTable:
         return forgotten
 
     def copy(self) -> IdmpTable:
-        """Return a table of its own with the same iids, settings, counters and sweeper."""
+        """Return an independent table with the same iids, settings, counters and sweeper."""
         twin = IdmpTable(self.duration_s, self.maxsize)
         twin.iids_added = self.iids_added
         twin.iids_duplicates = self.iids_duplicates
@@ -298,9 +298,9 @@ class IdmpTable:
         return twin
 
     def snapshot(self) -> IdmpTable:
-        """Return the same iids, settings and counters, not to be changed, and not changed by what happens here.
+        """Return a read-only table with the same iids, settings and counters, which later changes here do not reach.
 
-        O(1) in the iids, which are shared until they change: the journal does this while it serves.
+        O(1) in the iids: they are shared until they change, since the journal takes snapshots while the server serves.
         """
         twin = IdmpTable(self.duration_s, self.maxsize)
         twin.iids_added = self.iids_added
@@ -313,13 +313,13 @@ class IdmpTable:
         return twin
 
     def _own(self, pid: bytes) -> None:
-        """Make a producer's window one that no snapshot has."""
+        """Put a copy in the place of a producer's window if a snapshot shares it."""
         assert self._lent is not None
         twins = [twin for lent in self._lent if (twin := lent()) is not None]
         if not twins:
             self._lent = None
             return
-        twin = twins[-1]  # what an earlier one has, and this one has not, was changed in between
+        twin = twins[-1]  # a window that only an earlier snapshot has was changed in between
         if (window := self._packed.get(pid)) is not None and twin._packed.get(pid) is window:
             self._packed[pid] = packed.copied(window)
         if (indexed := self._indexed.get(pid)) is not None and twin._indexed.get(pid) is indexed:
@@ -330,29 +330,29 @@ class IdmpTable:
         return [*self._packed, *self._indexed]
 
     def iids(self, pid: bytes) -> list[tuple[bytes, int]]:
-        """Return (iid, entry ID) of one producer, oldest first; empty if it is not there (any more)."""
+        """Return (iid, entry ID) of one producer, oldest first; empty if the table has no such producer (any more)."""
         if (window := self._packed.get(pid)) is not None:
             return packed.items(window)
         indexed = self._indexed.get(pid)
         return [] if indexed is None else indexed.items()
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield (pid, iid, entry ID), each producer's oldest first: recorded in this order they make the same table.
+        """Yield (pid, iid, entry ID), each producer's oldest first; to record them in this order makes the same table.
 
-        The table may change between two steps. Producers are those of the first step, and each one's iids those of the
-        step that came to it.
+        The table may change between two steps. The producers are those at the first step, the iids of a producer those
+        at the step that comes to it.
         """
         for pid in self.pids():
             yield from ((pid, iid, entry_id) for iid, entry_id in self.iids(pid))
 
     def memory_bytes(self) -> int:
-        """Return about how much memory the table takes, from a sample of its producers."""
+        """Return about how many bytes the table takes, from a sample of its producers."""
         return getsizeof(self) + window_bytes(self._packed) + window_bytes(self._indexed)
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
-        """Free what has expired; return when there will be more to free (Unix ms), or None if there is nothing left.
+        """Free expired iids; return the time of the next visit (Unix ms), or None if no iids are left.
 
-        `should_stop` is asked after every producer. When it stops the work, the answer is a time not after `now_ms`.
+        `should_stop` is called after every producer. When it stops the work, the result is a time not after `now_ms`.
         """
         schedule = self._schedule
         until_ms = now_ms - self.duration_s * 1000
@@ -380,7 +380,7 @@ class IdmpTable:
         return None
 
     def _visit(self, pid: bytes, until_ms: int, second: int, schedule: Schedule) -> None:
-        """Free the expired iids of one producer, and put it back on the schedule, or remove it if no iid is left."""
+        """Free the expired iids of one producer; put the producer back on the schedule, or remove it without iids."""
         if self._lent is not None:
             self._own(pid)
         window = self._packed.get(pid)
@@ -407,7 +407,7 @@ class IdmpTable:
         schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
 
     def _free_packed(self, pid: bytes, window: packed.Window, until_ms: int) -> packed.Window:
-        """Free the expired iids of a packed window; return what is left of it."""
+        """Free the expired iids of a packed window; return the window that is left."""
         before = packed.count(window)
         left = self._packed[pid] = packed.without_expired(window, until_ms)
         self.iids_tracked += packed.count(left) - before
@@ -416,7 +416,7 @@ class IdmpTable:
     def _record_packed(
         self, pid: bytes, window: packed.Window | None, iid: bytes, entry_id: int
     ) -> IndexedWindow | None:
-        """Record in a packed window, or a first one, or return the indexed one that has taken its place."""
+        """Record an iid in a packed or new window; or return the indexed window that takes it now, unrecorded."""
         short = len(iid) <= packed.IID_BYTES_MAX
         if window is None:
             self._schedule_first(pid, entry_id)
@@ -444,7 +444,7 @@ class IdmpTable:
         return self._add_indexed(pid, IndexedWindow(packed.items(window)))
 
     def _stays_packed(self, is_new: bool) -> bool:
-        """Return whether a window that is long enough for the quick form does not get it; is_new: since now."""
+        """Return whether a window long enough for the indexed form stays packed; is_new: it is long enough only now."""
         windows = len(self._indexed)
         if windows >= INDEXED_WINDOWS_MAX:
             self._is_crowded = True
@@ -472,7 +472,7 @@ class IdmpTable:
             self._sweeper.enroll(self, second * 1000)
 
     def _pack(self, pid: bytes, indexed: IndexedWindow) -> bool:
-        """Pack a window that is not empty, if it can be; return whether that was so."""
+        """Pack a window that is not empty, if its iids fit in; return whether they do."""
         if len(indexed.order) > packed.IIDS_MAX or max(map(len, indexed.order)) > packed.IID_BYTES_MAX:
             return False
         if self._packed is _NO_PACKED:

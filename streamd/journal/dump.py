@@ -1,7 +1,7 @@
-"""What a key's value is, as the commands and notes that make it again.
+"""The dump of a key's value: the commands and notes that make it again.
 
-All of it comes in pieces `(notes, bytes)`: with notes the bytes are `#streamd` lines alone, otherwise RESP alone. A
-piece takes well below a millisecond to make.
+It comes in pieces `(notes, bytes)`: the bytes are `#streamd` lines alone if `notes`, otherwise RESP alone. A piece
+takes well below a millisecond to make.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ def dump_key(db_index: int, key: bytes, value: KeyValue, expires_ms: int | None)
 
 
 def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
-    """Yield a stream: its entries, its counters, its groups, its window; in the order of Redis's own rewrite."""
+    """Yield the pieces of a stream: entries, counters, groups and window, in the order of Redis's own rewrite."""
     if len(stream.log) == 0:
         # An empty stream is made by an entry that is trimmed at once, as Redis does it.
         yield False, encode_command([NAME, key, b"MAXLEN", b"0", b"0-1", b"x", b"y"])
@@ -58,13 +58,13 @@ def _dump_stream(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 
 
 def dump_groups(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
-    """Yield the pieces that make the groups of a stream that has its entries and its counters."""
+    """Yield the pieces that make a stream's groups, after its entries and counters."""
     for name, group in (stream.groups or {}).items():
         yield from _dump_group(db_index, key, name, group, stream)
 
 
 def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
-    """Return XADDs; as columns, where all have as many fields."""
+    """Return the RESP of XADDs; made from columns if all entries have as many fields."""
     entry_ids, rows = zip(*batch, strict=True)
     ids = format_ids(entry_ids)
     if len({*map(len, rows)}) == 1:
@@ -73,7 +73,7 @@ def _encode_entries(key: bytes, batch: list[tuple[int, list[bytes]]]) -> bytes:
 
 
 def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: Stream) -> Iterator[Piece]:
-    """Yield a group with its consumers and pending entries, those that nobody has in the order of their release."""
+    """Yield the pieces of a group with its consumers and pending entries, released ones in the order of release."""
     read = b"%d" % (-1 if group.entries_read is None else group.entries_read)
     position = format_id(group.last_id)
     yield False, encode_command((b"XGROUP", b"CREATE", key, name, position, b"ENTRIESREAD", read))
@@ -109,7 +109,7 @@ def _dump_group(db_index: int, key: bytes, name: bytes, group: Group, stream: St
 def _equal_deliveries(
     entries: Iterable[PendingEntry],
 ) -> Iterator[tuple[tuple[Consumer, int, int], list[int]]]:
-    """Yield runs of entries that one consumer has since the same time, delivered as often."""
+    """Yield runs of entries with the same consumer, delivery time and delivery count."""
     owned = ((entry_id, (owner, time_ms, count)) for entry_id, owner, time_ms, count in entries if owner is not None)
     for like, equal in groupby(owned, lambda row: row[1]):
         while ids := [entry_id for entry_id, _ in islice(equal, _PIECE_ITEMS)]:
@@ -117,10 +117,10 @@ def _equal_deliveries(
 
 
 def _dump_window(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
-    """Yield settings, iids in the order they were recorded, and counters.
+    """Yield the pieces of settings, iids in the order of their recording, and counters.
 
-    Redis (8.6.2 and later) knows XCFGSET and XIDMPRECORD, the latter for entries that exist. A stream that has the
-    default settings and no iids is written without them, so that an older one can load it.
+    Redis (8.6.2 and later) knows XCFGSET and XIDMPRECORD, the latter for entries that exist. A stream with the default
+    settings and without iids is written without these commands, so that an older Redis can load it.
     """
     idmp = stream.idmp
     if (idmp.duration_s, idmp.maxsize) != (DURATION_S_DEFAULT, MAXSIZE_DEFAULT):
@@ -141,7 +141,7 @@ def _dump_window(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 def _dump_iids(
     db_index: int, key: bytes, pid: bytes, iids: Sequence[tuple[bytes, int]], stream: Stream
 ) -> Iterator[Piece]:
-    """Yield iids in their order; commands and notes change places where an entry is deleted."""
+    """Yield the pieces of iids in their order: commands for existing entries, notes for deleted ones."""
     for is_there, rows in groupby(iids, lambda row: row[1] in stream.log):
         if is_there:
             words = [(b"XIDMPRECORD", key, pid, iid, format_id(entry_id)) for iid, entry_id in rows]

@@ -1,4 +1,4 @@
-"""Reading one file of the journal: its verified pieces in order, up to its end or to where it stops making sense."""
+"""Reading one file of the journal: its verified pieces in order, up to its end or to its first fault."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, 
 LINE_BYTES_MAX: Final = 1024
 
 _RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ([0-9a-f]+))?")
-# The same as a line by itself, whose digests are looked at apart: a pattern goes through them one by one.
+# The same as a whole line, whose digests are checked apart: a pattern would go through them one by one.
 _RUN_LINE: Final = re.compile(_RUN.pattern.replace(b"[0-9a-f]+", b".+"), re.DOTALL)
 _DIGEST_DIGITS: Final = 8
 _MARK: Final = re.compile(rb"#streamd (synced|end) (\d{1,19}) ([0-9a-f]{16})")
@@ -31,11 +31,11 @@ class Malformed(Exception):
 
 
 class Trouble(NamedTuple):
-    """Where a file stops making sense.
+    """The first fault of a file.
 
-    offset: everything before it is whole. torn: the file ends behind it, inside something. in_run: `offset` lies
-    inside a run, so that a CUT_LINE must stand there before anything else does. is_newer: nothing is wrong there but
-    that a newer version wrote it.
+    offset: everything before it is whole. torn: the file ends behind it, inside a line, command or run. in_run:
+    `offset` lies inside a run, so a CUT_LINE must come first there. is_newer: the only fault is that a newer version
+    wrote the part.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class Bare(NamedTuple):
     offset: int
 
     def place_of(self, number: int) -> int:
-        """Return where in the file the command with this number begins, counted from 0."""
+        """Return the offset in the file of the command with this number, counted from 0."""
         at = 0
         for _ in range(number):
             _, at = parse_command(self.data, at)
@@ -62,14 +62,14 @@ class Bare(NamedTuple):
 class Parsed(NamedTuple):
     """Commands and notes; a note's first word begins with `#`, its second is its database.
 
-    places: where in the file each of them begins.
+    places: the offset of each in the file.
     """
 
     commands: list[list[bytes]]
     places: list[int]
 
     def place_of(self, number: int) -> int:
-        """Return where in the file the command with this number begins, counted from 0."""
+        """Return the offset in the file of the command with this number, counted from 0."""
         return self.places[number]
 
 
@@ -84,12 +84,12 @@ class Extent(NamedTuple):
 
 
 class FileReader:
-    """Reads a file; `pieces()` ends at the end of the file or at `trouble`.
+    """A reader of one file; `pieces()` ends at the end of the file or at `trouble`.
 
-    offset: everything before it was read. ours: what stands there was written by streamd, and so every record of it
-    lies in a run; salt: that of its hashes, 0 if it has none, None while it is not ours. names_databases: each run that
-    is not of database 0 begins with a SELECT. begun_by_us: so was its first line. ended: the line that ends a base was
-    met.
+    offset: everything before it was read. ours: streamd wrote the part there, so that all its records lie in runs.
+    salt: the salt of its hashes, 0 if it has none, None while it is not ours. names_databases: each run of another
+    database than 0 begins with a SELECT. begun_by_us: streamd wrote the first line of the file. ended: the last line of
+    a base was read.
     """
 
     def __init__(self, file: File) -> None:
@@ -162,7 +162,7 @@ class FileReader:
             self._stop("a line of streamd's is damaged")
 
     def _comment(self, line: bytes) -> None:
-        """Skip a line that others wrote, unless it looks like one of ours that was damaged."""
+        """Skip a line of other software, unless it looks like a damaged line of streamd's."""
         if line == DATABASES_LINE[:-1] and self.ours:
             self.names_databases = True
         elif line == DATABASES_LINE[:-1]:
@@ -203,7 +203,7 @@ class FileReader:
     # -- what redis-server wrote ----------------------------------------------------------------------------------
 
     def _foreign_commands(self) -> Iterator[Parsed]:
-        """Yield commands that stand in no run, some at a time, up to the next line; MULTI ... EXEC stay together."""
+        """Yield commands outside of runs, some at a time, up to the next `#` line; MULTI ... EXEC stay together."""
         want = READ_BYTES
         self.names_databases = False
         while True:
@@ -224,9 +224,9 @@ class FileReader:
             want = READ_BYTES if found.commands else want * 2
 
     def cut_before(self, place: int) -> tuple[int, bool]:
-        """Return `(where to cut, whether that is inside a run)` so that the unit with the command at `place` goes.
+        """Return `(offset of the cut, whether it is inside a run)` that removes the unit with the command at `place`.
 
-        The command must be one of the piece that `pieces()` gave last.
+        The command must be in the piece that `pieces()` yielded last.
         """
         header = _RUN.match(self._take(self.offset, LINE_BYTES_MAX))
         if header is None:
@@ -239,14 +239,14 @@ class FileReader:
     # -- behind a trouble -----------------------------------------------------------------------------------------
 
     def resume(self, offset: int, salt: int | None) -> None:
-        """Go on behind a trouble: at `offset` something stands that its hash, made with `salt`, says to be whole."""
+        """Go on behind a trouble at `offset`, where a run or line is whole by its hash, made with `salt`."""
         self.trouble = None
         self.offset = offset
         self.salt = salt
         self.ended = False
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return the bytes of the file from `offset` on, as many as there are of `length`."""
+        """Return up to `length` bytes of the file from `offset` on, fewer at its end."""
         return read_exactly(self._file, offset, length)
 
     def overlapping(self, offset: int, overlap: int) -> Iterator[tuple[int, bytes]]:
@@ -258,7 +258,7 @@ class FileReader:
             yield offset - len(data), data
 
     def run_here(self) -> Extent | None:
-        """Return where the run stands that `pieces()` gave last; None if that piece stood in no run."""
+        """Return the extent of the run that `pieces()` yielded last; None if that piece was not in a run."""
         header = _RUN.match(self._take(self.offset, LINE_BYTES_MAX))
         if header is None:
             return None
@@ -314,7 +314,7 @@ class FileReader:
 
 
 def parse_command(data: bytes, at: int) -> tuple[list[bytes], int]:
-    """Return `(words, where the next begins)` of the command at `at`. Raises: Incomplete, Malformed."""
+    """Return `(words, place of the next)` of the command at `at`. Raises: Incomplete, Malformed."""
     count, at = _number(data, at, b"*")
     if count == 0:
         raise Malformed("a command has no words")
@@ -348,8 +348,8 @@ def _number(data: bytes, at: int, mark: bytes) -> tuple[int, int]:
 
 
 def parse_body(body: bytes, offset: int) -> Parsed | str:
-    """Return the commands and notes of a verified body that stands at `offset`; a text if it makes no sense, which is a
-    bug of its writer.
+    """Return the commands and notes of a verified body at `offset`; a text if it cannot be parsed, which is a bug of
+    its writer.
     """
     parsed = Parsed([], [])
     try:
@@ -364,7 +364,7 @@ def parse_body(body: bytes, offset: int) -> Parsed | str:
 
 
 def parse_one(body: bytes, at: int) -> tuple[list[bytes], int]:
-    """Return `(words, where the next begins)` of the command or note at `at`."""
+    """Return `(words, place of the next)` of the command or note at `at`."""
     if body[at : at + 1] != b"#":
         return parse_command(body, at)
     text = b""
@@ -390,7 +390,7 @@ def _whole_units(body: bytes, digests: bytes) -> int:
     for place in range(0, len(digests), _DIGEST_DIGITS):
         try:
             count, end = parse_unit(body, whole)
-            # A SELECT, or notes, may stand in front of what they belong to: such a unit goes on.
+            # A SELECT, or notes, may begin a unit: such a unit goes on.
             while xxh32_hexdigest(body[whole:end]).encode() != digests[place : place + _DIGEST_DIGITS]:
                 more, end = parse_unit(body, end)
                 count += more
@@ -403,7 +403,7 @@ def _whole_units(body: bytes, digests: bytes) -> int:
 
 
 def parse_unit(body: bytes, at: int) -> tuple[int, int]:
-    """Return `(how many commands and notes it has, where the next begins)` of the unit at `at`."""
+    """Return `(number of its commands and notes, place of the next)` of the unit at `at`."""
     words, at = parse_one(body, at)
     count = 1
     if words == [b"MULTI"]:
@@ -414,7 +414,7 @@ def parse_unit(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _parse_foreign(data: bytes, offset: int) -> tuple[Parsed, int, Incomplete | Malformed | None]:
-    """Return `(commands, how many bytes they take, why no more)` of data at `offset`; None at a line or at the end."""
+    """Return `(commands, number of their bytes, the fault behind)` of data at `offset`; no fault: a line or the end."""
     found = Parsed([], [])
     used = at = 0
     multi: int | None = None

@@ -25,15 +25,15 @@ class Journal:
     """The append-only files of one directory.
 
     open() -> load() to its end -> start() -> append_unit() and write() for ever, syncs and rewrites in between ->
-    close(). Raises of the file system come out of `write` and of the jobs; who calls them decides what they mean.
+    close(). `write` and the jobs raise the errors of the file system; the caller decides about them.
     Instead of load() and start(): start_anew() -> a rewrite.
 
-    is_unsaved: after start_anew() until its rewrite has ended: the directory says what it said before. own: after
-    close(), the files that this process has loaded or written, by their paths. old_directory: where the files go that
-    it has neither loaded nor written, once a rewrite has taken their place. moved_aside: files that the manifest does
-    not name, as they are called now. rewrite: the one that is running. base_bytes: the size of the base and of what was
-    there when it became one, which automatic rewriting compares with. writes: how many `write` calls have written
-    units; synced_writes: how many of these are on the disk.
+    is_unsaved: after start_anew() until its rewrite has ended; the directory is still as it was before. own: after
+    close(), the files that this process has loaded or written, by their paths. old_directory: the directory for files
+    that it has neither loaded nor written, once a rewrite has replaced them. moved_aside: the new names of files that
+    the manifest does not name. rewrite: the running rewrite. base_bytes: the size of the base, or of all files at the
+    start if there is no base; automatic rewriting compares with it. writes: how many `write` calls have written units;
+    synced_writes: how many of these are on the disk.
     """
 
     def __init__(
@@ -68,16 +68,14 @@ class Journal:
         self.manifest = read_manifest(self.files, self.directory, self.filename) or Manifest()
 
     def load(self, loader: Loader) -> Iterator[None]:
-        """Apply what the files say; goes on to the next slice of work each time it is asked. Raises: DamagedError,
-        OSError.
-        """
+        """Apply the records of the files, a slice of work with each step. Raises: DamagedError, OSError."""
         self.loading = Loading()
         for piece in read_parts(self.files, self.directory, self.manifest, self.loading, loader.begin_file):
             yield from loader.take(piece)
         self._names_databases = loader.names_databases
 
     def start(self, now_ms: int) -> Cut | None:
-        """Make the directory ready to be appended to; return what had to be cut off. Raises: OSError."""
+        """Make the directory ready for appending; return the cut that was made, or None. Raises: OSError."""
         cut = self.loading.cut
         salt = self.loading.last_salt
         begun = bool(salt)
@@ -89,7 +87,7 @@ class Journal:
             if cut is not None:
                 cut = apply_cut(self.files, cut, now_ms)
             file = self.files.open(self._path(self.manifest.increments[-1]))
-            repeat(file.sync)  # what was loaded and is built upon must not be lost by a later power loss
+            repeat(file.sync)  # a later power loss must not lose loaded records, on which new ones build
         size = file.size()
         manifest = self.manifest
         self.writer = Writer(file, size, size, salt or self.files.salt(), begun)
@@ -102,7 +100,7 @@ class Journal:
         return cut
 
     def _create_increment(self) -> tuple[File, int]:
-        """Create a first increment and a manifest that names it; return it with its salt. Raises: OSError."""
+        """Create a first increment and the manifest that names it; return the file with its salt. Raises: OSError."""
         manifest, seq = self.manifest, self._free_seq()
         part = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
         file, salt = create_part(self.files, self.directory, part.name)
@@ -124,14 +122,14 @@ class Journal:
         """Return a number that no file in the directory has."""
         seq = self.manifest.next_seq()
         while any(self.files.exists(f"{self.directory}/{self.filename}.{seq}.{kind}.aof") for kind in ("base", "incr")):
-            seq += 1  # something that could not be moved aside
+            seq += 1  # a file that could not be moved aside
         return seq
 
     def start_anew(self, own: Mapping[str, Identity], now_ms: int) -> None:
-        """Take units, but leave the files of the directory as they are until a rewrite takes their place.
+        """Take units, but leave the files of the directory as they are until a rewrite replaces them.
 
-        own: the files of an earlier journal of this process. Other files are then not removed, but moved to a
-        directory of their own, in which they are a journal. Raises: OSError.
+        own: the files of an earlier journal of this process. The rewrite does not remove other files, but moves them
+        to a directory of their own, in which they are a journal. Raises: OSError.
         """
         self.own = own
         self._move_leftovers()
@@ -163,7 +161,7 @@ class Journal:
         return f"{self.directory}/{part.name}"
 
     def _move_leftovers(self) -> None:
-        """Move aside the files that a crash left: those of an unfinished rewrite, and those that a rewrite replaced."""
+        """Move aside the files of unfinished rewrites, and files replaced by rewrites, that a crash has left."""
         for name in leftovers(self.files, self.directory, self.filename, self.manifest):
             path = f"{self.directory}/{name}"
             try:
@@ -171,7 +169,7 @@ class Journal:
                 self.files.rename(path, aside)
                 self.moved_aside.append(aside)
             except OSError:
-                pass  # it is in nobody's way, and the next start tries again
+                pass  # the file does no harm, and the next start tries again
 
     # -- appending ------------------------------------------------------------------------------------------------
 
@@ -192,7 +190,7 @@ class Journal:
         return wrote
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk. Raises: OSError."""
+        """Wait until all written units are on the disk. Raises: OSError."""
         assert self.writer is not None
         self.writer.sync()
         self.synced_writes = self.writes
@@ -212,8 +210,8 @@ class Journal:
         return job, done
 
     def check_places(self) -> None:
-        """Return if all files are where they were. Raises: OSError if one was removed, moved or replaced; the
-        written units may then never be found.
+        """Check that all files are still in their places. Raises: OSError if one was removed, moved or replaced; a
+        start would not find the written units then.
         """
         assert self.writer is not None
         if self.is_unsaved:
@@ -244,10 +242,10 @@ class Journal:
     def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
         """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.
 
-        Until it has ended units are written to both increments. Raises (the job): OSError; then the old manifest is in
-        place and the rewrite can be abandoned, unless `rewrite.is_named`: then the job has to be repeated. Done is
-        called here once the job has succeeded; it returns the job that removes the old files. Raises (this call):
-        OSError.
+        Until the job has ended, units are written to both increments. Raises (the job): OSError. After that the old
+        manifest is in place and the rewrite can be abandoned; if `rewrite.is_named`, the job must be repeated instead.
+        The caller calls done after the job has succeeded; it returns the job that removes the old files. Raises (this
+        call): OSError.
         """
         rewrite = self.rewrite
         assert rewrite is not None
@@ -307,7 +305,7 @@ class Journal:
         return job
 
     def _move_old(self, old: Manifest, directory: str) -> None:
-        """Make a directory into the journal that this one was. Raises: OSError."""
+        """Move the replaced files, with their manifest, to another directory. Raises: OSError."""
         self.files.make_directory(directory)
         manifests.replace(self.files, directory, self._manifest_name, old)
         for part in old.parts():
@@ -316,14 +314,12 @@ class Journal:
             self.files.sync_directory(changed)
 
     def abandon_rewrite(self) -> None:
-        """Forget a rewrite that failed, and remove its files, unless a manifest may name them."""
+        """Give up the running rewrite, and remove its files unless a manifest may name them."""
         rewrite, self.rewrite = self.rewrite, None
         assert rewrite is not None
         rewrite.abandon()
 
 
 def lock_directory(files: FileSystem, directory: str) -> File:
-    """Take a data directory's lock, for work on a journal that no server may have open. Raises: LockedError,
-    OSError.
-    """
+    """Take a data directory's lock, to work on a journal while no server has it open. Raises: LockedError, OSError."""
     return files.lock(f"{directory}/{LOCK_NAME}")

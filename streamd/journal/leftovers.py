@@ -1,8 +1,8 @@
-"""The files of a journal's directory that its manifest does not name: which may be moved aside, which must not be.
+"""The files of a journal's directory that its manifest does not name, some of which may be moved aside.
 
-Two kinds are left by a crash: the files of a rewrite that had not ended, whose numbers are greater than all that are
-named, and those that a rewrite has replaced, whose numbers are less. Nothing in them is missing elsewhere. Any other
-one was lost by its manifest, and may hold what was acknowledged.
+A crash leaves two kinds: the files of an unfinished rewrite, whose numbers are greater than all named ones, and the
+files that a rewrite has replaced, whose numbers are less. All their data is in other files, too. Any other file was
+lost by its manifest, and may hold acknowledged data.
 """
 
 import re
@@ -13,12 +13,12 @@ from streamd.journal.filesystem import FileSystem
 from streamd.journal.manifest import BASE, INCREMENT, Manifest
 from streamd.journal.record import FIRST_LINE, FIRST_LINE_BYTES
 
-# What is moved aside gets this behind its name. Nobody reads it, and nobody removes it.
+# A file that is moved aside gets this behind its name. streamd never reads or removes it.
 ASIDE: Final = ".unnamed"
 
 
 class Unnamed(Exception):
-    """A file that a manifest should name; the message says which, and what it is."""
+    """A file that a manifest should name; the message has its name, number and kind."""
 
 
 def leftovers(files: FileSystem, directory: str, filename: str, manifest: Manifest) -> list[str]:
@@ -51,13 +51,13 @@ def leftovers(files: FileSystem, directory: str, filename: str, manifest: Manife
 
 
 def _is_needed_base(seq: int, manifest: Manifest) -> bool:
-    """Return whether a base that is not named may belong to the increments that are."""
+    """Return whether an unnamed base may belong to the named increments."""
     increments = manifest.increments
     return manifest.base is None and not (increments and seq > increments[-1].seq)
 
 
 def _is_needed_increment(seq: int, manifest: Manifest, head: bytes) -> bool:
-    """Return whether an increment that is not named may hold what came behind the files that are."""
+    """Return whether an unnamed increment may hold records that follow the named files."""
     increments = manifest.increments
     if not increments:
         return manifest.base is None or seq >= manifest.base.seq
@@ -73,6 +73,6 @@ def _head(files: FileSystem, path: str) -> bytes:
 
 
 def _holds_records(head: bytes) -> bool:
-    """Return whether a file that begins like this has more than its first line, or a part of that."""
+    """Return whether a file with this beginning has more than a first line, or than a part of one."""
     word = FIRST_LINE[:-2]
     return bool(head) and (len(head) > FIRST_LINE_BYTES or head[: len(word)] != word[: len(head)])

@@ -1,4 +1,4 @@
-"""Notes: what the journal says about a state that no Redis command can say.
+"""Notes: the journal's records of state for which Redis has no command.
 
 | note | words behind the name (and, in the file, the number of the database) |
 |---|---|
@@ -6,9 +6,9 @@
 | XIDMPSETTINGS | key, seconds, iids: the settings of this stream; its window is left as it is |
 | XIDMP | CFGSET, key, DURATION, seconds, MAXSIZE, iids: the same, and all iids are forgotten |
 | XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
-| XIDMPDUPLICATE | key, count: how many duplicates there were; of several in a turn the last one is written |
-| XGROUPSEEN | key, group, consumer, when it was seen, when it was active (Unix ms; -1 never) |
-| XGROUPPENDING | key, group, consumer, entry ID, when it was delivered, how often: pending, though deleted |
+| XIDMPDUPLICATE | key, count: the number of duplicates so far; of several notes in a turn the last one is written |
+| XGROUPSEEN | key, group, consumer, time when it was seen, time when it was active (Unix ms; -1 never) |
+| XGROUPPENDING | key, group, consumer, entry ID, delivery time, delivery count: pending, though deleted |
 | XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |
 | XIDMPCOUNTERS | key, iids added, iids that were duplicates |
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 DEFAULTS: Final = b"DEFAULTS"
 
-# The first words of records that become lines, because Redis has no command that says the same.
+# The first words of records that become lines, because Redis has no such command.
 NOTES: Final = frozenset((
     DEFAULTS, b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS", b"XGROUPSEEN",
     b"XGROUPPENDING", b"XGROUPFILTER",

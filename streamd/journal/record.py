@@ -1,28 +1,27 @@
-"""How a unit of effects is written: RESP commands, and `#streamd` lines for what RESP cannot say.
+"""The written form of a unit of effects: RESP commands, and `#streamd` lines for effects without a Redis command.
 
-A *record* is a database number and the words of a command that repeats an effect. Where Redis has no such command, the
+A *record* is a database number and the words of a command that repeats an effect. If Redis has no such command, the
 record is a *note*: its first word is one of NOTES (see streamd.journal.notes). A *unit* is the records that stand or
-fall together. A
-*run* is what one header line covers:
+fall together. A *run* is the units under one header line:
 
     #streamd run LENGTH HASH SYNCED [DIGESTS]     LENGTH bytes of RESP follow
     #streamd mix LENGTH HASH SYNCED [DIGESTS]     the same with `#streamd` lines between the commands
 
-HASH is the xxh3-64 of those bytes, in 16 hexadecimal digits; its seed is SYNCED with the file's salt, a number that no
-writer of values knows: what looks like such a line within a value has another hash. SYNCED says how many bytes of the
-file were known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, when there are
-several: they tell which units of a torn run are whole. Other lines of ours:
+HASH is the xxh3-64 of those bytes, in 16 hexadecimal digits. Its seed is SYNCED with the file's salt, a number that no
+writer of values knows; so a text in a value that looks like such a line has another hash. SYNCED is the number of bytes
+of the file known to be on the disk when the run was written. DIGESTS are xxh32, 8 digits for each unit, if there are
+several units; they tell which units of a torn run are whole. Other lines of streamd:
 
-    #streamd journal 2 SALT HASH the first line of a file, or of what follows bytes of other or older writers
-    #streamd journal 1           the same as earlier versions wrote it: without a salt, which is 0 then
-    #streamd synced LENGTH HASH  how many bytes of the file are on the disk, when no run came since to say it
-    #streamd cut                 the run before it ends here: its end was torn, and cut off by a start
+    #streamd journal 2 SALT HASH the first line of a file, or of the part behind bytes of other or older writers
+    #streamd journal 1           the first line of earlier versions, without a salt, which is 0 then
+    #streamd synced LENGTH HASH  the number of bytes of the file on the disk, when no later run has told it
+    #streamd cut                 the end of the run before, whose torn rest was cut off by a start
     #streamd end LENGTH HASH     the end of a base, LENGTH is its place
     # each run names ...          DATABASES_LINE: from here on a run begins with a SELECT, or is of database 0
 
-So a run behind a damaged one says whose keys it names; to those who only ever use database 0 it costs nothing.
+So the database of a run behind a damaged one is known; a journal of database 0 alone pays nothing for it.
 
-redis-server skips such lines anywhere between commands, but none of 1,024 bytes or more.
+redis-server skips such lines anywhere between commands, if they have less than 1,024 bytes.
 """
 
 import re
@@ -76,10 +75,10 @@ def encode_command(words: Words) -> bytes:
 
 
 def encode_columns(columns: Sequence[RecordColumn]) -> list[bytes]:
-    """Return commands that are alike, given by the places of their words.
+    """Return the RESP of like commands, given by the places of their words.
 
-    At least one place has a sequence; all are equally long. What does not differ becomes a part of the template, which
-    is several times as quick as `encode_command`; a property test holds this against it.
+    At least one place has a sequence; all sequences are equally long. Equal words become a part of a template, which is
+    several times as quick as `encode_command`; a property test compares both.
     """
     shape: list[bytes | int | tuple[int]] = []
     differing: list[Sequence[int | bytes]] = []
@@ -138,8 +137,9 @@ _KEPT_BYTES_MAX: Final = 256
 
 
 def _template(shape: tuple[bytes | int | tuple[int], ...]) -> bytes:
-    """Return a command to be filled in: a word, or the length of one that differs; a tuple has that of IDs that have
-    their beginning in common, which is to be filled in first, so that it is no part of what is remembered.
+    """Return the template of a command: a place is a word, or the length of a word to fill in.
+
+    A tuple has the length of IDs with a common beginning, which is filled in first, so that kept templates lack it.
     """
     parts = [b"*%d\r\n" % len(shape)]
     has_ids = False
@@ -176,7 +176,7 @@ def encode_note(db_index: int, words: Words) -> bytes:
 
 
 def decode_note(text: bytes) -> list[bytes]:
-    """Return the words of a note, of which `text` is what its lines say: `#` and its name, database, other words."""
+    """Return the words of a note from the joined text of its lines: `#` and its name, database, other words."""
     return [b"#" + text.split(b" ")[0]] + [
         _unquoted(word) if b"%" in word else b"" if word == b"~" else word for word in text.split(b" ")[1:]
     ]
@@ -189,10 +189,10 @@ def _unquoted(word: bytes) -> bytes:
 
 
 def encode_unit(records: Sequence[Record], db: int | None) -> tuple[bytes, int | None, bool]:
-    """Return `(bytes, database selected behind it, whether there are notes in it)` of a unit.
+    """Return `(bytes, database selected behind it, whether it has notes)` of a unit.
 
-    db: the database that is selected before it; None when that is not known.
-    Several commands become MULTI ... EXEC; a note needs no database, it carries its own.
+    db: the database selected before it; None if unknown.
+    Several commands become MULTI ... EXEC; a note needs no SELECT, since it names its database.
     """
     if len(records) == 1:
         index, words = records[0]
@@ -218,7 +218,7 @@ def encode_unit(records: Sequence[Record], db: int | None) -> tuple[bytes, int |
 
 
 def encode_together(parts: Sequence[bytes]) -> bytes:
-    """Return one unit of several commands, which are encoded."""
+    """Return one unit of several encoded commands."""
     return b"".join((b"*1\r\n$5\r\nMULTI\r\n", *parts, b"*1\r\n$4\r\nEXEC\r\n"))
 
 
@@ -228,14 +228,12 @@ def encode_select(index: int) -> bytes:
 
 
 def encode_first_line(salt: int) -> bytes:
-    """Return the line that begins a file, or what is written to one that others have begun; `salt` is not 0."""
+    """Return the first line of a file, or of streamd's part of a file with another beginning; `salt` is not 0."""
     return _FIRST_LINE % (salt, run_hash(b"journal", 0, salt))
 
 
 def decode_first_line(line: bytes) -> int | None:
-    """Return the salt that a first line says, 0 for one of an earlier version; None if it is no such line, or
-    damaged.
-    """
+    """Return the salt of a first line, 0 for one of an earlier version; None if the line is another or damaged."""
     if line == FIRST_LINE:
         return 0
     if not line.startswith(_FIRST_LINE_HEAD):
@@ -248,9 +246,9 @@ def decode_first_line(line: bytes) -> int | None:
 
 
 def newer_format(line: bytes) -> int | None:
-    """Return the format that a first line names if this version does not know it; None for any other line.
+    """Return the format number of a first line if this version does not know it; None for any other line.
 
-    A line that is one of today's but for this number is damaged.
+    A line that differs from this version's only in this number is damaged.
     """
     found = _ANY_FIRST_LINE.match(line)
     if found is None or int(found[1]) <= _FORMAT:
@@ -275,10 +273,10 @@ def run_hash(body: bytes, synced: int, salt: int) -> bytes:
 
 
 def encode_synced(length: int, salt: int = 0) -> bytes:
-    """Return the line that says how much of the file is on the disk."""
+    """Return the line for the number of bytes of the file that are on the disk."""
     return b"#streamd synced %d %b\n" % (length, run_hash(b"synced", length, salt))
 
 
 def encode_end(length: int, salt: int = 0) -> bytes:
-    """Return the last line of a base; `length` is where it stands."""
+    """Return the last line of a base; `length` is its offset."""
     return b"#streamd end %d %b\n" % (length, run_hash(b"end", length, salt))

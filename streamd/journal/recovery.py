@@ -1,4 +1,4 @@
-"""Recovery: reading a journal's files back in order, and judging what is torn, what is damaged, what may be cut."""
+"""Recovery: reading a journal's files back in order, and telling torn ends, which may be cut, from damage."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ _RESTORE: Final = "restore it, or move the directory away"
 
 
 class DamagedError(Exception):
-    """A journal that must not be loaded as it is; the message names file and offset, and says what to do."""
+    """A journal that must not be loaded as it is; the message has the file, the offset and advice."""
 
     def __init__(self, path: str, offset: int, detail: str, advice: str) -> None:
         super().__init__(f"{path} is damaged at offset {offset}: {detail}; {advice}")
@@ -35,8 +35,8 @@ class NewerError(DamagedError):
 
 
 class Cut(NamedTuple):
-    """What recovery cut off: the file's length before, and where it ends now. kept: the file that has what was cut;
-    None for a torn record, of which nobody was told.
+    """A cut made by recovery. size: the file's length before; offset: its length now. kept: the file that has the cut
+    bytes; None for a torn record, which no client was told of.
     """
 
     path: str
@@ -55,8 +55,8 @@ class Cut(NamedTuple):
 
 @dataclass(slots=True)
 class Loading:
-    """How far loading has come, and what it found: a cut that the last file needs, the salt of that file's end (None:
-    others wrote it; 0: it has none).
+    """The progress of loading, and its findings. cut: the cut that the last file needs. last_salt: the salt of that
+    file's end (None: other software wrote it; 0: it has no salt).
     """
 
     bytes_total: int = 0
@@ -88,8 +88,8 @@ def read_parts(
 ) -> Iterator[Bare | Parsed]:
     """Yield the pieces of all files in order.
 
-    begin_file is called before each one, with its path and what to do if a command of it cannot be applied. When the
-    last file has to be cut, `loading.cut` says so at the end; nothing is changed on the disk. Raises: DamagedError,
+    begin_file is called before each file, with its path and the advice for a command that cannot be applied. If the
+    last file has to be cut, `loading.cut` is set at the end; nothing is changed on the disk. Raises: DamagedError,
     OSError.
     """
     parts = manifest.parts()
@@ -122,11 +122,11 @@ def read_parts(
 
 
 def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part: Part, last: bool) -> Cut:
-    """Return what to cut. Raises: DamagedError if what would be cut may have been acknowledged as durable.
+    """Return the cut. Raises: DamagedError if the bytes to cut may have been acknowledged as durable.
 
     A base is complete before a manifest names it, and so is every increment but the last. In the last increment all
-    that is noted as synced must be whole; what comes behind may be torn (a crash in the middle of a write) or garbled
-    (a power loss: blocks reach the disk in any order).
+    bytes noted as synced must be whole; later bytes may be torn (a crash in the middle of a write) or garbled (a power
+    loss: blocks reach the disk in any order).
     """
     if trouble.is_newer:
         raise NewerError(path, trouble.offset, trouble.detail)
@@ -140,7 +140,7 @@ def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part
 
 
 def _advice(directory: str, part: Part) -> str:
-    """Return what to do about a part that cannot be loaded: first what changes nothing."""
+    """Return the advice for a part that cannot be loaded; steps that change nothing come first."""
     from shlex import quote  # a start without a journal need not wait for it
 
     check = f"streamd check {quote(directory)}"
@@ -153,8 +153,8 @@ def _advice(directory: str, part: Part) -> str:
 
 
 def apply_cut(files: FileSystem, cut: Cut, now_ms: int) -> Cut:
-    """Cut a file as recovery found it has to be, durably; return the cut with the file that has what was cut, unless
-    that is a torn record. Raises: OSError.
+    """Make the cut that recovery found, durably; return it with the file that has the cut bytes, unless these are a
+    torn record. Raises: OSError.
     """
     name = None if cut.torn else f"{cut.path}.cut-{stamp(now_ms)}"
     instead = CUT_LINE if cut.in_run else b""
@@ -162,7 +162,7 @@ def apply_cut(files: FileSystem, cut: Cut, now_ms: int) -> Cut:
 
 
 def create_part(files: FileSystem, directory: str, name: str) -> tuple[File, int]:
-    """Create a file of the journal that holds nothing but its first line; return it with its salt. Raises: OSError."""
+    """Create a file of the journal with its first line alone; return it with its salt. Raises: OSError."""
     file = files.open(f"{directory}/{name}", create=True)
     salt = files.salt()
     try:

@@ -1,28 +1,28 @@
-"""The rewrite: a new base and a new increment, made in slices of the live state while that goes on changing.
+"""The rewrite: a new base and a new increment, made in slices from the live state, which changes meanwhile.
 
-How they come to say what the old files say: every key is written into the base at one instant, its *cut*. The new
-increment gets what was done to a key after its cut; what was done before is in what the base says of it. So each
-record goes either way by the state of its key:
+The new files get the same contents as the old ones in this way: every key is written into the base at one instant, its
+*cut*. The base has the changes of a key before its cut; the new increment gets the later ones. So the state of its key
+decides about each record:
 
 * the key waits for its cut: the record is dropped, the cut will include it;
-* the key was cut, or was not there at the beginning (then the base says nothing of it): the record goes to the new
+* the key was cut, or did not exist at the beginning (then it is not in the base): the record is written to the new
   increment.
 
-To list the keys takes some time by itself. Until that is done no key is cut: whatever a record names joins the list.
+To list the keys takes some time by itself. Until the list is complete no key is cut; the keys of records join the list.
 
-A record that ties several keys (RENAME, COPY, MOVE) is kept if all are cut and dropped if none is. Otherwise each key
-that is cut is written anew into the increment, as it is after that unit, and each that waits goes on waiting. SWAPDB
-is always kept, the keys that wait change their database, and are written to the base where they would have been
+A record that ties several keys (RENAME, COPY, MOVE) is kept if all are cut and dropped if all wait. Otherwise each key
+that is cut is written anew into the increment, as it is after that unit, and the other keys go on waiting. SWAPDB is
+always kept; the waiting keys change their database, and are written to the base at the place that they would have
 without it.
 
-All that time the old increment takes everything, and is what counts: until the manifest names the new files, a crash
-or a failure loses nothing but the work. So whatever goes wrong with one key, or with one record, ends the rewrite as a
-whole: files that lack a key never take the place of those that have it. While the manifest is being replaced, and it is
-not known which one a crash would leave, each unit is written to both increments before anybody is told of it.
+Meanwhile the old increment takes every unit, and is the valid one: until the manifest names the new files, a crash or a
+failure loses only the work. So a failure with one key or one record ends the whole rewrite: files that lack a key never
+replace files that have it. While the manifest is being replaced, a crash may leave either one; so each unit is written
+to both increments before any client gets its reply.
 
-Why not a snapshot of everything at the beginning: the key table alone takes longer to copy than a slice may be at some
-hundred thousand keys. Of a large stream a snapshot is taken at its cut, which shares segments, windows and pending
-entries until they change, and is written in slices.
+There is no snapshot of everything at the beginning, since copying the key table alone takes longer than a slice at some
+hundred thousand keys. A large stream gets a snapshot at its cut, which shares segments, windows and pending entries
+until they change, and is written in slices.
 """
 
 from collections import deque
@@ -57,19 +57,19 @@ _Pieces = Iterator[tuple[bool, bytes]]
 
 
 class UnwritableKey(Exception):
-    """A key that could not be written; the message says which, and why."""
+    """A key that could not be written; the message has the key and the reason."""
 
     def __init__(self, index: int, key: bytes, error: Exception) -> None:
         super().__init__(f"key {key[:_SHOWN_BYTES_MAX]!r} of database {index}: {reason_of(error)}")
 
 
 class Rewrite:
-    """One rewrite. step() until it is_complete; then its jobs; see Journal.
+    """One rewrite. The caller calls step() until it is_complete, then runs the jobs; see Journal.
 
     is_switching: the manifest is being replaced. is_named: a manifest that names the new files may be in place.
-    keys_done, keys_total: how far it has come. must_restart: a transaction did what cannot be told apart (RENAME
-    between a key that was cut and one that waits, together with FLUSHDB or SWAPDB): the files are of no use, begin
-    again.
+    keys_done, keys_total: the progress. must_restart: the files are useless and the rewrite must begin again, since a
+    transaction mixed effects that cannot be separated (RENAME between a cut key and a waiting one, together with
+    FLUSHDB or SWAPDB).
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Rewrite:
         defaults: tuple[int, int],
         submit: Submit,
     ) -> None:
-        """Create the files and begin; what is written to the base is handed to `submit`. Raises: OSError, and then
-        nothing is left.
+        """Create the files and begin; `submit` gets the jobs that write the base. Raises: OSError, after closing the
+        files.
         """
         self._files = files
         self._directory = directory
@@ -118,8 +118,8 @@ class Rewrite:
     # -- what happens meanwhile -----------------------------------------------------------------------------------
 
     def observe(self, records: Sequence[Record | ColumnsRecord]) -> None:
-        """Take a unit that has just been applied; the keyspace is as it is directly behind it. Raises: nothing: it is
-        not the fault of the client that wrote, and the next step raises it.
+        """Take a unit that has just been applied, with the keyspace still in the state behind it. Raises: nothing; the
+        next step raises an error, since the writing client did not cause it.
         """
         if self._ended and not self._queue:
             self.writer.append_unit(records)
@@ -167,7 +167,7 @@ class Rewrite:
                 if not any(out):
                     kept.append(record)
                 elif not all(out):
-                    # They will be written as they are behind the whole unit: what else it did to them is in that.
+                    # They will be written in their state behind the whole unit, with all that it did to them.
                     anew.update(place for place, is_out in zip(places, out, strict=True) if not is_out)
         if kept:
             self._append(kept)
@@ -208,16 +208,16 @@ class Rewrite:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the base is whole, and the increment has all that it must have."""
+        """Whether the base is whole, and the increment has all of its records."""
         return self._base.is_written and not self._queue
 
     @property
     def must_wait(self) -> bool:
-        """Whether step() has nothing to do before the jobs that it handed over have ended."""
+        """Whether step() has no work before the submitted jobs have ended."""
         return not self._queue and (self._base.must_wait or (self._ended and not self._base.is_written))
 
     def wait(self) -> None:
-        """Return when nothing that step() handed over is under way."""
+        """Wait until no submitted job is running."""
         self._base.wait()
 
     @property
@@ -226,7 +226,7 @@ class Rewrite:
         return self._base.size
 
     def step(self, should_stop: Callable[[], bool]) -> None:
-        """Work until `should_stop` says so, asked about every half millisecond, or it must_wait, or all is done.
+        """Work until `should_stop` returns True (called about every half millisecond), it must_wait, or it is_complete.
         Raises: UnwritableKey, OSError, and any error of a bug; the caller then abandons the rewrite.
         """
         if self._failure is not None:
@@ -281,7 +281,7 @@ class Rewrite:
         return True
 
     def _next_key(self) -> _Pieces | None:
-        """Cut the next key that waits."""
+        """Cut the next waiting key; return its pieces, or None without such a key."""
         for index, waiting in enumerate(self._waiting):
             if not waiting:
                 continue
@@ -300,7 +300,7 @@ class Rewrite:
     def start_sync(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return `(job, done)`: the job syncs both files and may run in a thread.
 
-        To be done before the switch, which syncs only what came since.
+        It must end before the switch, which syncs only the later bytes.
         """
         assert self.is_complete
         self.writer.write()
@@ -341,7 +341,7 @@ _TYING: Final = frozenset((b"RENAME", b"RENAMENX", b"COPY", b"MOVE", b"MSET", b"
 
 
 def _places(index: int, words: Words) -> list[tuple[int, bytes]]:
-    """Return (database, key) of all keys that a record names, which are tied together where they are several."""
+    """Return (database, key) of all keys in a record; if there are several, the record ties them."""
     name = words[0].upper()
     if name not in _TYING:
         return [(index, words[2 if name in _CONTAINERS else 1])]
@@ -357,8 +357,8 @@ def _places(index: int, words: Words) -> list[tuple[int, bytes]]:
 
 
 def _snapshot(index: int, key: bytes, value: KeyValue, expires_ms: int | None) -> _Pieces:
-    """Return the pieces that say what `value` is now, whatever happens to it before they are asked for. Raises (this
-    call, and who asks for a piece): UnwritableKey.
+    """Return the pieces of `value` as it is now; later changes do not reach them. Raises (this call, and the iterator):
+    UnwritableKey.
     """
     try:
         kind = type_of(value)

@@ -1,4 +1,4 @@
-"""What is whole behind a fault in a file of the journal: runs are found again, for each has a checksum of its own."""
+"""The whole runs behind a fault in a file of the journal, found again by the checksum of each."""
 
 import re
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _SALT_HASH: Final = slice(36, 52)
 
 
 class Gap(NamedTuple):
-    """Bytes from `offset` to `end` of which nothing is kept.
+    """Bytes from `offset` to `end` that are not kept.
 
-    in_run: they are the rest of a run. instead: the bytes that have to stand there, where they are known.
+    in_run: they are the rest of a run. instead: the right bytes for the place, if they are known.
     """
 
     offset: int
@@ -34,7 +34,7 @@ class Gap(NamedTuple):
 
 
 class Salvage:
-    """Reads a file on behind its faults."""
+    """A reader of a file that goes on behind faults."""
 
     def __init__(self, reader: FileReader) -> None:
         self._reader = reader
@@ -42,8 +42,8 @@ class Salvage:
         self._names_others: bool | None = None  # until it is known
 
     def pieces(self) -> Iterator[Bare | Parsed | Gap]:
-        """Yield what the file says, in order, and the gaps in between; `reader.trouble` says why there is a gap until
-        the next is asked for, and at the end if a newer version wrote the rest.
+        """Yield the pieces of the file in order, and the gaps between them. `reader.trouble` has the reason of a gap
+        until the next piece is requested, and is set at the end if a newer version wrote the rest.
         """
         reader = self._reader
         while True:
@@ -58,7 +58,7 @@ class Salvage:
             reader.resume(end, salt)
 
     def _gap(self, trouble: Trouble) -> tuple[Gap, int, int | None]:
-        """Return the gap behind a trouble, where to go on, and the salt of what follows."""
+        """Return the gap behind a trouble, the offset to go on at, and the salt of the bytes there."""
         reader = self._reader
         first = len(CUT_LINE) if trouble.in_run else 0
         if reader.salt is not None:
@@ -67,17 +67,17 @@ class Salvage:
                 return gap, trouble.offset, reader.salt
             end = self._next_whole(trouble.offset, first, reader.salt)
             return Gap(trouble.offset, end, trouble.in_run, trouble.detail), end, reader.salt
-        if not self._has_begun:  # a damaged first line may read as one that others wrote
+        if not self._has_begun:  # a damaged first line may read like a line of other software
             for salt in self._salts():
                 if self._next_whole(0, FIRST_LINE_BYTES, salt) < reader.size:
                     gap = Gap(0, FIRST_LINE_BYTES, False, "its first line is damaged", encode_first_line(salt))
                     return gap, FIRST_LINE_BYTES, salt
-        # What others wrote has no checksums: nothing behind a fault is known to be a command.
+        # The bytes of other software have no checksums: nothing behind a fault is known to be a command.
         return Gap(trouble.offset, reader.size, False, trouble.detail), reader.size, None
 
     def _header_of_what_is_whole(self, end: int, salt: int) -> bytes | None:
-        """Return the header that the run here should have, if only its header is damaged and its units up to `end` are
-        all that it had: then what follows is whole, and leaves no room for a CUT_LINE.
+        """Return the right header of the run here, if only its header is damaged and its units end at `end`: the run
+        behind is whole then, and leaves no room for a CUT_LINE. Else None.
         """
         reader = self._reader
         run = reader.run_here()
@@ -126,7 +126,7 @@ class Salvage:
         return offset + header.end() + int(header[1]) if header is not None and header[1] else self._reader.size
 
     def _is_whole(self, header: re.Match[bytes], place: int, body_at: int, salt: int) -> bool:
-        """Return whether a line is ours, its run is whole, and the database of the commands from there on is known."""
+        """Return whether streamd wrote a line, its run is whole, and the database of the commands behind is known."""
         reader = self._reader
         if header[4]:
             length = int(header[5])
@@ -143,8 +143,8 @@ class Salvage:
         return not self._may_be_another() or _selects(body, body_at)
 
     def _may_be_another(self) -> bool:
-        """Return whether another database than 0 may be selected where no run names one: in a file of an earlier
-        version that names another one anywhere.
+        """Return whether a database other than 0 may be selected without a SELECT in the run: in a file of an earlier
+        version that names such a database anywhere.
         """
         reader = self._reader
         if reader.names_databases:

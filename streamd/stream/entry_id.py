@@ -27,7 +27,7 @@ def make_id(ms: int, seq: int) -> int:
 
 
 def parse_id(text: bytes, missing_seq: int = 0) -> int:
-    """Return the entry ID that `text` says, `ms-seq`, or `ms` alone, which stands for `ms-missing_seq`.
+    """Return the entry ID in `text`: `ms-seq`, or `ms` alone, which stands for `ms-missing_seq`.
 
     Raises: InvalidStreamId.
     """
@@ -45,16 +45,16 @@ def parse_id(text: bytes, missing_seq: int = 0) -> int:
 
 
 def _parse_oddity(text: bytes, missing_seq: int) -> int:
-    """Return the entry ID of a text that is no mere digits, as Redis reads it: with strtoull, up to a zero byte."""
+    """Return the entry ID of a text with more than digits; Redis reads such a text with strtoull, up to a zero byte."""
     ms_text, dash, seq_text = text.partition(b"\0")[0].partition(b"-")
     ms = _strtoull(ms_text)
     return make_id(ms, _strtoull(seq_text) if dash else missing_seq)
 
 
 def _strtoull(text: bytes) -> int:
-    """Return the number that C's strtoull sees: behind blanks and a sign; a minus counts down from 2**64.
+    """Return the number that C's strtoull reads: blanks and a sign may precede it; a minus counts down from 2**64.
 
-    What is written as an integer of 64 bits usually is, Redis reads without strtoull, and refuses it below 0.
+    Redis reads a signed 64-bit integer in its usual spelling without strtoull, and refuses a negative one.
     """
     found = _NUMBER.fullmatch(text)
     if found is None:
@@ -66,7 +66,7 @@ def _strtoull(text: bytes) -> int:
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
-    """Return `(entry ID, whether its seq is to be chosen)` of the ID that XADD is given.
+    """Return `(entry ID, whether the server chooses its seq)` of the ID argument of XADD.
 
     `ms-*` leaves the seq to the server; the ID is `ms-0` then. `*` alone is no ID: XADD looks for it first.
 
@@ -81,9 +81,9 @@ def parse_new_id(text: bytes) -> tuple[int, bool]:
 
 
 def parse_range_start(text: bytes) -> int:
-    """Return the first entry ID of a range: `-` and `+` are the ends of all IDs, `(` leaves the ID itself out.
+    """Return the first entry ID of a range: `-` and `+` are the ends of all IDs, `(` excludes the ID itself.
 
-    Raises: InvalidStreamId; InvalidRangeStart when nothing comes behind an ID that is left out.
+    Raises: InvalidStreamId; InvalidRangeStart when the excluded ID is the greatest of all.
     """
     if text == b"-":
         return ID_MIN
@@ -98,9 +98,9 @@ def parse_range_start(text: bytes) -> int:
 
 
 def parse_range_end(text: bytes) -> int:
-    """Return the last entry ID of a range: `-` and `+` are the ends of all IDs, `(` leaves the ID itself out.
+    """Return the last entry ID of a range: `-` and `+` are the ends of all IDs, `(` excludes the ID itself.
 
-    Raises: InvalidStreamId; InvalidRangeEnd when nothing comes before an ID that is left out.
+    Raises: InvalidStreamId; InvalidRangeEnd when the excluded ID is the least of all.
     """
     if text == b"+":
         return ID_MAX
@@ -133,7 +133,7 @@ def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequen
     """Yield `(head, tails)` of the texts of `count` IDs that follow each other in one millisecond, from `entry_id` on:
     each text is the head and one of the tails, which are equally long.
 
-    The tails are up to three digits that are looked up, which is 25 times as quick as `format_id`.
+    A tail is up to three digits from a table, which is 25 times as quick as `format_id`.
     """
     ms, seq = entry_id >> 64, entry_id & SEQ_MAX
     while count > 0:
@@ -149,7 +149,7 @@ def consecutive_parts(entry_id: int, count: int) -> Iterator[tuple[bytes, Sequen
 
 
 def format_ids(ids: Sequence[int]) -> list[bytes]:
-    """Return the texts of some IDs, which grow."""
+    """Return the texts of ascending IDs."""
     if ids and ids[-1] - ids[0] == len(ids) - 1 and ids[-1] >> 64 == ids[0] >> 64:
         return [head + tail for head, tails in consecutive_parts(ids[0], len(ids)) for tail in tails]
     return format_parts(*parts_of(ids))

@@ -21,8 +21,8 @@ def gathered(parts: list[bytes]) -> Raw | Parts:
 def long_array(
     log: Log, start: int, end: int, count: int | None = None, reverse: bool = False
 ) -> tuple[int, LongArray] | None:
-    """Return (how many, a long array) of the first `count` entries from `start` to `end` as they are now, if they are
-    many enough to be sent in slices; else None.
+    """Return (the number, a long array) of the first `count` entries from `start` to `end` as they are now; None if
+    they are too few to be sent in slices.
     """
     if (count is not None and count <= SLICED_ITEMS_MIN) or len(log) <= SLICED_ITEMS_MIN:
         return None
@@ -35,7 +35,7 @@ def long_array(
 
 
 def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = False) -> LongArray:
-    """Return the first `count` entries from `start` to `end`, as many as there are at least, as they are now."""
+    """Return the first `count` entries from `start` to `end` as they are now; the range must hold so many."""
     return LongArray(count, _pieces(log.copy(), start, end, count, reverse))
 
 
@@ -45,14 +45,14 @@ def _pieces(log: Log, start: int, end: int, count: int, reverse: bool) -> Iterat
 
 
 def pinned_bytes(log: Log, entries: int) -> int:
-    """Return about how much memory a reply of so many entries keeps from being freed."""
+    """Return about how many bytes a reply of so many entries keeps from being freed."""
     return log.memory_bytes * entries // max(1, len(log))
 
 
 class ReadBudget:
-    """What is left of a reply's limits: COUNT for each stream, MAXCOUNT and MAXSIZE for all together; 0 for no limit.
+    """The remaining limits of a reply: COUNT for each stream, MAXCOUNT and MAXSIZE for all together; 0 for no limit.
 
-    The size of an entry is the sum of its fields and values in bytes. The first entry comes whatever its size.
+    The size of an entry is the sum of its fields and values in bytes. A reply takes its first entry at any size.
     """
 
     __slots__ = ("_bytes_left", "_count", "_count_left", "_empty", "_stream_left")
@@ -71,7 +71,7 @@ class ReadBudget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more may come, of any stream."""
+        """Whether the reply may take no more entries of any stream."""
         return not self._empty and (self._count_left == 0 or self._bytes_left == 0)
 
     def next_stream(self) -> None:
@@ -80,13 +80,13 @@ class ReadBudget:
 
     @property
     def entries_left(self) -> int | None:
-        """How many entries of this stream may come, their sizes aside; None for all."""
+        """How many more entries of this stream the reply may take, their sizes aside; None for all."""
         if self._count_left is None or self._stream_left is None:
             return self._stream_left if self._count_left is None else self._count_left
         return min(self._stream_left, self._count_left)
 
     def admit(self, size_bytes: int) -> bool:
-        """Return whether one more entry may come; if so, it is counted."""
+        """Return whether the reply may take one more entry of this size; if so, count the entry."""
         if self.entries_left == 0:
             return False
         if self._bytes_left is not None:
@@ -98,7 +98,7 @@ class ReadBudget:
         return True
 
     def take(self, log: Log, start: int, end: int, ids: list[int] | None = None) -> tuple[int, Parts | LongArray]:
-        """Return (how many, the array) of the entries from `start` to `end` that may come; `ids` gets their IDs."""
+        """Return (the number, the array) of the entries from `start` to `end` within the limits; `ids` gets the IDs."""
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
@@ -121,7 +121,7 @@ class ReadBudget:
         return entries, Parts([b"*%d\r\n" % entries, *parts])
 
     def spend(self, entries: int) -> None:
-        """Count entries that come."""
+        """Count entries of this stream that the reply takes."""
         self._empty = self._empty and not entries
         if self._stream_left is not None:
             self._stream_left -= entries

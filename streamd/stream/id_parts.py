@@ -26,9 +26,9 @@ def stamps_of(base: int, ids: Iterable[int]) -> list[int]:
 
 
 def have_no_seqs(base: int, ids: Sequence[int], stamps: Sequence[int]) -> bool:
-    """Return whether all seqs of entry IDs are 0; `stamps` are those of `stamps_of`.
+    """Return whether all seqs of entry IDs are 0; `stamps` is the result of `stamps_of`.
 
-    They are if their sum is, and two sums take half of what a look at each does.
+    All seqs are 0 if their sum is 0, and two sums take half the time of a look at each seq.
     """
     return not (ids[-1] | ids[len(ids) // 2]) & _SEQ_MAX and sum(ids) - base * len(ids) == sum(stamps) << 64
 
@@ -39,12 +39,12 @@ def ids_of(milliseconds: Iterable[int], seqs: Iterable[int]) -> list[int]:
 
 
 def ids_behind(first_id: int, stamps: Iterable[int]) -> list[int]:
-    """Return the entry IDs that come so many milliseconds behind an ID."""
+    """Return for each stamp the entry ID so many milliseconds behind `first_id`."""
     return [first_id + (stamp << 64) for stamp in stamps]
 
 
 def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
-    """Return some entry IDs, in their order, as `(the first one, how many)` of those that count up by one."""
+    """Return some entry IDs, in their order, as runs that count up by one: `(the first ID, the number of IDs)`."""
     runs: list[tuple[int, int]] = []
     first = expected = -1
     for entry_id in ids:
@@ -59,7 +59,7 @@ def runs_of(ids: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def sums(number: int, others: Iterable[int]) -> list[int]:
-    """Return a number and each of some others added up."""
+    """Return the sum of a number and each of some others."""
     return [number + other for other in others]
 
 

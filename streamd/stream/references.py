@@ -1,4 +1,4 @@
-"""The references that consumer groups hold to a stream's entries: pending ones, and those they have yet to read."""
+"""The references that consumer groups hold to a stream's entries: the pending and the unread ones."""
 
 from collections.abc import Iterable
 
@@ -13,12 +13,12 @@ def groups_of(stream: Stream) -> Iterable[Group]:
 
 
 def read_by_all_up_to(stream: Stream) -> int:
-    """Return the last ID that every group has read; all of them when there is no group."""
+    """Return the last ID that every group has read; ID_MAX when there is no group."""
     return min((group.last_id for group in groups_of(stream)), default=ID_MAX)
 
 
 def is_referenced(stream: Stream, entry_id: int) -> bool:
-    """Return whether some group has not read, or not acknowledged an entry."""
+    """Return whether some group has not read an entry, or not acknowledged it."""
     return any(entry_id > group.last_id or entry_id in group.pending for group in groups_of(stream))
 
 

@@ -23,9 +23,9 @@ class Stream:
     last_id: the greatest entry ID ever given; survives deletion.
     max_deleted_id: the greatest entry ID that XDEL removed, 0 if none.
     entries_added: entries ever added.
-    gaps_to: what groups have pending behind this ID was never deleted, but may have been trimmed at the front.
+    gaps_to: pending entries behind this ID were never deleted, but may have been trimmed at the front.
     groups: name -> Group, None until the first XGROUP CREATE.
-    field_index: of the field that searches ask for, None until the first one.
+    field_index: the index of the field that searches ask for; None until the first search.
     """
 
     __slots__ = (
@@ -56,14 +56,14 @@ class Stream:
         return len(self.log)
 
     def append(self, entry_id: int, fields: Sequence[bytes]) -> None:
-        """Add an entry; its ID must be greater than the last one."""
+        """Add an entry; its ID must be greater than `last_id`."""
         self.log.append(entry_id, fields)
         self.last_id = entry_id
         if self.entries_added < _COUNT_MAX:
             self.entries_added += 1
 
     def append_columns(self, ids: Sequence[int], columns: EntryColumns) -> None:
-        """Add entries; their IDs, ascending, must be greater than the last one."""
+        """Add entries; their IDs, ascending, must be greater than `last_id`."""
         self.log.append_columns(ids, columns)
         self.last_id = ids[-1]
         self.entries_added = min(self.entries_added + len(ids), _COUNT_MAX)
@@ -80,7 +80,7 @@ class Stream:
         self.max_deleted_id = max(self.max_deleted_id, entry_id)
 
     def delete_each(self, ids: Sequence[int]) -> list[bool]:
-        """Delete entries one after the other; return of each whether it was there."""
+        """Delete entries one after the other; return for each whether it was there."""
         results = self.log.delete_each(ids)
         if True in results:
             self._note_deleted(max(compress(ids, results)))
@@ -94,11 +94,11 @@ class Stream:
         return deleted
 
     def has_all_behind(self, entry_id: int) -> bool:
-        """Return whether all that groups have pending from an ID on is there; False also where that is not known."""
+        """Return whether all pending entries from an ID on are still in the log; False also where that is unknown."""
         return entry_id > self.gaps_to and entry_id >= (self.log.first_id or entry_id + 1)
 
     def has_tombstone_behind(self, entry_id: int) -> bool:
-        """Return whether an entry from `entry_id` on may have been deleted out of the middle of what is there."""
+        """Return whether an entry from `entry_id` on may have been deleted out of the middle of the log."""
         first_id = self.log.first_id
         if first_id is None or not self.max_deleted_id or self.max_deleted_id < first_id:
             return False
@@ -127,9 +127,9 @@ class Stream:
         return None
 
     def advance(self, group: Group, ids: list[int]) -> None:
-        """Note that the entries `ids`, ascending, the next ones, were delivered to a group.
+        """Note that the next entries, `ids` ascending, were delivered to a group.
 
-        Source: `entries-read` of Redis 7.4: counted up while no entry behind the group was deleted, else estimated.
+        Source: `entries-read` of Redis 7.4 is counted up while no entry behind the group was deleted, else estimated.
         """
         if ids[-1] <= group.last_id:
             return
@@ -174,9 +174,9 @@ class Stream:
         return None if read is None else self.entries_added - read
 
     def pass_to(self, group: Group, entry_id: int) -> None:
-        """Note that a group with a filter has come to an entry: what was in front of it was delivered, or skipped.
+        """Note that a group with a filter has passed an entry: all entries up to it were delivered or skipped.
 
-        Counters go as `advance` has them for a group that gets every entry.
+        The counters change as `advance` changes them for a group that gets every entry.
         """
         first_id = self.log.first_id or 0
         simple = not self.max_deleted_id or self.max_deleted_id < first_id
@@ -189,9 +189,9 @@ class Stream:
         group.last_id = entry_id
 
     def index_of(self, field: bytes) -> FieldIndex | None:
-        """Return the index of a field's values for a search; None if the stream keeps that of another field.
+        """Return the index of a field's values for a search; None if the stream keeps the index of another field.
 
-        There is one for each stream, of the field that is asked for most of the time.
+        A stream has one index, of the field that most searches ask for.
         """
         index, log = self.field_index, self.log
         if index is not None and index.field != field:
@@ -210,12 +210,12 @@ class Stream:
         return self._with(groups, self.idmp.copy())
 
     def snapshot(self) -> "Stream":
-        """Return the stream as it is now, for reading only: what is large is shared until it changes."""
+        """Return the stream as it is now, for reading only; its large parts are shared until they change."""
         groups = None if self.groups is None else {name: group.snapshot() for name, group in self.groups.items()}
         return self._with(groups, self.idmp.snapshot())
 
     def without_groups(self) -> "Stream":
-        """Return the stream as `snapshot` does, its entries and counters alone."""
+        """Return a snapshot of the entries and counters alone."""
         return self._with(None, self.idmp)
 
     def _with(self, groups: dict[bytes, Group] | None, idmp: IdmpTable) -> "Stream":

@@ -16,8 +16,8 @@ class Trim:
     """How to trim.
 
     by: `maxlen` or `minid`; threshold: the length that stays, or the first ID that stays.
-    approximate: whole segments alone go; limit: at most so many entries, 0 for any number.
-    references: what becomes of pending entries: keep, delete, or acked: what is still pending or unread stays.
+    approximate: remove whole segments alone; limit: remove at most so many entries, 0 for any number.
+    references: `keep` or `delete` the groups' references; `acked` trims no entry that is still pending or unread.
     """
 
     by: str
@@ -27,7 +27,7 @@ class Trim:
     references: str
 
     def apply(self, stream: Stream) -> list[bytes]:
-        """Trim; return the options of the XTRIM that repeats it exactly, empty if nothing went."""
+        """Trim; return the options of the XTRIM that repeats it exactly, empty if no entry was removed."""
         if self.references != "keep" and stream.groups:
             return self._apply_each(stream)
         log = stream.log
@@ -41,7 +41,7 @@ class Trim:
         return [b"MINID", b"=", format_id(self.threshold if first is None else first)]
 
     def _apply_each(self, stream: Stream) -> list[bytes]:
-        """Trim entry by entry, with a look at the groups. Whole segments are no unit here, as in Redis."""
+        """Trim entry by entry, with a look at the groups; as in Redis, `approximate` changes nothing here."""
         log = stream.log
         wanted = len(log) - self.threshold if self.by == "maxlen" else len(log)
         if self.limit:

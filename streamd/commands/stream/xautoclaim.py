@@ -75,9 +75,9 @@ def xautoclaim(context: Context, args: list[bytes]) -> Reply:
 
 
 def _choose(log: Log, group: Group, start: int, wanted: int, until_ms: int | None) -> tuple[list[int], list[int], int]:
-    """Return the IDs to claim, those of pending entries that were deleted, and the ID to go on from, 0 at the end.
+    """Return the IDs to claim, the IDs of pending entries that were deleted, and the ID to go on from, 0 at the end.
 
-    until_ms: claim what was delivered then or before; None for all. Entries that follow each other in the group as in
+    until_ms: claim entries delivered then or before; None for all. Entries that follow each other in the group as in
     the log are judged together.
     """
     claimed: list[int] = []
@@ -112,8 +112,8 @@ def _idle(
     at: int,
     length: int,
 ) -> bool | list[bool]:
-    """Return whether so many entries, from an index on, belong to nobody or were delivered up to `until_ms`: all, none,
-    or each.
+    """Return whether `length` entries, from index `at` on, have no owner or were delivered up to `until_ms`: one bool
+    for all, or a list with one for each.
     """
     if until_ms is None:
         return True
@@ -129,7 +129,7 @@ def _ids(ids: list[int]) -> Raw:
 
 
 def _entries(log: Log, ids: list[int]) -> Raw:
-    """Return the entries `ids`, which are all there."""
+    """Return the RESP of the entries `ids`, which must all be in the log."""
     found: list[int] = []
     data = b"".join(log.encode_parts(ids[0], ids[-1], len(ids), ids=found)[1]) if ids else b""
     if found != ids:

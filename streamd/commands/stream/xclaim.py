@@ -21,7 +21,7 @@ from streamd.stream.log.entry_log import Log
 
 
 class _Options:
-    """What stands behind the IDs of an XCLAIM."""
+    """The options of an XCLAIM, behind its IDs."""
 
     __slots__ = ("count", "force", "just_id", "last_id", "time_ms")
 
@@ -49,7 +49,7 @@ class _Options:
 
 
 def _all_there(log: Log, ids: list[int]) -> bool:
-    """Return whether these are several entries that stand in the log one behind the other."""
+    """Return whether `ids` are several entries that follow each other in the log."""
     return len(ids) > 1 and ids[0] < ids[-1] and log.ids_between(ids[0], ids[-1], len(ids) + 1) == ids
 
 
@@ -82,7 +82,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
     options = _Options(Arguments(args, 5 + len(ids)), now_ms)
     time_ms = options.time_ms
     if time_ms is None or not 0 <= time_ms <= now_ms:
-        time_ms = now_ms  # a time that cannot be is taken for now: the client's clock may be a little ahead
+        time_ms = now_ms  # an impossible time counts as now: the client's clock may be a little ahead
 
     position_unsaid = options.last_id > group.last_id
     if position_unsaid:
@@ -124,7 +124,7 @@ def xclaim(context: Context, args: list[bytes]) -> Reply:
 
 
 def _leading_ids(args: list[bytes]) -> list[int]:
-    """Return the IDs, up to the first word that is none."""
+    """Return the IDs, up to the first word that is no ID."""
     end = 5
     while end < len(args) and args[end][:1].isdigit():
         end += 1
@@ -133,7 +133,7 @@ def _leading_ids(args: list[bytes]) -> list[int]:
         if end == len(args) or args[end][:1].isalpha():
             return parse_ids(args[5:end])
     except InvalidStreamId:
-        pass  # one by one is the way to see how many
+        pass  # parse one by one to find the first bad word
     ids: list[int] = []
     for word in args[5:]:
         try:
@@ -145,7 +145,7 @@ def _leading_ids(args: list[bytes]) -> list[int]:
 
 @applies("XCLAIM")
 def apply_claim(applying: Applying, words: list[bytes]) -> None:
-    """Have a consumer own entries since a time, delivered so often; an entry that is not there is pending no more."""
+    """Give entries to a consumer, with a time and a delivery count; a deleted entry is pending no more."""
     stream, group = applying.group(words[1], words[2])
     ids = _leading_ids(words)
     options = _Options(Arguments(words, 5 + len(ids)), 0)
@@ -154,7 +154,7 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
         raise CannotApply("it says no time, or no delivery count")
     group.last_id = max(group.last_id, options.last_id)
     consumer = group.consumers.get(words[3]) or group.consumer(words[3], time_ms)[0]
-    # More is known of a consumer that streamd has written of: it stands in a note behind this record.
+    # These are guesses: for a consumer that streamd has written, a note behind this record has the times.
     consumer.seen_ms = max(consumer.seen_ms, time_ms)
     consumer.active_ms = max(consumer.active_ms or 0, time_ms)
     if _all_there(stream.log, ids):
@@ -169,7 +169,7 @@ def apply_claim(applying: Applying, words: list[bytes]) -> None:
 
 @applies("XGROUPPENDING")
 def apply_pending(applying: Applying, words: list[bytes]) -> None:
-    """Have a consumer own an entry that was deleted."""
+    """Make a deleted entry pending for a consumer."""
     _, key, group_name, name, entry_id, time_ms, count = words
     stream, group = applying.group(key, group_name)
     consumer, _ = group.consumer(name, 0)

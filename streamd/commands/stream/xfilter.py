@@ -21,7 +21,7 @@ from streamd.stream.stream import Stream
 class _Question:
     """The words of a request.
 
-    starts: the ID from which on is looked, by key: of the stream that is read, then of those that only wake.
+    starts: key -> the ID to search from; first the stream that is read, then the streams that only wake the client.
     """
 
     __slots__ = ("block_ms", "count", "end", "key", "starts", "wanted")
@@ -63,7 +63,7 @@ class _Question:
 
 
 def _keys(words: list[bytes]) -> list[bytes]:
-    """Return the keys: the first word, and each second one behind ALSO, which stands at the end."""
+    """Return the keys: the first argument, and each second one behind ALSO, which is the last option."""
     upper = [word.upper() for word in words[4:]]
     at = 0
     while at < len(upper) and upper[at] != b"ALSO":
@@ -87,10 +87,10 @@ def _keys(words: list[bytes]) -> list[bytes]:
 def xfilter(context: Context, args: list[bytes]) -> Reply:
     """Return the entries of a range one field of which matches a pattern, and up to where was looked.
 
-    Ask again from behind the ID that is returned: all is looked through when it stays the same. With BLOCK and nothing
-    found, it waits until there is something, in this stream or behind an ID of those named by ALSO, of which no entries
-    are returned; where the last possible ID was given, nobody waits. An entry that lacks the field does not match; of a
-    field that is there several times the last value counts.
+    The next request starts behind the returned ID; the search is complete when that ID stays the same. With BLOCK and
+    no match, the client waits for one in this stream, or behind the given ID in a stream named by ALSO, of which no
+    entries are returned. It does not wait in a stream that has reached the last possible ID. An entry without the field
+    does not match; if it has the field several times, the last value counts.
 
     Reply: [the last ID that was looked at, entries].
     Raises: CommandError; InvalidStreamId, InvalidRangeStart, InvalidRangeEnd; WrongType.
@@ -108,12 +108,12 @@ def xfilter(context: Context, args: list[bytes]) -> Reply:
 
 @lru_cache(maxsize=256)
 def _shared(*words: object) -> tuple[object, ...]:
-    """Return what a thousand clients ask for, each of whom then holds the same."""
+    """Return the words as one tuple, shared by all clients with the same request."""
     return words
 
 
 def _said(protocol: int, question: _Question) -> tuple[object, ...]:
-    """Return what a reply depends on beside the database."""
+    """Return the words of a request that its reply depends on, other than the starts, with the protocol."""
     wanted = question.wanted
     words = protocol, question.key, question.count, wanted, question.end
     is_short = len(question.key) + len(wanted.field) + len(wanted.pattern.text) <= 2 * SHORT_BYTES_MAX
@@ -121,9 +121,9 @@ def _said(protocol: int, question: _Question) -> tuple[object, ...]:
 
 
 class _Attempt:
-    """Looks, and looks again for a client that waits.
+    """The search of a request, which is repeated while the client waits.
 
-    starts: from where on, by key; nothing is in front of it. said: what else its reply depends on beside the database.
+    starts: key -> the ID to search from; no match is in front of it. said: see `_said`.
     """
 
     __slots__ = ("context", "count", "end", "is_open", "key", "said", "starts", "wanted")
@@ -137,23 +137,23 @@ class _Attempt:
         self.said = _said(context.client.protocol, question)
 
     def start_of(self, key: bytes) -> int:
-        """Return the ID from which on the stream at a key was not looked through."""
+        """Return the ID from which on the stream at a key was not searched yet."""
         return self.starts[key]
 
     def passed(self, key: bytes, entry_id: int) -> None:
-        """Note that up to an ID there is nothing for this one."""
+        """Note that a stream has no match up to an ID."""
         if entry_id >= self.starts[key]:
             self.starts[key] = min(entry_id, ID_MAX - 1) + 1
 
     def on_timeout(self) -> Reply:
-        """Return the reply when nothing has come."""
+        """Return the reply without entries."""
         return [format_id(self._before()), []]
 
     def _before(self) -> int:
         return max(self.starts[self.key] - 1, 0)
 
     def __call__(self) -> Reply:
-        # One entry may wake a thousand who ask the same: what the first of them gets is encoded once.
+        # One entry may wake a thousand clients with the same request: their reply is encoded once.
         context, starts = self.context, self.starts
         shared = context.state.blocked.shared
         asked = context.db.index, starts[self.key] if len(starts) == 1 else (*starts.items(),), self.said
@@ -197,7 +197,7 @@ class _Attempt:
 
 
 def _answer(found: Found, end: int) -> Reply:
-    """Return the reply of a search that came to something, or to the end of its time; `end`: of what is there."""
+    """Return the reply of a search that found entries or ended with its slice; `end`: the last ID of the range."""
     assert found.passed_id is not None
     passed = format_id(end if found.is_done else found.passed_id)
     head = b"*2\r\n$%d\r\n%b\r\n*%d\r\n" % (len(passed), passed, found.entries)

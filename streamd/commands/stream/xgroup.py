@@ -67,13 +67,13 @@ def _existing(stream: Stream | None) -> Stream:
 
 
 def _group(context: Context, args: list[bytes]) -> tuple[Stream, Group]:
-    """Return the stream and the group that a request names. Raises: CommandError, NoGroup, WrongType."""
+    """Return the stream and the group named in a request. Raises: CommandError, NoGroup, WrongType."""
     stream = _existing(context.stream(args[2]))
     return stream, group_of(stream, args[2], args[3])
 
 
 def _capped(stream: Stream | None, entries_read: int | None) -> int | None:
-    """Return ENTRIESREAD, at most what was ever added, as Redis does since 8.2.2."""
+    """Return ENTRIESREAD, at most the number of entries ever added, as Redis does since 8.2.2."""
     return None if entries_read is None else min(entries_read, 0 if stream is None else stream.entries_added)
 
 
@@ -85,7 +85,7 @@ def _start_id(word: bytes, stream: Stream | None) -> int:
 
 
 def _position(word: bytes, stream: Stream) -> int:
-    """Return the ID that a group is set to."""
+    """Return the ID that SETID gives a group."""
     if word in (b"-", b"+"):
         return 0 if word == b"-" else ID_MAX
     return _start_id(word, stream)
@@ -266,7 +266,7 @@ def xgroup_delconsumer(context: Context, args: list[bytes]) -> Reply:
 
 @applies("XGROUP CREATE")
 def apply_group(applying: Applying, words: list[bytes]) -> None:
-    """Create a group; a journal's count of entries read was right."""
+    """Create a group; a count of entries read in a journal is taken as it is."""
     make_stream, entries_read, _ = _parse_options(words, creating=True)
     key, name = words[2], words[3]
     stream = applying.stream_or_new(key) if make_stream else applying.stream(key)
@@ -300,7 +300,7 @@ def apply_position(applying: Applying, words: list[bytes]) -> None:
 
 @applies("XGROUP CREATECONSUMER")
 def apply_consumer(applying: Applying, words: list[bytes]) -> None:
-    """Create a consumer; when it was seen stands in a note."""
+    """Create a consumer; a note has the time when it was seen."""
     _, group = applying.group(words[2], words[3])
     if words[4] not in group.consumers:
         group.consumer(words[4], 0)

@@ -1,4 +1,4 @@
-"""XINFO: what a stream, its consumer groups and their consumers look like."""
+"""XINFO: the properties of a stream, its consumer groups and their consumers."""
 
 from collections.abc import Iterator
 from itertools import islice, repeat
@@ -22,7 +22,7 @@ from streamd.stream.stream import Stream
 # Without COUNT, FULL shows so many entries, pending ones included.
 FULL_COUNT_DEFAULT: Final = 10
 
-# What a group has that has nothing.
+# The pending entries and consumers of a group without any.
 _NOBODY: Final[tuple[PendingEntries, ConsumerColumns]] = (PendingEntries(), ([], [], [], [], []))
 
 container(
@@ -53,7 +53,7 @@ container(
 def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
     """Return the properties of a stream.
 
-    Both names of the number of producers are there, `pids-tracked` and `producers-tracked`.
+    The number of producers has two names, `pids-tracked` and `producers-tracked`.
 
     Reply: map.
     Raises: NoSuchKey; WrongType; SubcommandSyntaxError, NotAnInteger.
@@ -82,7 +82,7 @@ def xinfo_stream(context: Context, args: list[bytes]) -> Reply:
 
 
 def _decoded(stream: Stream, count: int) -> int:
-    """Return how many entries, pending ones and consumers FULL shows at most."""
+    """Return at most how many entries, groups, pending entries and consumers FULL shows."""
     shown = min(count or len(stream), len(stream)) + len(stream.groups or ())
     for group in (stream.groups or {}).values():
         pending = len(group.pending)
@@ -92,13 +92,13 @@ def _decoded(stream: Stream, count: int) -> int:
 
 
 def _full_in_slices(stream: Stream, count: int) -> Reply:
-    """Return what FULL shows, to be made in slices."""
+    """Return the reply of FULL, to be made in slices."""
     log, pinned = stream.log, pinned_bytes(stream.log, min(count or len(stream), len(stream)))
     groups = stream.groups or {}
     facts = stream.without_groups()
     consumers, pending, last_ids, read, wanted = columns_of(groups.values())
     pinned += PENDING_BYTES * sum(pending) + CONSUMER_BYTES * sum(consumers)
-    # Most of a great many groups have neither consumers nor pending entries: nothing is copied of those.
+    # Most of a great many groups have neither consumers nor pending entries: nothing is copied for these.
     held = [
         (group.pending.snapshot(), group.columns()) if some or more else None
         for group, some, more in zip(groups.values(), consumers, pending, strict=True)
@@ -139,7 +139,7 @@ def _long_group(
 
 
 def _pending_parts(pieces: Iterator[list[PendingEntry]], left: int, *, is_owned: bool) -> Iterator[bytes]:
-    """Yield the RESP of the first pending entries, of some at a time; is_owned: without who has them."""
+    """Yield the RESP of the first pending entries, some at a time; is_owned: leave out the consumer's name."""
     head = b"*3" if is_owned else b"*4"
     for rows in pieces:
         parts = []
@@ -155,7 +155,7 @@ def _pending_parts(pieces: Iterator[list[PendingEntry]], left: int, *, is_owned:
 
 
 def _long_consumers(pending: PendingEntries, consumers: ConsumerColumns, count: int) -> Iterator[bytes | list[Reply]]:
-    """Yield what FULL shows of the consumers of a group."""
+    """Yield the rows of FULL for the consumers of a group; an empty text is a step without a row."""
     chunks: dict[Consumer, list[Chunk]] = {}
     for _ in pending.by_owner(chunks):
         yield b""

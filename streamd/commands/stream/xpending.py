@@ -1,4 +1,4 @@
-"""XPENDING: what a consumer group has not acknowledged."""
+"""XPENDING: the entries that a consumer group has not acknowledged."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -86,7 +86,7 @@ def _rows(parts: Iterable[PendingColumns], now_ms: int) -> Raw:
 
 
 def _encode(columns: PendingColumns, now_ms: int) -> bytes:
-    """Return the RESP of some rows; what was delivered together differs in its IDs alone."""
+    """Return the RESP of some rows; entries that were delivered together differ in their IDs alone."""
     ids = columns[0]
     owners, times, counts = _alike(columns[1]), _alike(columns[2]), _alike(columns[3])
     rests: bytes | list[bytes]
@@ -98,7 +98,7 @@ def _encode(columns: PendingColumns, now_ms: int) -> bytes:
         rests = [_rest(*row, now_ms) for row in zip(of, since, often, strict=True)]
     elif isinstance(owners, list):
         first, last, size = owners[0], owners[-1], len(ids)
-        # A listing mostly begins in what one request delivered, and ends in the next one.
+        # A listing mostly begins in the delivery of one request, and ends in that of the next one.
         ahead = owners.count(first)
         if ahead + owners.count(last) == size and owners[:ahead].count(first) == ahead:
             head = encode_rows(ids[:ahead], _ROW, _rest(first, times, counts, now_ms))
@@ -116,14 +116,14 @@ def _alike(column: list[_T] | _T) -> list[_T] | _T:
 
 
 def _rest(owner: Consumer | None, time_ms: int, deliveries: int, now_ms: int) -> bytes:
-    """Return what stands behind the ID; each line has its CRLF in front."""
-    # An entry that was released belongs to nobody, and is idle since no time that could be said.
+    """Return the lines of a row behind its ID; each line has its CRLF in front."""
+    # A released entry has no owner, and no idle time.
     name, idle_ms = (b"", -1) if owner is None else (owner.name, max(0, now_ms - time_ms))
     return b"\r\n$%d\r\n%b\r\n:%d\r\n:%d" % (len(name), name, idle_ms, deliveries)
 
 
 def _long(live: PendingEntries, count: int, asked: tuple[int, int, int | None, Consumer | None], now_ms: int) -> Reply:
-    """Return the entries that are asked for now, to be counted and encoded in slices."""
+    """Return the requested entries as they are now, to be counted and encoded in slices."""
     pending = live.snapshot()
 
     def counts() -> Iterator[int]:

@@ -41,10 +41,10 @@ def xread(context: Context, args: list[bytes]) -> Reply:
 
 
 class _Attempt:
-    """Reads again for a client that waits.
+    """The read that is repeated for a waiting client.
 
-    One XADD may wake a thousand who ask the same: what the first of them gets is encoded once, which is nearly half of
-    what each takes.
+    One XADD may wake a thousand clients with the same request: their reply is read and encoded once, which is nearly
+    half of the work for each.
     """
 
     __slots__ = ("after", "context", "options", "question")
@@ -53,7 +53,7 @@ class _Attempt:
         self.context = context
         self.options = options
         self.after = after
-        # All that the reply depends on beside the database.
+        # Everything that the reply depends on except the database.
         limits = options.count, options.count_max, options.bytes_max
         self.question = context.client.protocol, *options.keys, *after, *limits
 
@@ -66,7 +66,7 @@ class _Attempt:
         if reply is None:
             reply = self.read()
             if type(reply) is Sliced:
-                return reply  # it can be made but once
+                return reply  # its parts can be made only once
             if reply is not BLOCKED:
                 reply = Raw(encode(reply, self.context.client.protocol))
             shared[question] = reply
@@ -74,7 +74,7 @@ class _Attempt:
 
     def read(self) -> Reply:
         """Return the new entries of all streams, or BLOCKED."""
-        # A key that another type came to wakes nobody; it is an error once one of the streams has an entry.
+        # A key that got a value of another type wakes no client; it is an error once one of the streams has an entry.
         values = map(self.context.db.peek, self.options.keys)
         lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
         if not any(last_id > (at or 0) for last_id, at in zip(lasts, self.after, strict=True)):

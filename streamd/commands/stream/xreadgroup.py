@@ -1,4 +1,4 @@
-"""XREADGROUP: deliver entries to a consumer of a group, or show it again what it has not acknowledged."""
+"""XREADGROUP: deliver entries to a consumer of a group, or show it its unacknowledged entries again."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -34,7 +34,7 @@ from streamd.stream.wire.entry_encoder import encode_entry
 _COUNT_MAX: Final = 2**62
 _SIZED_MAX: Final = 1_000
 
-# What CLAIM says of an entry that nobody had before.
+# The last two elements that CLAIM adds to a new entry: idle time and delivery count.
 _NEW: Final = b":0\r\n:0\r\n"
 
 
@@ -78,7 +78,7 @@ def xreadgroup(context: Context, args: list[bytes]) -> Reply:
 
 
 def _go_on(context: Context, options: ReadOptions, attempt: "_Attempt") -> Reply:
-    """Let the others have their turn, and look for more that a group's filter lets through behind it."""
+    """Block the client with a retry at once, so that other clients are served before the search goes on."""
     parked = context.block(options.keys, options.block_ms or 0, attempt, on_timeout=NULL_ARRAY)
     if parked is BLOCKED:
         attempt.come_back()
@@ -86,9 +86,9 @@ def _go_on(context: Context, options: ReadOptions, attempt: "_Attempt") -> Reply
 
 
 def _stands_in_line(options: ReadOptions) -> bool:
-    """Return whether a client that waits with these options finds nothing if another one of the group, which waits in
-    the same way, found nothing: both want what the group has not read of the same stream, and take it whatever its
-    size.
+    """Return whether clients of a group that wait with such options are served in line: if one finds nothing, all do.
+
+    They all want the entries of one stream that the group has not read, of any size.
     """
     return len(options.keys) == 1 and options.claim_idle_ms is None and not options.bytes_max
 
@@ -108,9 +108,9 @@ def _resolve(word: bytes) -> int:
 
 
 class _Attempt:
-    """Reads, and reads again for a client that waits.
+    """The read of a request, which is repeated while the client waits.
 
-    is_unfinished: the last time it found nothing, but did not come to the end: a group's filter skips so much.
+    is_unfinished: the last read found nothing but ended before the end of a stream, since a filter skips so much.
     """
 
     __slots__ = ("after", "context", "is_unfinished", "options")
@@ -131,12 +131,12 @@ class _Attempt:
             return BLOCKED
         if was_unfinished:
             for key in self.options.keys:
-                self.context.db.signal(key)  # others may have waited for this one to come through
+                self.context.db.signal(key)  # other clients may have waited for this one to finish
         return reply
 
     def come_back(self) -> None:
-        """Have the attempt repeated: soon, if there is more to look at; or when the next pending entry has been idle
-        long enough for CLAIM.
+        """Set the time of the next attempt: at once if there is more to search, or when the next pending entry has been
+        idle long enough for CLAIM.
         """
         idle_ms, waiter = self.options.claim_idle_ms, self.context.client.waiter
         if waiter is None:
@@ -193,7 +193,7 @@ def _never() -> bool:
 
 
 def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
-    """Return what finds the fields of the entries `ids`: read in one go, unless many others lie between them."""
+    """Return a function that finds the fields of the entries `ids`; they are read at once if few others lie between."""
     around = log.ids_between(ids[0], ids[-1], 4 * len(ids)) if ids else []
     if around and around[-1] >= ids[-1]:
         return dict(log.iterate(ids[0], ids[-1])).get
@@ -215,11 +215,11 @@ def _read_again(
     after_id: int,
     budget: ReadBudget,
 ) -> Reply:
-    """Return pending entries of a consumer, which counts as a delivery; one that was deleted comes without fields."""
+    """Return pending entries of a consumer, which counts as a delivery; a deleted entry comes without fields."""
     now_ms = context.now_ms
     log, pending = stream.log, group.pending
     if context.state.records is None and not budget.sizes_count:
-        # (The journal is told of each; otherwise not even a list of them is made.)
+        # (A journal gets a record of each; without one not even a list of them is made.)
         whole = _read_all_again(stream, pending, consumer, after_id, budget, now_ms)
         if whole is not None:
             return whole
@@ -259,7 +259,7 @@ def _read_again(
 def _read_all_again(
     stream: Stream, pending: PendingEntries, consumer: Consumer, after_id: int, budget: ReadBudget, now_ms: int
 ) -> LongArray | None:
-    """Return what `_read_again` does, at once, if that is long and all of it stands in the log one behind the other."""
+    """Return the reply of `_read_again` at once if it is long and its entries follow each other in the log."""
     left = budget.entries_left
     if min(consumer.pending, consumer.pending if left is None else left) <= SLICED_ITEMS_MIN:
         return None  # (To find the span takes a look at each of the consumer's chunks.)
@@ -280,7 +280,7 @@ def _read_all_again(
 
 
 def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
-    """Yield entries, some at a time; those that are not there without fields."""
+    """Yield the entries `ids`, some at a time; deleted ones come without fields."""
     for at in range(0, len(ids), CHUNK_ENTRIES_MAX):
         some = ids[at : at + CHUNK_ENTRIES_MAX]
         found: list[int] = []
@@ -295,7 +295,7 @@ def _shown_in_slices(log: Log, ids: list[int]) -> Iterator[bytes | list[Reply]]:
 class _Delivery:
     """One stream of an XREADGROUP with the ID `>`.
 
-    stop: says when a search has taken its time; is_unfinished: one was ended by it.
+    stop: returns whether the time slice of a search is over; is_unfinished: it ended a search that found nothing.
     """
 
     __slots__ = ("consumer", "context", "group", "is_unfinished", "key", "options", "stop", "stream")
@@ -320,7 +320,7 @@ class _Delivery:
         self.consumer = consumer
 
     def read_new(self, budget: ReadBudget) -> Reply:
-        """Deliver what the group has not read; None when there is nothing."""
+        """Deliver the entries that the group has not read; None without such entries."""
         log, start = self.stream.log, self.group.last_id + 1
         if start > (log.last_id or 0):
             return None
@@ -336,13 +336,16 @@ class _Delivery:
         return shown
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget) -> tuple[list[int], list[bytes], int]:
-        """Return (IDs, RESP) of the next entries that the group's filter lets through, and up to where it has come."""
+        """Return (IDs, RESP, passed ID) of the next entries that the group's filter lets through.
+
+        The passed ID is the last one that was looked at or passed over.
+        """
         log = self.stream.log
         index = self.stream.index_of(wanted.field)
         count = budget.entries_left
         count = _COUNT_MAX if count is None else count
         if budget.sizes_count:
-            count = min(count, _SIZED_MAX)  # nothing is passed that is too large now
+            count = min(count, _SIZED_MAX)  # an entry that is too large now must not be passed
         found = search(log, index, wanted, self.group.last_id + 1, ID_MAX, count, self.stop, with_ids=True)
         self.is_unfinished = not found.is_done and not found.ids
         assert found.passed_id is not None
@@ -360,8 +363,8 @@ class _Delivery:
         return ids, parts, found.passed_id
 
     def _deliver(self, ids: list[int], passed_id: int | None = None) -> None:
-        """Note that the entries `ids`, the next ones, were delivered; or those of a filtered group, which has come to
-        `passed_id`.
+        """Note the delivery of the group's next entries, `ids`; passed_id: the last ID that a filtered group has
+        passed.
         """
         context, group, consumer = self.context, self.group, self.consumer
         now_ms = context.now_ms
@@ -384,9 +387,9 @@ class _Delivery:
         record_position(context, self.key, self.options.group, group, changes=int(self.options.no_ack))
 
     def read_claiming(self, budget: ReadBudget) -> Reply:
-        """Take over pending entries that are idle long enough, then deliver new ones; None when there is nothing.
+        """Take over pending entries that are idle long enough, then deliver new ones; None without entries.
 
-        Every entry comes with how long it was idle and how often it had been delivered.
+        Every entry comes with its idle time and its number of earlier deliveries.
         """
         parts = self._claim(budget)
         log, start = self.stream.log, self.group.last_id + 1
@@ -438,5 +441,5 @@ class _Delivery:
 
 
 def _four(entry: bytes, more: bytes) -> bytes:
-    """Return the RESP of an entry with two elements more."""
+    """Return the RESP of an entry with two more elements."""
     return b"*4" + entry[2:] + more

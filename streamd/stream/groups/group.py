@@ -1,4 +1,4 @@
-"""Consumer groups: how far a group has read, who is in it, and what it has not acknowledged."""
+"""Consumer groups: how far a group has read, its consumers, and its unacknowledged entries."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from streamd.stream.groups.pending import Consumer, PastConsumer, PendingEntries
 from streamd.stream.search.patterns import EntryFilter
 
-# What groups without consumers share, and snapshots without pending entries.
+# The empty dict of groups without consumers, and the empty pending entries of snapshots.
 _NO_CONSUMERS: Final[dict[bytes, Consumer]] = {}
 _NO_PENDING: Final = PendingEntries()
 
@@ -20,8 +20,8 @@ ConsumerColumns = tuple[list[bytes], list[Consumer], list[int], list[int | None]
 def columns_of(
     groups: Iterable["Group"],
 ) -> tuple[list[int], list[int], list[int], list[int | None], list[EntryFilter | None]]:
-    """Return of some groups how many consumers each has, how many pending entries, the last ID delivered, how many
-    entries it has read, and its filter. Hot path where a stream has 100,000 groups.
+    """Return five columns over some groups: the number of consumers, the number of pending entries, the last ID
+    delivered, the number of entries read, and the filter. Hot path where a stream has 100,000 groups.
     """
     consumers: list[int] = []
     pending: list[int] = []
@@ -41,8 +41,8 @@ class Group:
     """One consumer group.
 
     last_id: the last entry ID delivered.
-    entries_read: how many entries that ever were in the stream are up to last_id; None when unknown.
-    wanted: the filter of the entries that are delivered, the others are skipped; None: all are delivered.
+    entries_read: how many entries were ever added to the stream up to last_id; None when unknown.
+    wanted: the filter; entries that do not match it are skipped. None: all entries are delivered.
     """
 
     __slots__ = ("consumers", "entries_read", "last_id", "pending", "wanted")
@@ -55,7 +55,7 @@ class Group:
         self.wanted = wanted
 
     def consumer(self, name: bytes, now_ms: int) -> tuple[Consumer, bool]:
-        """Return the consumer called `name`, who is seen now, and whether it had to be created."""
+        """Return the consumer called `name` and whether it had to be created; set its seen time to `now_ms`."""
         consumer = self.consumers.get(name)
         if consumer is not None:
             consumer.seen_ms = now_ms
@@ -68,14 +68,14 @@ class Group:
         return consumer, True
 
     def remove_consumer(self, name: bytes, dropped: list[object]) -> int:
-        """Remove a consumer with its pending entries; return how many they were. dropped: gets what is to be freed."""
+        """Remove a consumer with its pending entries; return their number. dropped: gets the objects to be freed."""
         consumer = self.consumers.pop(name, None)
         return 0 if consumer is None else self.pending.remove_owner(consumer, dropped)
 
     def snapshot(self) -> "Group":
-        """Return the group as it is now, for reading only: its pending entries are shared until they change.
+        """Return the group as it is now, for reading only; its pending entries are shared until they change.
 
-        `pending.iterate` takes the consumers of the snapshot, and all rows say those of this group.
+        `pending.iterate` takes a consumer of the snapshot; the rows it yields name the consumers of this group.
         """
         other = Group(self.last_id, self.entries_read, self.wanted)
         other.consumers = {name: PastConsumer(consumer) for name, consumer in self.consumers.items()}
@@ -93,7 +93,7 @@ class Group:
         return other
 
     def columns(self) -> ConsumerColumns:
-        """Return what the consumers are now: 100,000 take a few milliseconds, where copying them takes 100."""
+        """Return the consumers as columns: 100,000 take a few milliseconds, where copying them takes 100."""
         every = list(self.consumers.values())
         seen_ms: list[int] = []
         active_ms: list[int | None] = []

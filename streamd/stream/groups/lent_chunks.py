@@ -1,4 +1,4 @@
-"""Which chunks of pending entries snapshots may have, too."""
+"""The chunks of pending entries that snapshots may share."""
 
 from collections.abc import Iterable
 from weakref import ref
@@ -7,7 +7,7 @@ from streamd.stream.groups.pending_chunk import Chunk
 
 
 class Lent(set[Chunk]):
-    """Chunks that snapshots may have, too. holders: of each snapshot its own empty Lent, which lives as long."""
+    """The chunks that snapshots may share. holders: a reference to each snapshot's own Lent, which lives as long."""
 
     __slots__ = ("holders",)
 
@@ -16,5 +16,5 @@ class Lent(set[Chunk]):
         self.holders: list[ref[Lent]] = []
 
     def still_held(self) -> "list[ref[Lent]]":
-        """Return the holders of snapshots that are still there."""
+        """Return the holders of the snapshots that still exist."""
         return [holder for holder in self.holders if holder() is not None]

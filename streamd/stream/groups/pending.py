@@ -1,4 +1,4 @@
-"""Pending entries: what a consumer group delivered and nobody acknowledged yet."""
+"""Pending entries: the entries that a consumer group delivered and no consumer has acknowledged yet."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
@@ -37,10 +37,10 @@ __all__ = [
 # About how much memory one entry takes.
 PENDING_BYTES: Final = 50
 
-# So many more than half of the rows in the heap of the oldest deliveries may be of chunks that are gone.
+# So many more than half of the rows in the heap of the oldest deliveries may be of removed chunks.
 STALE_ROWS_MAX: Final = 64
 
-# What groups without pending entries share, as most are.
+# The empty columns that groups without pending entries share; most groups are.
 _NO_LOWS: Final[list[int]] = []
 _NO_CHUNKS: Final[list[Chunk]] = []
 _NO_NACKED: Final[dict[int, None]] = {}
@@ -53,8 +53,8 @@ class PendingEntries(PendingInSlices):
     it is, so reading costs no work per entry, and acknowledging a batch removes a slice; entries that were claimed one
     by one cost a chunk its uniform columns. No object per entry but its ID, which the garbage collector does not track.
 
-    nacked: the entries that were released and belong to nobody, in the order of their release.
-    _lent: chunks that a snapshot may have, too: as long as it is there, they are copied before they are changed.
+    nacked: the entries that were released and have no owner, in the order of their release.
+    _lent: chunks that a snapshot may share; while the snapshot lives, they are copied before they are changed.
     """
 
     __slots__ = ("_oldest", "nacked")
@@ -65,8 +65,8 @@ class PendingEntries(PendingInSlices):
         self._length = 0
         self._lent: Lent | None = None
         self.nacked: dict[int, None] = _NO_NACKED
-        # A heap of (delivery time, low of chunk), built when somebody first asks for the oldest entries. A chunk's
-        # earliest delivery is never before the least time it has here.
+        # A heap of (delivery time, low of chunk), built at the first request for the oldest entries. A chunk's earliest
+        # delivery is never before its least time here.
         self._oldest: list[tuple[int, int]] | None = None
 
     def __bool__(self) -> bool:
@@ -91,9 +91,9 @@ class PendingEntries(PendingInSlices):
     # -- changing ---------------------------------------------------------------------------------------------------
 
     def deliver(self, ids: list[int], owner: Consumer, time_ms: int, count: int = 1) -> None:
-        """Give entries (ascending IDs) to a consumer; those that are pending already change hands.
+        """Give entries (ascending IDs) to a consumer; entries that are pending already change hands.
 
-        `ids` belongs to the pending entries from here on.
+        The pending entries keep the list `ids` itself: the caller must not change it later.
         """
         if not ids:
             return
@@ -127,7 +127,7 @@ class PendingEntries(PendingInSlices):
             self._note_time(time_ms, chunk)
 
     def set(self, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
-        """Make one entry pending, or change it. `owner` None: it belongs to nobody, and is the last such one."""
+        """Make one entry pending, or change it. owner: None for a released entry, which stands last in `nacked`."""
         found = self._find(entry_id)
         if found is None:
             self._insert(entry_id, owner, time_ms, count)
@@ -165,9 +165,9 @@ class PendingEntries(PendingInSlices):
         return removed
 
     def remove_each(self, ids: Sequence[int]) -> list[bool]:
-        """Remove entries one after the other; return of each whether it was pending.
+        """Remove entries one after the other; return for each whether it was pending.
 
-        Hot path: what `remove` does for each, without a call for each step. A property test holds it against a dict.
+        Hot path: the steps of `remove` without a call for each. A property test compares it with a dict.
         """
         lows, chunks = self._lows, self._chunks
         results: list[bool] = []
@@ -197,7 +197,7 @@ class PendingEntries(PendingInSlices):
         return results
 
     def take_over(self, ids: list[int], owner: Consumer, time_ms: int, counts_up: bool) -> None:
-        """Give pending entries (ascending IDs) to a consumer; that is one more delivery of each if `counts_up`."""
+        """Give pending entries (ascending IDs) to a consumer; if `counts_up`, count one more delivery of each."""
         for chunk, index, run in self._runs(ids):
             if self.nacked:
                 for entry_id in chunk.ids[index : index + run]:
@@ -207,7 +207,7 @@ class PendingEntries(PendingInSlices):
             self._note_time(time_ms, chunk)
 
     def renew(self, owner: Consumer, start: int, time_ms: int) -> None:
-        """Deliver all entries of a consumer from ID `start` on once more; none of their chunks has others' entries."""
+        """Deliver all entries of a consumer from ID `start` on once more; their chunks must have no other owner."""
         for chunk in list(self.chunks_of(owner, start)):
             first = 0 if chunk.low >= start else bisect_left(chunk.ids, start)
             if first < len(chunk.ids):
@@ -216,9 +216,9 @@ class PendingEntries(PendingInSlices):
                 self._note_time(time_ms, chunk)
 
     def _runs(self, ids: list[int]) -> Iterator[tuple[Chunk, int, int]]:
-        """Yield (chunk, index, entries) of those of `ids` (ascending) that are pending; each may be removed at once.
+        """Yield (chunk, index, number of entries) for each run of `ids` (ascending) that is pending.
 
-        IDs that stand in a chunk one behind the other come as one run.
+        A run is IDs that stand in a chunk one behind the other. The caller may remove each run at once.
         """
         lows, chunks = self._lows, self._chunks
         at, wanted = 0, len(ids)
@@ -310,7 +310,7 @@ class PendingEntries(PendingInSlices):
     ) -> Iterator[PendingEntry]:
         """Yield the entries from ID `start` to `end`, both included, in order; they must not change meanwhile.
 
-        until_ms: leave out what was delivered later than that. owner: the entries of this consumer alone.
+        until_ms: leave out entries that were delivered later. owner: yield the entries of this consumer alone.
         """
         chunks = self._chunks_from(start) if owner is None else self.chunks_of(owner, start)
         if isinstance(owner, PastConsumer):
@@ -321,8 +321,8 @@ class PendingEntries(PendingInSlices):
             yield from chunk.chosen(start, end, until_ms, owner)
 
     def columns(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> Iterator[PendingColumns]:
-        """Yield what `iterate` does, the first `count` of it, as columns: of entries that follow each other their IDs,
-        owners, times and counts.
+        """Yield the first `count` entries of `iterate` as columns: IDs, owners, times and counts of entries that follow
+        each other.
         """
         left = maxsize if count is None else count
         for chunk in self._chunks_from(start):
@@ -368,9 +368,9 @@ class PendingEntries(PendingInSlices):
             heapify(heap)
 
     def _oldest_chunk(self, passed_over: Container[int]) -> Chunk | None:
-        """Return the chunk with the earliest delivery, its row being the heap's head then; or None.
+        """Return the chunk with the earliest delivery, or None; the head of the heap is its row then.
 
-        passed_over: the `low` of chunks that do not count.
+        passed_over: the `low` of each chunk to leave out.
         """
         if self._oldest is None:
             self._oldest = []
@@ -397,7 +397,7 @@ class PendingEntries(PendingInSlices):
         return None
 
     def oldest_ms(self) -> int | None:
-        """Return when the entry that waits longest was delivered, or None; 0 if one was released."""
+        """Return the earliest delivery time of all entries, or None; 0 if an entry was released."""
         if self.nacked:
             return 0
         chunk = self._oldest_chunk(())
@@ -430,9 +430,9 @@ class PendingEntries(PendingInSlices):
         return [entry for entry in entries if entry is not None]
 
     def snapshot(self) -> "PendingEntries":
-        """Return the same entries, not to be changed, and not changed by what happens to these.
+        """Return a read-only copy of these entries, which later changes here do not reach.
 
-        Chunks are shared until they change: the journal does this while it serves.
+        Chunks are shared until they change, since the journal takes snapshots while the server serves.
         """
         other = PendingEntries()
         other._lows, other._chunks = self._lows[:], self._chunks[:]

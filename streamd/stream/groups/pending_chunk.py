@@ -1,4 +1,4 @@
-"""Pending entries that follow each other, in one object; and the consumers that have them."""
+"""A chunk of pending entries that follow each other, and the consumers that have them."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
@@ -8,16 +8,16 @@ from typing import Final
 # A batch longer than this is cut: removing one entry from a chunk moves all behind it.
 CHUNK_ENTRIES_MAX: Final = 256
 
-# What the delivery count of an entry that cannot be processed is set to; it counts no further.
+# The delivery count of an entry that cannot be processed (XNACK FATAL); it counts no further.
 COUNT_MAX: Final = 2**63 - 1
 
 # One pending entry: its ID, who has it (None: nobody, after XNACK), when it was delivered last and how often.
 PendingEntry = tuple[int, "Consumer | None", int, int]
 
-# The same of several entries: a list of one for each, or, but for the IDs, the one that all of them have.
+# Several pending entries as columns: a list with a value for each, or, except for IDs, the one value of all.
 PendingColumns = tuple[list[int], "list[Consumer | None] | Consumer | None", list[int] | int, list[int] | int]
 
-# What consumers without pending entries share.
+# The empty list that consumers without pending entries share.
 _NO_CHUNKS: Final[list[int]] = []
 
 
@@ -30,10 +30,10 @@ class Consumer:
     """One consumer of a group.
 
     seen_ms: when it was last named in a command; active_ms: when it last got an entry, None if it never did.
-    noted_ms: the seen_ms that the journal was told last; -1 none.
+    noted_ms: the last seen_ms that was given to the journal; -1 before the first.
     pending: how many entries it has not acknowledged.
-    chunks: the `low` of every chunk that holds some of them, ascending.
-    is_lent: a snapshot may have that list, too, which is copied before it is changed.
+    chunks: the `low` of every chunk that holds some of these entries, ascending.
+    is_lent: a snapshot may share the list `chunks`, so it is copied before it is changed.
     """
 
     __slots__ = ("active_ms", "chunks", "is_lent", "name", "noted_ms", "pending", "seen_ms")
@@ -60,7 +60,7 @@ class Consumer:
             insort(chunks, low)
 
     def leave(self, low: int) -> None:
-        """Note that the chunk `low` holds none of them any more."""
+        """Note that the chunk `low` holds no entries of this consumer any more."""
         if self.is_lent:
             self.chunks, self.is_lent = self.chunks[:], False
         chunks = self.chunks
@@ -71,7 +71,7 @@ class Consumer:
 
 
 class PastConsumer(Consumer):
-    """A consumer as it was when a snapshot was taken. original: itself, whom the snapshot's pending entries name."""
+    """A consumer at the time of a snapshot. original: the living consumer, which the snapshot's entries name."""
 
     __slots__ = ("original",)
 
@@ -89,13 +89,13 @@ class PastConsumer(Consumer):
 class Chunk:
     """Some pending entries that follow each other.
 
-    low: no entry here is below it, and no entry of the chunk before is not.
-    ids: ascending. owners, times, counts: one value when it is the same for all entries, which it is as long as a whole
-    batch was delivered to one consumer; else a list with one for each.
-    held: how many entries each consumer has; None while one value stands in `owners`.
+    low: all entries here have IDs from `low` on, all entries of the chunks before have IDs below it.
+    ids: ascending. owners, times, counts: one value while it is the same for all entries, as after the delivery of a
+    whole batch to one consumer; else a list with a value for each entry.
+    held: how many entries each consumer has; None while `owners` is one value.
     noted_ms: the time of the chunk's valid row in the heap of the oldest deliveries; None if it has none.
 
-    What changes owners tells the consumers.
+    A method that changes owners also updates the consumers.
     """
 
     __slots__ = ("counts", "held", "ids", "low", "noted_ms", "owners", "times")
@@ -110,7 +110,7 @@ class Chunk:
         self.noted_ms: int | None = None
 
     def copy(self) -> "Chunk":
-        """Return the same chunk, which can be changed in place of this one."""
+        """Return a copy to change in place of this chunk; the consumers are not updated."""
         other = Chunk(self.ids[:], None, 0, 0)
         other.low, other.noted_ms = self.low, self.noted_ms
         other.owners = self.owners[:] if isinstance(self.owners, list) else self.owners
@@ -120,7 +120,7 @@ class Chunk:
         return other
 
     def copy_for(self, consumers: dict[bytes, Consumer]) -> "Chunk":
-        """Return the same entries for the consumers of the same names in `consumers`, who are told of it."""
+        """Return a copy owned by the consumers of the same names in `consumers`, and update these consumers."""
         other = self.copy()
         other.noted_ms = None
         owners = self.owners
@@ -149,7 +149,7 @@ class Chunk:
         return counts[index] if isinstance(counts, list) else counts
 
     def between(self, start: int, end: int) -> tuple[int, int]:
-        """Return the index of the first entry from ID `start` on, and of the first one behind ID `end`."""
+        """Return the index of the first entry from ID `start` on, and the index of the first entry behind ID `end`."""
         ids = self.ids
         return (
             bisect_left(ids, start) if ids[0] < start else 0,
@@ -168,7 +168,7 @@ class Chunk:
         )
 
     def columns(self, start: int, stop: int) -> PendingColumns:
-        """Return the entries from index `start` to before `stop`, a column each."""
+        """Return the entries from index `start` to before `stop` as columns."""
         owners, times, counts = self.owners, self.times, self.counts
         return (
             self.ids[start:stop],
@@ -178,7 +178,7 @@ class Chunk:
         )
 
     def chosen(self, start: int, end: int, until_ms: int | None, owner: Consumer | None) -> Iterable[PendingEntry]:
-        """Return the entries from ID `start` to `end` that were delivered up to `until_ms`, of one consumer if it is
+        """Return the entries from ID `start` to `end` that were delivered up to `until_ms`, of `owner` alone if it is
         given.
         """
         owners, times = self.owners, self.times
@@ -196,7 +196,7 @@ class Chunk:
         return [row for row in self.rows(0, len(self.ids)) if row[1] is owner]
 
     def oldest_ms(self) -> int | None:
-        """Return the earliest delivery of the entries that somebody has, or None."""
+        """Return the earliest delivery time of the entries that have an owner, or None."""
         owners, times = self.owners, self.times
         if isinstance(owners, list):
             assert self.held is not None
@@ -210,7 +210,7 @@ class Chunk:
     # -- changing ---------------------------------------------------------------------------------------------------
 
     def welcome(self, owner: Consumer | None) -> None:
-        """Tell the one consumer of a new chunk."""
+        """Count the entries of this new chunk for its one consumer."""
         if owner is not None:
             owner.pending += len(self.ids)
             owner.enter(self.low)
@@ -235,7 +235,7 @@ class Chunk:
         self.ids += ids
 
     def insert(self, index: int, entry_id: int, owner: Consumer | None, time_ms: int, count: int) -> None:
-        """Add an entry in front of that at an index."""
+        """Add an entry in front of the entry at an index."""
         self._several_owners().insert(index, owner)
         self._several_times().insert(index, time_ms)
         self._several_counts().insert(index, count)
@@ -304,7 +304,7 @@ class Chunk:
             del self.counts[start:stop]
 
     def remove_owner(self, owner: Consumer) -> list[int]:
-        """Remove the entries of one of several consumers, who is gone then; return the IDs that there were before."""
+        """Remove the entries of one of several consumers, which is being removed; return all IDs from before."""
         owners, before = self.owners, self.ids
         assert isinstance(owners, list)
         assert self.held is not None
@@ -323,7 +323,7 @@ class Chunk:
         return before
 
     def split(self, index: int) -> "Chunk":
-        """Return a new chunk with the entries from an index on, which are here no longer."""
+        """Move the entries from an index on to a new chunk; return it."""
         upper = Chunk(self.ids[index:], None, 0, 0)
         size = len(self.ids)
         moved = self._holders(index, size)
@@ -340,7 +340,7 @@ class Chunk:
         return upper
 
     def _holders(self, start: int, stop: int) -> list[tuple[Consumer, int]]:
-        """Return who holds how many of the entries from index `start` to before `stop`."""
+        """Return (consumer, number of its entries) for the entries from index `start` to before `stop`."""
         owners = self.owners
         if not isinstance(owners, list):
             return [] if owners is None else [(owners, stop - start)]

@@ -1,4 +1,4 @@
-"""Pending entries a chunk at a time, or none at all, as long replies look at them, and as all of a consumer go."""
+"""The operations on pending entries that go by chunks: pieces for long replies, and removing all of a consumer."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _FEW_CHUNKS: Final = 16
 
 
 class PendingInSlices:
-    """What PendingEntries does without making a list of all entries.
+    """The part of PendingEntries that makes no list of all entries.
 
     Shape: see PendingEntries.
     """
@@ -27,7 +27,7 @@ class PendingInSlices:
     def pieces(
         self, start: int, end: int, until_ms: int | None, owner: Consumer | None
     ) -> Iterator[list[PendingEntry]]:
-        """Yield the entries from ID `start` to `end`, of one consumer if it is given, some at a time."""
+        """Yield the entries from ID `start` to `end`, of `owner` alone if it is given, a list for each chunk."""
         for chunk in self._chunks_from(start):
             if chunk.low > end:
                 return
@@ -40,7 +40,7 @@ class PendingInSlices:
             yield chunks[at]
 
     def by_owner(self, held: dict[Consumer, list[Chunk]]) -> Iterator[None]:
-        """Fill `held` with the chunks that each consumer has entries in, a chunk with each step."""
+        """Fill `held` with the chunks in which each consumer has entries, a chunk with each step."""
         for chunk in self._chunks:
             owners = chunk.owners
             for owner in dict.fromkeys(owners) if isinstance(owners, list) else (owners,):
@@ -54,7 +54,7 @@ class PendingInSlices:
         return self._length > entries and chunks * CHUNK_ENTRIES_MAX > entries
 
     def span_of(self, owner: Consumer, start: int) -> tuple[int, int, int] | None:
-        """Return (the first ID, the last one, how many) of the entries of one consumer from ID `start` on; None if it
+        """Return (first ID, last ID, number) of the entries of one consumer from ID `start` on; None if the consumer
         has none, or shares a chunk with others.
         """
         first_id, last_id, entries = -1, -1, 0
@@ -80,10 +80,10 @@ class PendingInSlices:
             yield self._chunks[at]
 
     def remove_owner(self, owner: Consumer, dropped: list[object]) -> int:
-        """Remove all entries of a consumer, who is gone then; return how many they were.
+        """Remove all entries of a consumer that is being removed; return how many they were.
 
-        dropped: gets what only waits for being freed. A chunk that is the consumer's alone goes as it is: no step is
-        taken for each of its entries.
+        dropped: gets the objects that only wait to be freed. A chunk of this consumer alone is dropped whole, without a
+        step for each entry.
         """
         removed, lows = owner.pending, set[int]()
         for chunk in list(self.chunks_of(owner, 0)):
@@ -105,7 +105,7 @@ class PendingInSlices:
         return removed
 
     def _own(self, chunk: Chunk) -> Chunk:
-        """Return the chunk to change in place of this one, which a snapshot may have."""
+        """Return the chunk to change: this one, or a copy in its place if a snapshot shares it."""
         if not self._lent or chunk not in self._lent:
             return chunk
         if not self._lent.still_held():

@@ -23,9 +23,9 @@ class Log(Tail):
     sealed into a segment when the next entry comes. Segments and the tail are what Redis calls nodes: they take
     `node_max_entries` entries each, deleted ones included, and approximate trimming removes whole ones.
 
-    Shape: the tail is the log itself, as a Tail. _sealed: None until a tail was sealed.
-    _emptied: the first node if trimming has emptied it and left it, as in Redis: how many entries it had, and the last.
-    It takes entries again if all nodes behind it are deleted and nodes take more by then.
+    Shape: the log itself is its tail, as a Tail. _sealed: None until a tail was sealed.
+    _emptied: (number of entries, last ID) of the first node if trimming has emptied it but left it, as in Redis. The
+    node takes entries again if all nodes behind it are deleted and nodes take more by then.
     """
 
     __slots__ = ("_emptied", "_node_max", "_sealed")
@@ -38,7 +38,7 @@ class Log(Tail):
 
     @property
     def node_max_entries(self) -> int:
-        """How many entries a node takes (0: as many as a node may have); a change goes for the next entry appended."""
+        """How many entries a node takes (0: as many as possible); a change applies from the next entry appended on."""
         return self._node_max
 
     @node_max_entries.setter
@@ -54,7 +54,7 @@ class Log(Tail):
     # Writing.
 
     def append(self, entry_id: int, fields: Sequence[bytes]) -> None:
-        """Add an entry; its ID must be greater than every ID before."""
+        """Add an entry; its ID must be greater than all IDs before it."""
         ids = self._ids
         if len(ids) >= self._room:
             ids = self._roll()
@@ -66,7 +66,7 @@ class Log(Tail):
         texts += fields
 
     def append_columns(self, ids: Sequence[int], columns: EntryColumns) -> None:
-        """Add entries; their IDs, ascending, must be greater than every ID before."""
+        """Add entries; their IDs, ascending, must be greater than all IDs before them."""
         done, count = 0, len(ids)
         while done < count:
             if len(self._ids) >= self._room:
@@ -86,7 +86,7 @@ class Log(Tail):
             done = upto
 
     def _roll(self) -> list[int]:
-        """Make room for an entry: seal a full tail, begin a new one; return its IDs' list."""
+        """Make room for an entry: seal a full tail and begin a new one; return the new tail's list of IDs."""
         ids = self._ids
         if ids:
             sealed = self._sealed_for_writing()
@@ -107,7 +107,7 @@ class Log(Tail):
         return ids
 
     def _reopen(self) -> list[int]:
-        """Make the last segment the tail again, because the tail is deleted and nodes take more entries now."""
+        """Make the last segment the tail again, since the tail was deleted and nodes take more entries now."""
         assert self._sealed is not None
         segment = self._sealed.segments[-1]
         entries = list(self.iterate(segment.first_id))
@@ -140,7 +140,7 @@ class Log(Tail):
         return self._sealed is not None and self._sealed.delete_id(entry_id)
 
     def delete_each(self, ids: Sequence[int]) -> list[bool]:
-        """Delete entries one after the other; return of each whether it was there."""
+        """Delete entries one after the other; return for each whether it was there."""
         tail, sealed = self._ids, self._sealed
         return [
             self.delete(one) if sealed is None or (tail and one >= tail[0]) else sealed.delete_id(one) for one in ids
@@ -157,8 +157,8 @@ class Log(Tail):
     def trim_to_length(self, maxlen: int, approximate: bool = False, limit: int = 0) -> int:
         """Delete the first entries until `maxlen` are left; return how many were deleted.
 
-        With `approximate` only whole nodes go: never so many that less than `maxlen` are left. With a `limit` (0 is
-        none) a node that would bring their entries above it, and what is behind, is left alone.
+        With `approximate` only whole nodes are deleted, and `maxlen` entries or more are left. `limit` (0: no limit) is
+        the most entries to delete: the first node that would exceed it stays, and all nodes behind it.
         """
         before = length = len(self)
         sealed, self._emptied = self._sealed, self._emptied if length <= maxlen else None
@@ -277,11 +277,11 @@ class Log(Tail):
     def encode_parts(
         self, start: int, end: int, count: int | None = None, reverse: bool = False, ids: list[int] | None = None
     ) -> tuple[int, list[bytes]]:
-        """Return `(how many, their RESP)` of the first `count` entries from `start` to `end`, both included.
+        """Return `(the number, the RESP)` of the first `count` entries from `start` to `end`, both included.
 
-        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without the array header around
-        them, in parts still to be joined; the last entry is the first one if `reverse`.
-        ids: gets the IDs of these entries (for a consumer group, which needs them too), not if `reverse`.
+        The RESP is `*2 $ID *2n $field $value ...` of each entry, one behind the other, without an array header around
+        them, in parts still to be joined. With `reverse` the entries come last one first.
+        ids: gets the IDs of these entries (a consumer group needs them too), not if `reverse`.
         """
         entries, parts = 0, list[bytes]()
         sealed, tail = self._sealed, self._ids
@@ -308,7 +308,7 @@ class Log(Tail):
     def runs(
         self, start: int, end: int, count: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[Segment | Tail, int, int]]:
-        """Yield `(node, from, to)` for each run of the first `count` entries, none deleted: two positions in a node."""
+        """Yield `(node, from, to)` for each run of the first `count` undeleted entries; from, to are positions."""
         every = self._all_runs(start, end, reverse)
         return every if count is None else _first(every, count, reverse)
 
@@ -340,10 +340,10 @@ class Log(Tail):
         return in_tail if self._sealed is None else in_tail + self._sealed.count_range(start, end)
 
     def split(self, start: int, end: int, count: int) -> list[int]:
-        """Return where to cut the range from `start` to `end` into parts of `count` entries (1 or more).
+        """Return the IDs at which to cut the range from `start` to `end` into parts of `count` entries (1 or more).
 
-        These are the first IDs of the second, third, ... part: of the entries number `count`, `2 * count`, ... (the
-        first entry of the range is number 0). A range of `count` entries or less needs no cut: an empty list.
+        They are the first IDs of the second, third, ... part: the entries number `count`, `2 * count`, ... (the first
+        entry of the range is number 0). For a range of `count` entries or less the list is empty.
         """
         first = self.count_range(0, start - 1)
         ranks = range(first + count, self.count_range(0, end), count)
@@ -355,7 +355,7 @@ class Log(Tail):
         return found + [self._ids[rank - sealed.live_count] for rank in ranks[in_tail:]]
 
     def own(self, segment: Segment) -> Segment:
-        """Return a sealed segment as one that no copy of this log has."""
+        """Return a sealed segment for changing: itself, or a copy in its place if a copy of this log shares it."""
         assert self._sealed is not None
         return self._sealed.own(segment)
 

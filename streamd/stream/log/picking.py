@@ -17,8 +17,8 @@ _FEW: Final = 8
 def pick(segment: Segment | Tail, places: list[int]) -> list[bytes]:
     """Return the RESP of the entries at some positions, ascending, one at least, in parts.
 
-    It is cut out of that of all entries where the segment cache has that, or is to have it: when so many are read that
-    a run of entries would have it kept as well.
+    It is cut out of the RESP of all entries if the segment cache has that. The cache gets it first when a quarter of
+    the entries are read and a run over the same places would have it kept as well.
     """
     if isinstance(segment, Tail):
         return _each(segment, places)
@@ -85,7 +85,7 @@ def _rows(segment: Segment, places: list[int], width: int) -> list[Sequence[byte
 
 
 def _woven(segment: Segment, places: list[int], names: tuple[bytes, ...]) -> bytes:
-    """Return the RESP of many entries, as it is made of all of them."""
+    """Return the RESP of many entries, woven from columns as it is for a whole segment."""
     width, low = len(names), places[0]
     values, lengths = segment.stored_texts(low, places[-1] + 1, width)
     chosen: list[bytes] = []

@@ -22,10 +22,10 @@ _COMPRESSED_BYTES_MIN = 256
 def split_entries(
     texts: list[bytes] | EntryColumns, count: int, width: int, widths: Sequence[int] | None
 ) -> tuple[tuple[bytes, ...] | None, Sequence[bytes], Sequence[int]]:
-    """Return `(field names, values, their lengths)` of entries; a tuple has the lengths of one entry's if all have them
-    alike. If their names differ: `(None, fields and values, their lengths)`.
+    """Return `(field names, values, their lengths)` of entries; if the names differ, `(None, fields and values, their
+    lengths)`. The lengths are a tuple, of one entry's values, if all entries have the same lengths.
 
-    texts: columns; or fields and values, `width` for each entry, or as many as `widths` says.
+    texts: columns; or fields and values, `width` texts for each entry, or as many as `widths` says.
     """
     if isinstance(texts, EntryColumns):
         names: tuple[bytes, ...] | None = texts.names
@@ -45,7 +45,7 @@ def split_entries(
 def seal_texts(
     texts: list[bytes] | EntryColumns, count: int, width: int, widths: Sequence[int] | None
 ) -> tuple[tuple[bytes, ...] | bytes, tuple[int, ...] | bytes, Sequence[bytes], int]:
-    """Return `(fields, lengths, texts, their size)` as a Segment of `count` entries has them; see `split_entries`."""
+    """Return `(fields, lengths, texts, size of the texts)` for a Segment of `count` entries; see `split_entries`."""
     names, values, lengths = split_entries(texts, count, width, widths)
     if type(lengths) is tuple:
         assert names is not None
@@ -56,7 +56,7 @@ def seal_texts(
 
 
 def join_texts(texts: Sequence[bytes], size: int) -> tuple[bytes | tuple[bytes, ...], int]:
-    """Return `(texts, raw_bytes)` as a Segment has them; `size`: of all together."""
+    """Return `(texts, raw_bytes)` for a Segment; size: the sum of the texts' lengths."""
     if size > _JOINED_BYTES_MAX:
         return tuple(texts), 0
     joined = b"".join(texts)

@@ -42,21 +42,21 @@ class Segment:
     """A sealed run of entries (what Redis calls a node), at positions 0 .. count-1.
 
     Shape, for 1 entry per millisecond with a value of 8 bytes: 14 bytes per entry, 2 of them for its ID.
-    first_id: of the entry at position 0, deleted or not.
+    first_id: the ID of the entry at position 0, deleted or not.
     last_id: the last ID that the node ever had, also after `rewritten`.
     stamps: None when all entries have the milliseconds of first_id; else the milliseconds of each, less those of
         first_id rounded down to a thousand.
     seqs: the seq of each; None when they count up from first_id's (stamps None) or are all the same (stamps given).
-    fields: a tuple of the fields' names when all entries have the same, and then only values are stored; else a
-        packed column: how many texts, fields and values, each entry has, and all of them are stored.
-    lengths: a tuple with the lengths of one entry's values if all entries have them alike; else a packed column.
+    fields: a tuple of the field names when all entries have the same ones; `texts` has values alone then. Else a packed
+        column with the number of texts (fields and values) of each entry; `texts` has all of them.
+    lengths: a tuple with the lengths of one entry's values if all entries have the same lengths; else a packed column.
     texts: the values (or fields and values) one behind the other; a tuple of them if they are large.
-    raw_bytes: the size of `texts` when it is compressed, else 0.
-    live: a flag per entry, 1 until it is deleted; None until one is.
+    raw_bytes: the uncompressed size of `texts` when it is compressed, else 0.
+    live: a flag per entry, 1 until it is deleted; None until the first deletion.
     live_count, used: how many entries are not deleted; how many were ever put into the node.
-    noted, noted_by: which values a field has, and the FieldIndex that says so; None until one does.
-    encoded: the RESP of all entries, while the segment cache lets it be kept.
-    touched: what was read in parts while there was no RESP of all, see `SegmentCache.parts_read`.
+    noted, noted_by: the note of the values of a field, and the FieldIndex that made it; b"" and None at first.
+    encoded: the RESP of all entries, while the segment cache keeps it.
+    touched: the record of reads in parts while there is no RESP of all, see `SegmentCache.parts_read`.
     """
 
     __slots__ = (
@@ -103,11 +103,11 @@ class Segment:
         widths: Sequence[int] | None,
         like: "Segment | None" = None,
     ) -> None:
-        """Seal entries: `texts` holds their fields and values, `width` for each entry, or as many as `widths` says; or
-        it is their columns.
+        """Seal entries. `texts`: their columns, or their fields and values: `width` texts for each entry, or as many as
+        `widths` says.
 
-        `like` is a segment, if any, whose field names and lengths are shared when they are the same. Without `ids` all
-        is left to `copy`.
+        like: a segment, if any, whose field names and lengths are shared when they are the same. Without `ids` the
+        other attributes are left to `copy`.
         """
         self.count = self.live_count = self.used = len(ids)
         self.live = self.encoded = self.noted_by = None
@@ -131,7 +131,7 @@ class Segment:
     def memory_bytes(self) -> int:
         """An estimate of the memory that the segment takes, in bytes.
 
-        Its RESP in the cache is not in it, nor the marks of deleted entries, so that it stays the same while the
+        It includes neither the RESP in the cache nor the marks of deleted entries, so it stays the same while the
         segment lives.
         """
         size = _OBJECT_BYTES
@@ -146,7 +146,7 @@ class Segment:
         return size + 40 + len(self.texts)
 
     def nth_position(self, number: int) -> int:
-        """Return the position of the entry number `number` (from 0) of those not deleted."""
+        """Return the position of the entry number `number` (from 0), deleted ones not counted."""
         if self.live is None:
             return number
         return next(islice(selected(range(self.count), self.live), number, None))
@@ -154,7 +154,7 @@ class Segment:
     def position(self, entry_id: int) -> int:
         """Return the position of the first entry, deleted or not, whose ID is `entry_id` or more.
 
-        `count` if none is.
+        If no entry has such an ID, return `count`.
         """
         if entry_id <= self.first_id:
             return 0
@@ -204,7 +204,7 @@ class Segment:
         return position if position < 0 or self.live is None or self.live[position] else -1
 
     def runs(self, low: int, high: int, reverse: bool = False) -> Iterator[tuple[int, int]]:
-        """Yield the runs `(from, to)` of positions from `low` to before `high` that hold entries not deleted."""
+        """Yield the runs `(from, to)` of undeleted entries at positions from `low` to before `high`."""
         live = self.live
         if live is None:
             if low < high:
@@ -253,7 +253,7 @@ class Segment:
         return left
 
     def rewritten(self) -> "Segment":
-        """Return the same node without what the deleted entries take; one entry at least must be left."""
+        """Return the same node with its undeleted entries alone; there must be one."""
         ids: list[int] = []
         texts: list[bytes] = []
         widths: list[int] = []
@@ -268,7 +268,7 @@ class Segment:
         return segment
 
     def copy(self) -> "Segment":
-        """Return the same node for another log; what is never changed is shared."""
+        """Return a copy for another log; parts that never change are shared."""
         other = Segment((), [], 0, None)
         other.count, other.live_count, other.used = self.count, self.live_count, self.used
         other.first_id, other.last_id = self.first_id, self.last_id
@@ -326,14 +326,14 @@ class Segment:
         return join(self._weave(low, high, reverse)[0])
 
     def _written(self, low: int, high: int) -> bytes | None:
-        """Return what `encode` does, written byte by byte; None where that is not the way."""
+        """Return the RESP for `encode`, written byte by byte; None for segments that need another way."""
         ids, fields = (self.first_id, self.stamps, self.seqs), self.fields
         if type(fields) is not tuple or type(self.texts) is not bytes:
             return None
         return write(ids, self.count, low, high, fields, self.lengths, self.joined())
 
     def _weave(self, low: int, high: int, reverse: bool) -> tuple[list[bytes], int | list[int]]:
-        """Return the RESP as pieces, and how many of them an entry has."""
+        """Return the RESP as pieces, and the number of pieces of an entry."""
         first, count = self.first_id, self.count
         ms, seq = first >> 64, first & SEQ_MAX
         seqs = stamps = None
@@ -354,9 +354,9 @@ class Segment:
         return weave_mixed_fields((ms, stamps, seq, seqs), widths[low:high], texts, lengths, reverse)
 
     def read(self, low: int, high: int, reverse: bool = False) -> bytes:
-        """Return what `encode` does, from the cache if it is there.
+        """Return the RESP as `encode` does, from the cache if it is there.
 
-        The cache takes what is read whole and in order at once, and what is read in larger parts when that goes on.
+        The cache takes a segment at once if it is read whole and in order, and later if it is read in parts.
         """
         whole = high - low == self.count and not reverse
         encoded = self.encoded
@@ -385,7 +385,7 @@ class Segment:
         return decompress(encoded.data, uncompressed_size=encoded.raw_bytes) if encoded.raw_bytes else encoded.data
 
     def is_worth_keeping(self, low: int, high: int, reverse: bool = False) -> bool:
-        """Note that a part is read; return whether all should be kept; see `SegmentCache.parts_read`."""
+        """Note the read of a part; return whether the cache should keep all; see `SegmentCache.parts_read`."""
         if self.count > _KEPT_BY_PARTS_MAX or type(self.texts) is tuple:
             return False
         touched = CACHE.parts_read(self.touched, self.count, low, high, reverse, self.raw_bytes > 0)
@@ -395,13 +395,13 @@ class Segment:
         return False
 
     def keep(self, data: bytes, compressed: bool) -> Encoded | None:
-        """Hand the RESP of all entries to the cache; return what holds it, None if it is too large."""
+        """Hand the RESP of all entries to the cache; return its Encoded, None if it is too large."""
         self.touched = 0
         self.encoded = CACHE.keep(data, len(data) // self.count if self._is_regular() else 0, compressed)
         return self.encoded
 
     def _cut_out(self, data: bytes, encoded: Encoded, low: int, high: int, reverse: bool) -> bytes:
-        """Return the RESP of some entries, out of that of all."""
+        """Return the RESP of some entries, cut out of the RESP of all."""
         size = encoded.entry_bytes
         if size:
             if not reverse:
@@ -414,7 +414,7 @@ class Segment:
         return b"".join([data[start:end] for start, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True)])
 
     def ends(self, encoded: Encoded) -> Sequence[int]:
-        """Return where each entry ends in the RESP of all."""
+        """Return the offset of each entry's end in the RESP of all."""
         if encoded.ends is None:
             encoded.ends = view(pack(entry_ends(*self._weave(0, self.count, False))), self.count)
         return encoded.ends
@@ -429,7 +429,7 @@ class Segment:
         )
 
     def stored_texts(self, low: int, high: int, width: int) -> tuple[Sequence[bytes], Sequence[int]]:
-        """Return the values, `width` of each entry, and their lengths, if all entries have the same fields."""
+        """Return the values, `width` of each entry, and their lengths; all entries must have the same fields."""
         lengths = self.lengths
         if type(lengths) is bytes:
             return self._cut(view(lengths, self.count * width), low * width, high * width)
@@ -450,7 +450,7 @@ class Segment:
         return cut(self.joined(), picked, sum(lengths[:low])), picked
 
     def joined(self) -> bytes:
-        """Return the values one behind the other, if they are not so large that `texts` is a tuple of them."""
+        """Return `texts` uncompressed; it must not be a tuple."""
         assert type(self.texts) is bytes
         if self.raw_bytes:
             return decompress(self.texts, uncompressed_size=self.raw_bytes)

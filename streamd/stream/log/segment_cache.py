@@ -26,8 +26,8 @@ class Encoded:
     """The RESP of all entries of a segment, for as long as the cache lets it be kept.
 
     data: the RESP, None once the cache has taken it away. raw_bytes: its size when `data` is compressed, else 0.
-    entry_bytes: the size of an entry's RESP if all have the same, else 0. ends: where each entry ends, once somebody
-    wanted to know. hot: it was read since the cache's hand passed it.
+    entry_bytes: the size of an entry's RESP if all have the same size, else 0. ends: the offset of each entry's end,
+    None until it is asked for. hot: whether the RESP was read since the cache's hand passed it.
     """
 
     __slots__ = ("__weakref__", "data", "ends", "entry_bytes", "hot", "raw_bytes")
@@ -41,14 +41,15 @@ class Encoded:
 
 
 class SegmentCache:
-    """Which segments hold their RESP, at most `bytes_max` bytes of it.
+    """A cache of the RESP of segments, at most `bytes_max` bytes.
 
-    What is read whole is kept as it is sent. What is read in part is kept compressed, when it shrinks to three
-    quarters: to read from it is quicker than to encode, and several times as many fit in.
+    The RESP of a segment that is read whole is kept as it is sent. The RESP of a segment that is read in parts is kept
+    compressed if it shrinks to three quarters: to read from it is quicker than to encode, and several times as many
+    fit in.
 
-    Shape: a ring in the order of encoding (a clock: what was read since the hand passed it, gets another round). The
-    ring keeps nothing alive: the RESP of a trimmed or deleted stream is gone with it, and counted until the hand comes
-    by.
+    Shape: a ring in the order of encoding (a clock: an Encoded that was read since the hand passed it gets another
+    round). The ring has weak references: the RESP of a trimmed or deleted stream is freed with it, but counted until
+    the hand comes by.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -61,7 +62,7 @@ class SegmentCache:
         self._tail_encoded = b""
 
     def keep(self, data: bytes, entry_bytes: int, compressed: bool) -> Encoded | None:
-        """Return what holds the RESP of a segment, None if it is too large; others lose theirs when it is too much."""
+        """Keep the RESP of a segment and return its Encoded, None if it is too large; others may lose theirs for it."""
         raw_bytes = 0
         if compressed and len(data) <= _COMPRESSED_BYTES_MAX and compress is not None:
             packed = compress(data, store_size=False)
@@ -79,22 +80,22 @@ class SegmentCache:
 
     @property
     def is_full(self) -> bool:
-        """Whether what is kept next is likely to take another's place."""
+        """Whether the next RESP to be kept is likely to displace another."""
         return self.bytes > self.bytes_max - self.bytes_max // 16
 
     def parts_read(
         self, touched: int, count: int, low: int, high: int, reverse: bool, is_compressed: bool
     ) -> int | None:
-        """Return what is to be remembered of a segment of `count` entries that was read in parts, now from position
-        `low` to before `high`; None if all of its RESP should be kept.
+        """Return the new `touched` of a segment of `count` entries that is read in parts, now from position `low` to
+        before `high`; None if the cache should keep all of its RESP.
 
-        touched: what was to be remembered before, 0 at first: how many entries were read, times _PLACES, and where the
-        last part ended. is_compressed: its values are.
+        touched: the number of entries read so far, times _PLACES, plus the position at which the last part ended; 0 at
+        first. is_compressed: whether the segment's values are compressed.
 
-        All should be kept for a client that reads on from where a part ended, or the same part again, and when all
-        entries were read twice: parts of many segments, read at random places, would drive each other out, and all cost
-        more to encode and compress than those parts. While the cache has room, the second part is enough if values are
-        compressed: then all of it costs as much as three parts, otherwise as much as thirty.
+        The cache should keep all for a client that reads on from the end of a part or reads the same part again, and
+        after all entries were read twice. It should not keep all sooner: parts of many segments, read at random places,
+        would drive each other out, and all cost more to encode and compress than those parts. While the cache has room,
+        the second part is enough if values are compressed: then all cost as much as three parts, else as thirty.
         """
         read, last = divmod(touched, _PLACES)
         if touched and last in (low, high):
@@ -105,23 +106,23 @@ class SegmentCache:
         return read * _PLACES + (low if reverse else high)
 
     def tail(self, ids: list[int], low: int, high: int, reverse: bool) -> bytes | None:
-        """Return the RESP of a run of a tail if it was kept; the list of its IDs says which tail it is."""
+        """Return the RESP of a run of a tail if it was kept; the list `ids` itself identifies the tail."""
         if ids is self._tail_ids and (low, high, reverse) == self._tail_run:
             return self._tail_encoded
         return None
 
     def keep_tail(self, ids: list[int], low: int, high: int, reverse: bool, encoded: bytes) -> None:
-        """Keep the RESP of a run of a tail until another comes."""
+        """Keep the RESP of a run of a tail, in place of the one before."""
         if len(encoded) <= self.bytes_max // 4:
             self._tail_ids, self._tail_run, self._tail_encoded = ids, (low, high, reverse), encoded
 
     def forget_tail(self, ids: list[int]) -> None:
-        """To be called when entries are deleted from a tail: other entries have their positions now."""
+        """Forget the RESP of a tail; to be called when entries are deleted from it, since positions change then."""
         if ids is self._tail_ids:
             self._tail_ids, self._tail_encoded = None, b""
 
     def shrink(self) -> None:
-        """Take RESP away until the bound is kept; needed by itself only after `bytes_max` was changed."""
+        """Drop RESP until the bound is kept; other modules call it only after a change of `bytes_max`."""
         ring = self._ring
         while self.bytes > self.bytes_max:
             entry = ring.popleft()

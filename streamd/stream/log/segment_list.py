@@ -14,9 +14,10 @@ _live_count: Final = attrgetter("live_count")
 class SegmentList:
     """The sealed segments of one log, in order; they are looked up by ID, and dropped at the front at no cost.
 
-    Shape: `segments` from `head` on (in front of it stand dropped ones, cut off when they are half of the list), and
-    the same for `first_ids`, where a segment begins at the latest. live_count: how many entries are not deleted in all.
-    _own: None, or, once the list was copied, the segments that no other list has: only these may be changed.
+    Shape: the segments are `segments` from `head` on. In front of `head` are the places of dropped segments, which are
+    cut off when they are half of the list. `first_ids` is as long; it has the first ID of each segment, or an earlier
+    one. live_count: how many entries are not deleted in all. _own: None until the list is copied, then the segments
+    that no other list has; only these may be changed.
     """
 
     __slots__ = ("_own", "first_ids", "head", "live_count", "memory_bytes", "segments")
@@ -42,14 +43,11 @@ class SegmentList:
         self.memory_bytes += segment.memory_bytes
 
     def index(self, entry_id: int) -> int:
-        """Return the index of the segment that an entry is in if it is in any.
-
-        It is less than `head` if it is in none.
-        """
+        """Return the index of the only segment that may hold an entry; less than `head` if no segment may."""
         return bisect_right(self.first_ids, entry_id, self.head) - 1
 
     def remove(self, index: int) -> None:
-        """Take a segment out."""
+        """Remove a segment from the list."""
         segment = self.segments[index]
         self.live_count -= segment.live_count
         self.memory_bytes -= segment.memory_bytes
@@ -65,13 +63,13 @@ class SegmentList:
             self.head = 0
 
     def delete(self, index: int, low: int, high: int) -> int:
-        """Delete the entries of a segment at positions from `low` to before `high`; return how many there were."""
+        """Delete the entries of a segment at positions from `low` to before `high`; return how many were undeleted."""
         removed = self._to_change(index).delete(low, high)
         self.live_count -= removed
         return removed
 
     def delete_at(self, index: int, position: int) -> int:
-        """Delete one entry of a segment, which is there; return how many are left."""
+        """Delete one undeleted entry of a segment; return how many are left."""
         segment = self.segments[index] if self._own is None else self._to_change(index)
         self.live_count -= 1
         return segment.delete_at(position)
@@ -84,7 +82,7 @@ class SegmentList:
         return segment
 
     def own(self, segment: Segment) -> Segment:
-        """Return a segment of this list as one that no other list has."""
+        """Return a segment of this list for changing: itself, or a copy in its place if another list shares it."""
         return self._to_change(self.index(segment.last_id))
 
     def delete_id(self, entry_id: int) -> bool:
@@ -98,9 +96,9 @@ class SegmentList:
         return True
 
     def delete_ids(self, ids: list[int]) -> list[int]:
-        """Delete entries, whose IDs ascend; return which of them were there.
+        """Delete entries by ascending IDs; return the IDs that were there.
 
-        A segment is looked up once, and entries that follow each other in it go as one.
+        A segment is looked up once; entries that follow each other in it are deleted in one step.
         """
         deleted: list[int] = []
         first_ids, segments = self.first_ids, self.segments
@@ -130,7 +128,7 @@ class SegmentList:
         return deleted
 
     def _delete_in(self, index: int, ids: list[int]) -> list[int]:
-        """Delete entries of one segment, which is not shrunk yet; return which of `ids`, ascending, were there."""
+        """Delete entries of one segment without shrinking it; return the IDs, of `ids` ascending, that were there."""
         segment = self.segments[index]
         if segment.live is None:
             low = segment.position(ids[0])
@@ -159,7 +157,7 @@ class SegmentList:
             self.memory_bytes += self.segments[index].memory_bytes
 
     def runs(self, start: int, end: int, reverse: bool) -> Iterator[tuple[Segment, int, int]]:
-        """Yield `(segment, from, to)` for each run of entries, none deleted, from ID `start` to `end`: positions."""
+        """Yield `(segment, from, to)` for each run of undeleted entries from ID `start` to `end`, with positions."""
         segments = self.segments
         first = max(self.index(start), self.head)
         last = len(segments) - 1
@@ -177,9 +175,9 @@ class SegmentList:
 
     def read_first(self, start: int, end: int, count: int, parts: list[bytes], ids: list[int] | None) -> int:
         """Append the RESP of the first `count` entries from ID `start` to `end` to `parts`, and their IDs to `ids`;
-        return how many they are.
+        return the number of these entries.
 
-        It is what `runs` finds, in order. (A generator takes as long as reading a few entries does.)
+        The entries are those of `runs`, in order. (To run a generator takes as long as to read a few entries.)
         """
         segments, left = self.segments, count
         index = max(bisect_right(self.first_ids, start, self.head) - 1, self.head)
@@ -218,7 +216,7 @@ class SegmentList:
         return max(between + behind - before, 0)
 
     def ids_at(self, ranks: Iterable[int]) -> list[int]:
-        """Return the IDs of entries by their number (from 0, ascending, deleted ones aside)."""
+        """Return the IDs of the entries number `ranks` (from 0, ascending, deleted ones not counted)."""
         segments, head = self.segments, self.head
         before = list(accumulate(map(_live_count, islice(segments, head, None)), initial=0))
         ids = []
@@ -233,7 +231,7 @@ class SegmentList:
     def copy(self) -> "SegmentList":
         """Return a list of the same segments; each list copies a segment before it changes it.
 
-        The segments are shared: the journal copies while it serves.
+        The segments are shared, since the journal copies while the server serves.
         """
         other = SegmentList()
         other.segments = self.segments[self.head :]

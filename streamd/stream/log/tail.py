@@ -16,13 +16,13 @@ from streamd.stream.wire.entry_encoder import (
 
 
 class Tail:
-    """The last node of a log, while it takes entries: it is read as a segment is. Log is derived from it.
+    """The last node of a log, which takes new entries; it has a segment's methods for reading. Log is derived from it.
 
-    Shape: _ids, _texts: the tail's IDs, and all its fields and values one behind the other: no object per entry,
-    nothing for the garbage collector to visit. _width: how many texts each of its entries has; if they differ,
-    _widths has them all, and _width is 0.
+    Shape: _ids: the tail's IDs; _texts: all its fields and values one behind the other. So no entry is an object that
+    the garbage collector visits. _width: the number of texts of each entry; if entries differ, _widths has the number
+    for each, and _width is 0.
     _columns: the entries if all of them came in columns and have the same fields; then _texts has their values alone,
-    and _width is 0, so that an entry that is appended alone looks twice.
+    and _width is 0, so that `append` of a single entry calls `_differ`.
     _room: how many entries may be in _ids before the tail is full. _gone: how many entries were deleted from the tail;
     _gone_id: the last of them. There is no tail when _ids is empty and _gone is 0.
     """
@@ -55,7 +55,7 @@ class Tail:
         return entries
 
     def _span(self, low: int, high: int) -> tuple[int, int]:
-        """Return where the texts of entries begin and end in `_texts`."""
+        """Return the indexes in `_texts` at which the texts of entries begin and end."""
         width, widths = self._width, self._widths
         if self._columns is not None:
             width = len(self._columns.names)
@@ -89,7 +89,7 @@ class Tail:
         return join(weave_mixed_fields(ids, widths or [self._width] * (high - low), values, lengths, reverse)[0])
 
     def _extend(self, ids: Sequence[int], columns: EntryColumns) -> None:
-        """Add entries for which there is room."""
+        """Add entries; the caller has made sure of the room."""
         mine = self._columns
         if not self._ids:
             self._texts = [*columns.values]
@@ -107,7 +107,7 @@ class Tail:
         self._ids += ids
 
     def _differ(self, width: int, entries: int) -> None:
-        """Note how many texts the next entries of the tail have, because it is not what `_width` says."""
+        """Note that the next entries of the tail have `width` texts each, a number other than `_width`."""
         if not self._ids:
             self._width, self._widths, self._columns = width, None, None
             return
@@ -142,7 +142,7 @@ class Tail:
         self._widths = self._columns = None
 
     def _copy_tail(self, other: "Tail") -> None:
-        """Make this tail, an empty one, the same as another one."""
+        """Fill this empty tail with the entries and counters of another."""
         self._ids, self._texts = list(other._ids), list(other._texts)
         self._width, self._room = other._width, other._room
         if other._columns is not None:

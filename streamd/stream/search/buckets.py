@@ -1,7 +1,7 @@
-"""A hash of values that tells most of them apart, and most that a topic filter matches from those that it does not.
+"""A hash of values that separates most of them, and most of those that match a topic filter from the others.
 
-15 bits: 3 of a topic's first level, 5 of its second, 7 of the others. So a filter that has these levels, or some of
-them, says what the bits are. They are the last ones of a number that has the 16th bit as well.
+15 bits: 3 of a topic's first level, 5 of its second, 7 of the others. So a filter that has some of these levels
+determines their bits. These are the low bits of a number whose 16th bit is set as well.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ def bucket(value: bytes) -> int:
 
 
 def bits_of(pattern: Pattern) -> tuple[int, int]:
-    """Return `(mask, bits)`: of all values that match, the bucket has these bits where the mask has any."""
+    """Return `(mask, bits)`: the bucket of every matching value has `bits` in the places of `mask`."""
     mask = bits = BUCKETS
     levels = pattern.levels or [b"#"]
     if levels[0] not in _WILD:

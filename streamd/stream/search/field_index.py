@@ -1,4 +1,4 @@
-"""The values of one field in each segment of a log, so that a filtered read looks at nothing that cannot match."""
+"""The values of one field in each segment of a log, so that a filtered read skips segments that cannot match."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from streamd.stream.search.patterns import Pattern
 # Values have numbers below those of buckets, as long as there is room; others go to buckets. What has no such field has
 # the last number. Two bytes each.
 _ABSENT: Final = 0xFFFF
-# What says of all entries of a segment that they have the field, and no value begins with $; it takes no memory.
+# The note of a segment whose entries all have the field, with no value that begins with $; it takes no memory.
 _ALL_PLAIN: Final = b"a"
 # A longer value is no topic: it gets a bucket.
 _VALUE_BYTES_MAX: Final = 256
@@ -29,23 +29,23 @@ _NOTE_BYTES: Final = 33
 # How many patterns are remembered, and how many numbers of them: so many, or half of those that there are.
 _PATTERNS_MAX: Final = 16
 _NUMBERS_MIN: Final = 4_096
-# What is known of a longer pattern is found out again each time.
+# A longer pattern is not remembered: its numbers are found anew each time.
 _PATTERN_BYTES_MAX: Final = 4_096
 # To find so many numbers one by one takes as long as to compare all.
 _FEW: Final = 8
 
-# What is known of a segment's entries, beside what a note says: it may have some that match.
+# The results of `judge`.
 NONE_MATCHES: Final = 0
 SOME_MAY_MATCH: Final = 1
 ALL_MATCH: Final = 2
 
 
 class Wanted:
-    """Which numbers of an index a pattern matches.
+    """The numbers of an index whose values match a pattern.
 
-    numbers: those that match, of the first `judged` ones; if the pattern takes nearly all, those that do not. hits:
-    those that the segment has that was judged last. mask, bits: what buckets of values that match have in common.
-    pair: where one value alone matches, the two bytes of its number once it has one.
+    numbers: the matching ones of the first `judged` numbers; for a pattern with `takes_plain`, the ones that do not
+    match. hits: the matching numbers of the segment that was judged last. mask, bits: see `bits_of`. pair: if one value
+    alone matches, the two bytes of its number once it has one.
     """
 
     __slots__ = ("bits", "hits", "judged", "mask", "numbers", "pair", "pattern")
@@ -62,16 +62,17 @@ class Wanted:
 class FieldIndex:
     """The values that one field has in a log.
 
-    A note says of a sealed segment which values it has: it stands in `Segment.noted`, so it goes with the segment. It
-    is made when a search comes to the segment. Entries that are deleted later leave it as it is: what it says of them
-    can make a search look in vain, no more.
+    A note has the values of a sealed segment. It stands in `Segment.noted`, so it is freed with the segment. It is made
+    when a search comes to the segment. Later deletions do not change it: a deleted entry in it can make a search look
+    in vain, no more.
 
-    Shape: a note is the number of each entry's value, 2 bytes each, behind them the greatest one, in front of that the
-    next if the greatest is _ABSENT: 235 bytes for 100 entries. Where that would be a burden, or all values are the
-    same: the numbers without doubles, ascending; or _ALL_PLAIN; or b"", which says nothing. _numbers: value -> number,
-    each of _values its place there. Once the values have had their share of memory (`is_full`), further ones get one of
-    32,767 buckets by a hash; what has one is looked at if its value may match. log_bytes: what the log takes.
-    noted_bytes, noted_of_bytes: what the notes took that were made, and their segments.
+    Shape: a note has the number of each entry's value, in 2 bytes, and the greatest number at its end; if that is
+    _ABSENT, the next greatest stands in front of it: 235 bytes for 100 entries. If this takes too much memory, or all
+    values are the same, the note has a number for each distinct value, ascending; or it is _ALL_PLAIN; or b"", which
+    tells nothing. _numbers: value -> number, which is its place in _values. Once the values have used their share of
+    memory (`is_full`), each new value gets one of 32,767 buckets by a hash; a search looks at an entry with a bucket if
+    its value may match. log_bytes: the memory of the log. noted_bytes, noted_of_bytes: the memory of all notes that
+    were made, and of their segments.
     """
 
     __slots__ = (
@@ -91,7 +92,7 @@ class FieldIndex:
     )
 
     def __init__(self, field: bytes, log_bytes: int, until_id: int) -> None:
-        """log_bytes: what the log takes. until_id: its last ID."""
+        """log_bytes: the memory of the log. until_id: its last ID."""
         self.field = field
         self.until_id = until_id
         self.log_bytes = log_bytes
@@ -105,9 +106,10 @@ class FieldIndex:
         self._wanted: dict[Pattern, Wanted] = {}
 
     def fits(self, log_bytes: int, first_id: int) -> bool:
-        """Return whether to go on with this index: not if it is full of what was trimmed since, or now might hold more.
+        """Return whether to keep this index: not a full one if all entries of its beginning are trimmed, or its room
+        has doubled.
 
-        log_bytes: what the log takes now. first_id: where it begins now.
+        log_bytes: the memory of the log now. first_id: its first ID now.
         """
         self.log_bytes = log_bytes
         room_bytes = self._room_bytes()
@@ -118,14 +120,14 @@ class FieldIndex:
         return first_id <= self.until_id and not has_room
 
     def _room_bytes(self) -> int:
-        """Return how much memory the values may take beside the notes, if all notes are as those that were made."""
+        """Return how many bytes the values may take beside the notes, if all notes are like the ones made so far."""
         if not self.noted_of_bytes:
             return max(_VALUES_BYTES_MIN, self.log_bytes * _VALUES_SHARE // 1000)
         notes_bytes = self.log_bytes * self.noted_bytes // self.noted_of_bytes
         return max(_VALUES_BYTES_MIN, self.log_bytes * _SHARE // 1000 - notes_bytes)
 
     def wanted(self, pattern: Pattern) -> Wanted:
-        """Return what is known of a pattern."""
+        """Return the matching numbers of a pattern as far as they are known, and remember the pattern."""
         wanted = self._wanted.pop(pattern, None) or Wanted(pattern)
         numbers_max = max(_NUMBERS_MIN, len(self._values) // 2)
         if len(pattern.text) > _PATTERN_BYTES_MAX:
@@ -141,7 +143,7 @@ class FieldIndex:
     # Asking.
 
     def judge(self, segment: Segment, wanted: Wanted) -> int:
-        """Return whether none, all, or perhaps some of a segment's entries match, those deleted included."""
+        """Return whether none, all, or perhaps some of a segment's entries match, deleted ones included."""
         note, pattern = segment.noted, wanted.pattern
         if not note or segment.noted_by is not self:
             return SOME_MAY_MATCH
@@ -169,7 +171,7 @@ class FieldIndex:
         return SOME_MAY_MATCH if hits else NONE_MATCHES
 
     def _pair(self, wanted: Wanted, literal: bytes) -> bytes:
-        """Return the two bytes that notes have for a value; b"" if none has it so far."""
+        """Return the two bytes that stand for a value in notes; b"" if no note can have it so far."""
         number = self._numbers.get(literal)
         if number is None:
             return _two_bytes(bucket(literal)) if self.has_buckets else b""
@@ -184,7 +186,7 @@ class FieldIndex:
         wanted.judged = max(wanted.judged, upto)
 
     def places(self, segment: Segment, wanted: Wanted) -> list[int]:
-        """Return which entries of a segment match, those deleted included; it is the one that was judged last."""
+        """Return the positions of matching entries, deleted ones included, in the segment that was judged last."""
         note, count, pattern = segment.noted, segment.count, wanted.pattern
         if not note or segment.noted_by is not self or len(note) <= 2 * count:
             return self._places_by_value(segment, wanted)
@@ -223,7 +225,7 @@ class FieldIndex:
         return self._checked(segment, wanted, places, [at for at in places if numbers[at] >= unsure])
 
     def _checked(self, segment: Segment, wanted: Wanted, places: list[int], unsure: list[int]) -> list[int]:
-        """Return `places` without those of the `unsure` ones whose values do not match."""
+        """Return `places` without the positions in `unsure` whose values do not match."""
         if not unsure:
             return places
         matches = wanted.pattern.matches
@@ -232,7 +234,7 @@ class FieldIndex:
         return [at for at in places if at not in out] if out else places
 
     def _places_by_value(self, segment: Segment, wanted: Wanted) -> list[int]:
-        """Return what `places` does where no note says of each entry which value it has."""
+        """Return the result of `places` for a segment whose note does not have the value of each entry."""
         values = column(segment, 0, segment.count, self.field)
         pattern, note = wanted.pattern, segment.noted
         if pattern.literal is not None:
@@ -248,7 +250,7 @@ class FieldIndex:
     # Noting.
 
     def note(self, segment: Segment) -> None:
-        """Note which values the entries of a segment have."""
+        """Make the note of a segment's values."""
         values = column(segment, 0, segment.count, self.field)
         size = segment.memory_bytes
         segment.noted, segment.noted_by = b"", self
@@ -303,7 +305,7 @@ def _has_buckets(numbers: Sequence[int]) -> bool:
 
 
 def _find(note: bytes, pair: bytes, start: int) -> int:
-    """Return where a note has a number, from byte `start` on, an even one; -1 if nowhere."""
+    """Return the offset of a number in a note from byte `start`, an even one, on; -1 if it is not there."""
     at = note.find(pair, start)
     while at >= 0 and at & 1:  # the halves of two
         at = note.find(pair, at + 1)
@@ -311,7 +313,7 @@ def _find(note: bytes, pair: bytes, start: int) -> int:
 
 
 def _places_of(note: bytes, pair: bytes, count: int) -> list[int]:
-    """Return which of the first `count` numbers of a note are this one."""
+    """Return the positions of one number among the first `count` numbers of a note."""
     places = []
     at = _find(note, pair, 0)
     while 0 <= at < 2 * count:

@@ -12,7 +12,7 @@ _FEW: Final = 3
 
 
 def column(source: Segment | Tail, low: int, high: int, field: bytes) -> Sequence[bytes | None]:
-    """Return the last value of a field in each entry at positions from `low` to before `high`, None where it is not."""
+    """Return the last value of a field in each entry at positions from `low` to before `high`, None if it has none."""
     if type(source) is Segment and type(source.fields) is tuple:
         names = source.fields
         if field not in names:

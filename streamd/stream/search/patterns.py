@@ -1,4 +1,4 @@
-"""What a field of an entry has to be for a filter to let the entry through."""
+"""The patterns that filters match with the values of an entry's field."""
 
 import re
 from functools import lru_cache
@@ -16,15 +16,15 @@ _GLOB_SPECIAL: Final = re.compile(rb"[*?\[\\]")
 class Pattern:
     """A pattern of one field's values.
 
-    kind: MQTT (a topic filter: `+` is one level, `#` all that follow), GLOB (as KEYS has it) or EQ. levels: those of a
-    topic filter, None for other kinds. literal: the one value that matches, None if several may. takes_plain: whether
-    all values match that do not begin with `$`.
+    kind: MQTT (a topic filter: `+` is one level, `#` all levels that follow), GLOB (as in KEYS) or EQ. levels: the
+    levels of a topic filter, None for other kinds. literal: the one value that matches, None if several may.
+    takes_plain: whether all values match except perhaps those that begin with `$`.
     """
 
     __slots__ = ("kind", "levels", "literal", "matches", "takes_plain", "text")
 
     def __init__(self, kind: bytes, text: bytes) -> None:
-        """Raises: CommandError, which says what is wrong with a topic filter."""
+        """Raises: CommandError, with the fault of a topic filter."""
         self.kind = kind
         self.text = text
         self.levels: list[bytes] | None = None
@@ -47,9 +47,9 @@ class Pattern:
 
 
 class EntryFilter:
-    """Lets entries through one field of which has a value that matches; what lacks the field does not pass.
+    """A filter that lets an entry through if one field's value matches a pattern; an entry without the field fails.
 
-    If an entry has the field several times, the last value counts, as it does for clients that make a map of it.
+    If an entry has the field several times, the last value counts, as for clients that make a map of the entry.
     """
 
     __slots__ = ("field", "pattern")
@@ -60,7 +60,7 @@ class EntryFilter:
 
     @property
     def words(self) -> tuple[bytes, bytes, bytes, bytes]:
-        """What says it in a request, from FIELD on."""
+        """The words of the filter in a request, from FIELD on."""
         return b"FIELD", self.field, self.pattern.kind, self.pattern.text
 
 
@@ -114,7 +114,7 @@ def topic_matcher(levels: list[bytes]) -> Matcher:
 
 
 def long_topic_matcher(levels: list[bytes]) -> Matcher:
-    """Return what `topic_matcher` does, for many levels or long ones: nothing is compiled, which would take long."""
+    """Return the function as `topic_matcher` does, for many or long levels, which would take long to compile."""
     is_open, begins_wild = levels[-1] == b"#", levels[0] in (b"+", b"#")
     wanted = levels[:-1] if is_open else levels
 

@@ -1,4 +1,4 @@
-"""Looking for the entries of a log that a filter lets through, one slice at a time."""
+"""The search for the entries of a log that a filter lets through, one slice at a time."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -17,11 +17,11 @@ _PASSES_PER_LOOK: Final = 4
 
 
 class Found(NamedTuple):
-    """What a search came to.
+    """The result of a search.
 
-    entries, ids, parts: the entries that were let through: how many, their IDs if they were asked for, their RESP in
-    parts. passed_id: the last entry that was looked at or passed over, or None. is_done: whether it came to the end of
-    the range.
+    entries: the number of entries that were let through. ids: their IDs if they were asked for. parts: their RESP in
+    parts. passed_id: the ID of the last entry that was looked at or passed over, or None. is_done: whether the search
+    came to the end of the range.
     """
 
     entries: int
@@ -43,8 +43,8 @@ def search(
 ) -> Found:
     """Return the first `count` entries, 1 or more, from `start` to `end` that a filter lets through.
 
-    It looks at one segment at least, and at others until `stop` says so. `index`: of the filter's field; notes are made
-    of what is looked through; None: all is looked through. `with_ids`: whether the IDs are asked for.
+    It looks at one segment at least, and at others until `stop` returns True. index: the index of the filter's field,
+    which gets notes of the segments looked through; None: look at all entries. with_ids: whether to return the IDs.
     """
     ids: list[int] = []
     parts: list[bytes] = []
@@ -101,7 +101,7 @@ def search(
 
 
 def _matching(source: Segment | Tail, low: int, high: int, wanted: EntryFilter) -> list[int]:
-    """Return which entries of a run match, where no index says so."""
+    """Return the positions of a run's matching entries without an index."""
     matches, values = wanted.pattern.matches, column(source, low, high, wanted.field)
     return [at for at, value in enumerate(values, low) if value is not None and matches(value)]
 

@@ -1,4 +1,4 @@
-"""Texts that stand one behind the other, taken apart."""
+"""Cutting joined texts apart by their lengths."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +17,7 @@ def _cutter(lengths: tuple[int, ...], entries: int) -> Struct:
 
 
 def cut_alike(joined: bytes, lengths: tuple[int, ...], low: int, high: int) -> Sequence[bytes]:
-    """Return the texts of the entries at positions from `low` to before `high`; `lengths` are those of each entry."""
+    """Return the texts of the entries at positions from `low` to before `high`; every entry's texts have `lengths`."""
     width, size = len(lengths), sum(lengths)
     if (high - low) * width <= _KEPT_TEXTS_MAX:
         return _cutter(lengths, high - low).unpack_from(joined, low * size)

@@ -9,8 +9,8 @@ from streamd.resp.template import Column
 class EntryColumns:
     """Entries that have the same field names, without their IDs.
 
-    names: the fields' names. values: the first entry's, then the second's, and so on. lengths: of one entry's values if
-    all entries have them alike; None if they differ, or nobody knows.
+    names: the fields' names. values: the first entry's, then the second's, and so on. lengths: the lengths of one
+    entry's values if all entries have the same; None if they differ or are unknown.
     """
 
     __slots__ = ("lengths", "names", "values")
@@ -45,17 +45,17 @@ class EntryColumns:
         return EntryColumns(self.names, self.values[low * width : high * width], self.lengths)
 
     def selected(self, flags: Sequence[bool]) -> "EntryColumns":
-        """Return those of the entries whose flag is set."""
+        """Return the entries whose flag is set."""
         width = len(self.names)
         of_values = flags if width == 1 else [flag for flag in flags for _ in range(width)]
         return EntryColumns(self.names, [*compress(self.values, of_values)], self.lengths)
 
 
 def columns_of(places: Sequence[Column], count: int, lengths: tuple[int, ...] | None = None) -> EntryColumns | None:
-    """Return so many entries, given by what they have at each place: one word that all share, or one for each of them.
-    None if their names differ.
+    """Return `count` entries, given by the words at each place: one word that all share, or one for each entry; None if
+    the field names differ.
 
-    lengths: of one entry's values if these are known to be alike.
+    lengths: the lengths of one entry's values if all entries are known to have the same.
     """
     names: list[bytes] = []
     for place in places[::2]:
@@ -73,5 +73,5 @@ def columns_of(places: Sequence[Column], count: int, lengths: tuple[int, ...] | 
 
 
 def each(column: Column, count: int) -> Sequence[bytes]:
-    """Return the word of each of so many entries."""
+    """Return the words of a column, one for each of `count` entries."""
     return [column] * count if isinstance(column, bytes) else column

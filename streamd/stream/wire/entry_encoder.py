@@ -78,9 +78,9 @@ def _pick(table: Sequence[bytes], indexes: Sequence[int]) -> Sequence[bytes]:
 
 
 def id_columns(ids: IdParts, length: int, start: bytes = _ID) -> tuple[list[Column], bytes]:
-    """Return `(columns, tail)`: the pieces of `*2 $ID` of each entry, and what ends the ID of all of them.
+    """Return `(columns, tail)`: the pieces of `*2 $ID` of each entry, and the common end of all IDs.
 
-    start: the format of what stands there in place of it, given the ID's length and the ID.
+    start: the format of the pieces in place of `*2 $ID`; its arguments are the ID's length and the ID's beginning.
     """
     ms, stamps, seq, seqs = ids
     if stamps is None:
@@ -144,7 +144,7 @@ def _by_thousand(
 ) -> list[Column]:
     """Return the columns up to the milliseconds' last digit.
 
-    seq_bytes: the length of `-seq` when all have the same length; else 0, and `seqs` says what they are.
+    seq_bytes: the length of `-seq` when all have the same length; else 0, and `seqs` must be given.
     """
     length = len(stamps)
     heads: list[bytes] = []
@@ -179,7 +179,7 @@ def _formatted(ms: int, stamps: Sequence[int], seq: int, seqs: Sequence[int] | N
 
 
 def _field_texts(fields: tuple[bytes, ...], lengths: tuple[int, ...] | None) -> list[bytes]:
-    """Return what stands in front of each value of an entry; with the value's own header if `lengths` are given."""
+    """Return the RESP in front of each value of an entry, with the value's own header if `lengths` are given."""
     texts = [b"\r\n$%d\r\n%b" % (len(name), name) for name in fields]
     texts[0] = b"\r\n*%d%b" % (2 * len(fields), texts[0])
     if lengths is not None:
@@ -204,10 +204,10 @@ def weave_same_fields(
     lengths: Sequence[int],
     reverse: bool,
 ) -> tuple[list[bytes], int]:
-    """Return the RESP of entries that have the same fields, as `(pieces for join, how many of them an entry has)`.
+    """Return the RESP of entries that have the same fields, as `(pieces for join, number of pieces of an entry)`.
 
-    values: those of the first entry, then those of the second, ... lengths: a tuple with the lengths of the values of
-    one entry if all entries have them alike; else a list (or the like) with the length of each of the values.
+    values: those of the first entry, then those of the second, ... lengths: a tuple with the lengths of one entry's
+    values if all entries have the same lengths; else a list (or the like) with the length of each value.
     """
     width = len(fields)
     length = len(values) // width
@@ -217,7 +217,7 @@ def weave_same_fields(
     texts_of: Callable[..., list[bytes]] = _kept_field_texts if is_short else _field_texts
     head, digits = columns[0], columns[-1]
     if width == 1 and alike and isinstance(head, bytes) and not isinstance(digits, bytes):
-        # What many streams are: without loops over columns they take a tenth less.
+        # The form of many streams: without loops over columns they take a tenth less time.
         pieces = [head, b"", tail + texts_of(fields, lengths)[0], b""] * length
         pieces[1::4] = digits[::-1] if reverse else digits
         pieces[3::4] = values[::-1] if reverse else values
@@ -235,10 +235,10 @@ def weave_same_fields(
 def weave_mixed_fields(
     ids: IdParts, widths: Sequence[int], texts: Sequence[bytes], lengths: Sequence[int], reverse: bool
 ) -> tuple[list[bytes], list[int]]:
-    """Return the RESP of entries of any fields, as `(pieces for join, how many of them each entry has)`.
+    """Return the RESP of entries of any fields, as `(pieces for join, number of pieces of each entry)`.
 
-    texts: fields and values of the first entry, then those of the second, ... lengths: of each of them. widths: how
-    many of them each entry has.
+    texts: fields and values of the first entry, then those of the second, ... lengths: the length of each text. widths:
+    the number of texts of each entry.
     """
     columns, tail = id_columns(ids, len(widths))
     heads = _weave(columns, len(widths))
@@ -258,9 +258,10 @@ def weave_mixed_fields(
 
 
 def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
-    """Return the RESP of rows that begin with an entry ID (ascending, one at least), a bulk string.
+    """Return the RESP of rows that begin with an entry ID as a bulk string; ids: ascending, one at least.
 
-    head: the lines in front of it; rests: the lines behind, of each row or of all, each line with its CRLF in front.
+    head: the lines in front of the ID; rests: the lines behind it, of each row or of all rows; each line has its CRLF
+    in front.
     """
     if len(ids) < WOVEN_MIN:
         behind = [rests] * len(ids) if isinstance(rests, bytes) else rests
@@ -270,7 +271,7 @@ def encode_rows(ids: Sequence[int], head: bytes, rests: Column) -> bytes:
     if isinstance(rests, bytes):
         front, digits = columns[0], columns[-1]
         if len(columns) == 2 and isinstance(front, bytes) and not isinstance(digits, bytes):
-            # Only the last digits differ: what stands between them is the same everywhere.
+            # Only the last digits differ: the text between them is the same everywhere.
             between = tail + rests + front
             return front[2:] + between.join(digits) + tail + rests + b"\r\n"
         columns.append(tail + rests)
@@ -289,8 +290,8 @@ def _weave(columns: list[Column], length: int) -> list[bytes]:
 
 
 def entry_ends(pieces: list[bytes], per_entry: int | Sequence[int]) -> list[int]:
-    """Return where each entry ends in the RESP that `join` will make of the pieces."""
-    # What an entry lacks at its end, the next one has in front, and what the first one has there, `join` takes away.
+    """Return the offset of each entry's end in the RESP that `join` will make of the pieces."""
+    # An entry lacks its last CRLF, which the next one has in front; `join` takes away the one in front of the first.
     ends = list(accumulate(map(len, pieces)))
     if isinstance(per_entry, int):
         return ends[per_entry - 1 :: per_entry]
@@ -305,7 +306,7 @@ def join(pieces: list[bytes]) -> bytes:
 
 
 def encode_entry(entry_id: int, fields: Sequence[bytes]) -> bytes:
-    """Return the RESP of one entry; all of the above is this, for many at a time."""
+    """Return the RESP of one entry; the functions above do the same for many at a time."""
     name = format_id(entry_id)
     texts = b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in fields])
     return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), texts)

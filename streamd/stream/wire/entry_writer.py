@@ -1,4 +1,4 @@
-"""The RESP of entries of a segment, where it can be written byte by byte."""
+"""The RESP of entries of a segment, written byte by byte in the compiled form."""
 
 from streamd.stream.entry_id import SEQ_MAX
 from streamd.stream.wire.packed_numbers import IS_NATIVE, NATIVE_BYTES_MAX
@@ -26,10 +26,10 @@ def write(
     joined: bytes,
 ) -> bytes | None:
     """Return the RESP of the entries at positions from `low` to before `high` of a segment of `count` entries; None for
-    IDs that are too large, or too small. To be called if WRITES.
+    IDs that are too large, or too small. To be called only if WRITES.
 
-    ids: first_id, stamps, seqs of the segment, and the other parts as they are there. joined: the values of all entries
-    one behind the other.
+    ids: first_id, stamps and seqs of the segment. fields, lengths: the segment's. joined: the values of all entries one
+    behind the other.
     """
     first_id, stamps, seqs = ids
     ms, seq = first_id >> 64, first_id & SEQ_MAX

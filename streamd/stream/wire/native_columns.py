@@ -10,7 +10,7 @@ except ImportError:
 
 
 def number_at(column: bytes, size: i64, place: i64) -> i64:
-    """Return a number of a column, little-endian, with 1, 2 or 4 bytes for each."""
+    """Return the number at a place of a column; `size`: 1, 2 or 4 bytes for each number, little-endian."""
     if size == 1:
         return i64(column[place])
     if size == 2:
@@ -21,7 +21,7 @@ def number_at(column: bytes, size: i64, place: i64) -> i64:
 
 
 def first_from(column: bytes, length: i64, number: i64) -> i64:
-    """Return where the first number stands that is `number` or more; the column, as above, ascends."""
+    """Return the place of the first number that is `number` or more; the column, as above, ascends."""
     size = len(column) // length
     low: i64 = 0
     high = length

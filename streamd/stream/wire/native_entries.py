@@ -1,4 +1,4 @@
-"""The RESP of entries of a segment, written byte by byte, in place of what `entry_encoder` does with columns.
+"""The RESP of entries of a segment, written byte by byte in place of the columns of `entry_encoder`.
 
 Compiled, an i64 is C's integer, a byte is read from `bytes` and appended to a BytesWriter without any object, and a
 loop over entries is a loop in C. Nobody imports this interpreted: it would take ten times as long as columns do.
@@ -19,10 +19,10 @@ except ImportError:
 
 
 class _FieldTexts:
-    """What stands in front of each value, in the entries of the segment that was read last.
+    """The RESP in front of each value, in the entries of the segment that was read last.
 
-    Segments of a stream mostly share the tuples of their fields and lengths, so that a look at these says whether it is
-    the same again.
+    Segments of a stream mostly share the tuples of their fields and lengths, so comparing the identity of these tells
+    whether the texts are the same again.
     """
 
     __slots__ = ("fields", "lengths", "texts")
@@ -33,7 +33,7 @@ class _FieldTexts:
         self.texts: list[bytes] = []
 
     def of(self, fields: tuple[bytes, ...], lengths: tuple[int, ...] | None) -> list[bytes]:
-        """Return them, up to the values' lengths; up to the values, if all entries have these lengths."""
+        """Return the texts: up to the values' lengths, or, if `lengths` of all entries are given, up to the values."""
         if fields is not self.fields or lengths is not self.lengths:
             texts = [b"\r\n$%d\r\n%b\r\n$" % (len(name), name) for name in fields]
             if lengths is not None:
@@ -64,10 +64,10 @@ def write_entries(
 ) -> bytes:
     """Return the RESP of the entries at positions from `low` to before `high` of a segment of `count` entries.
 
-    The parts of their IDs are as in Segment, but for `ms`, to which stamps are added, a multiple of 1000 if there are
-    any, and `seq`, that of the entry at position 0. No number has more than 59 bits, none of a column more than 32.
-    fields: the names that all entries have. alike: the lengths of one entry's values if all have them alike; else
-    `lengths` is the packed column of them. joined: the values of all entries one behind the other.
+    stamps, seqs: as in Segment. ms: the number to which stamps are added, a multiple of 1000 if there are stamps. seq:
+    that of the entry at position 0. No number has more than 59 bits, no number of a column more than 32.
+    fields: the names that all entries have. alike: the lengths of one entry's values if all entries have the same; else
+    `lengths` is the packed column of lengths. joined: the values of all entries one behind the other.
     """
     texts = _FIELD_TEXTS.of(fields, alike)
     width: i64 = len(texts)
@@ -128,7 +128,7 @@ def write_entries(
 
 
 def _offset(alike: tuple[int, ...] | None, lengths: bytes, size: i64, values: i64) -> i64:
-    """Return where a value begins, in front of which stand so many others."""
+    """Return the offset of a value that has so many others in front of it."""
     offset: i64 = 0
     if alike is not None:
         for length in alike:

@@ -18,7 +18,7 @@ _CODES: Final = {2: "H", 4: "I", 8: "Q"}
 
 
 def pack(values: Sequence[int]) -> bytes:
-    """Return `values` (at least one, each below 2**64) in 1, 2, 4 or 8 bytes each, all in the same."""
+    """Return `values` (at least one, each below 2**64) packed in 1, 2, 4 or 8 bytes each, the same for all."""
     greatest = max(values)
     if greatest < 1 << 8:
         return bytes(values)
@@ -26,23 +26,23 @@ def pack(values: Sequence[int]) -> bytes:
 
 
 def view(column: bytes, length: int) -> Sequence[int]:
-    """Return the `length` ints of a packed column, without unpacking those that are not looked at."""
+    """Return a view of the `length` ints of a packed column, which unpacks only the ints that are read."""
     size = len(column) // length
     return column if size == 1 else memoryview(column).cast(_CODES[size])  # type: ignore[call-overload]
 
 
 def lower_bound(column: bytes, length: int, number: int) -> int:
-    """Return where the first number stands that is `number` (0 or more) or more; the column ascends."""
+    """Return the place of the first number that is `number` (0 or more) or more; the column ascends."""
     if IS_NATIVE and len(column) <= NATIVE_BYTES_MAX * length and not number >> 32:
         return first_from(column, length, number)
     return bisect_left(view(column, length), number)
 
 
 def index_of(column: bytes, length: int, number: int, most: int) -> int:
-    """Return where a number stands in an ascending column of which no two are the same; -1 if nowhere.
+    """Return the place of a number in a column of distinct, ascending numbers; -1 if it is not there.
 
-    most: how much greater it is than the first one: so it stands no further back, and where numbers follow each other
-    it is found at once. (The bytes are searched: making a view takes longer than looking through all of a node.)
+    most: how much greater it is than the first number. So `most` is its last possible place, and in a column that
+    counts up by one it is found at once. (The bytes are searched: making a view takes longer than searching a node.)
     """
     if most < 0:
         return -1
