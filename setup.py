@@ -33,7 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stream/search": (),
     "data": (),
     "connected": (),
-    "journal": ("duplicates", "journal", "notes", "record", "writer"),
+    "journal": ("duplicates", "journal", "native_units", "notes", "record", "writer"),
     "acl": ("beginnings",),
     "catalog": ("applying", "arguments", "context", "counted_keys", "declare", "guard", "script_host"),
     "commands/stream": (),
@@ -60,7 +60,7 @@ INTERPRETED = {
 HIDDEN = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 
 MYPY = "mypy[mypyc]>=2.4,<3"
-# What `stream/wire/native_entries.py` writes with. Where it is missing, that is not used.
+# What `stream/wire/native_entries.py` and `journal/native_units.py` write with. Without it, neither is used.
 LIBRT = "librt>=0.16"
 
 

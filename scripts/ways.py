@@ -45,7 +45,8 @@ WAYS = (
     ),
     Way(
         "encode a record",
-        ("encode_columns", "encode_command", "encode_note", "encode_together", "encode_unit"),
+        ("encode_columns", "encode_command", "encode_note", "encode_together", "encode_unit", "encode_units",
+         "encode_words"),
         named=r"encode_(command|columns|note|unit|words|units|together|entries)|(Log|Segment)\.encode_commands",
     ),
     Way(

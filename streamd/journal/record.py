@@ -34,6 +34,16 @@ from xxhash import xxh3_64_hexdigest, xxh32_digest
 from streamd.data.records import Record, RecordColumn, Words
 from streamd.journal.notes import NOTES
 from streamd.stream.entry_id import consecutive_parts, format_ids
+from streamd.stream.wire.packed_numbers import IS_NATIVE
+
+try:
+    if not IS_NATIVE:
+        raise ImportError
+    from streamd.journal.native_units import encode_units, encode_words
+except ImportError:
+    WRITES_UNITS = False
+else:  # pragma: no cover - the tests over the wire run compiled
+    WRITES_UNITS = True
 
 # The salt is in it, and the hash of that.
 _FIRST_LINE: Final = b"#streamd journal 2 %016x %b\n"
@@ -63,6 +73,10 @@ _TEMPLATES: Final = [b"*%d\r\n" % words + b"$%d\r\n%b\r\n" * words for words in 
 
 def encode_command(words: Words) -> bytes:
     """Return a command as RESP."""
+    if WRITES_UNITS:
+        command = encode_words(words)
+        if command is not None:
+            return command
     if len(words) < len(_TEMPLATES):
         flat: list[int | bytes] = []
         for word in words:
@@ -78,8 +92,12 @@ def encode_columns(columns: Sequence[RecordColumn]) -> list[bytes]:
     """Return the RESP of like commands, given by the places of their words.
 
     At least one place has a sequence; all sequences are equally long. Equal words become a part of a template, which is
-    several times as quick as `encode_command`; a property test compares both.
+    several times as quick as `encode_command`; a property test compares both. Compiled, most are written byte by byte.
     """
+    if WRITES_UNITS:
+        units = encode_units(columns)
+        if units is not None:
+            return units
     shape: list[bytes | int | tuple[int]] = []
     differing: list[Sequence[int | bytes]] = []
     count = 0
@@ -117,7 +135,7 @@ def encode_columns(columns: Sequence[RecordColumn]) -> list[bytes]:
         if not differing:
             return [template % ()] * count
         return [template % words for words in zip(*differing)]  # noqa: B905 (they are equally long)
-    units: list[bytes] = []
+    units = []
     at = 0
     for head, tails in consecutive_parts(ids[0], count):
         end = at + len(tails)

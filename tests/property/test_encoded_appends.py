@@ -1,11 +1,21 @@
 """What a batch of XADDs writes to the journal is what its requests would write one by one."""
 
+import importlib
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streamd.journal import record
 from streamd.journal.record import encode_columns, encode_command
 from streamd.stream.entry_id import format_id
 from tests.crash.restartable import INCREMENT, Restartable
+
+try:
+    # What the compiled form writes with; here it is interpreted.
+    native = importlib.import_module("streamd.journal.native_units")
+except ImportError:
+    native = None
 
 TEXTS = st.binary(max_size=5) | st.sampled_from([b"%d", b"100%", b"\r\n", b"x" * 70, b"x" * 1_000])
 ALIKE = st.sampled_from([b"f", b"g", b"%b", b"long"])
@@ -15,6 +25,9 @@ ALIKE = st.sampled_from([b"f", b"g", b"%b", b"long"])
 def test_a_command_is_encoded_as_the_protocol_says(words: list[bytes]):
     expected = b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
     assert encode_command(words) == expected
+    if native is not None:
+        is_short = all(len(word) <= 4_096 for word in words)
+        assert native.encode_words(words) == native.encode_words(tuple(words)) == (expected if is_short else None)
 
 
 @given(
@@ -46,6 +59,13 @@ def test_columns_are_encoded_as_single_commands_are(columns: list[bytes | list[b
     ]
     expected = [encode_command(words) for words in zip(*places, strict=True)]
     assert encode_columns(columns) == expected
+    if native is not None:
+        units = native.encode_units(columns)
+        if units is None:
+            ranges = [column for column in columns if isinstance(column, range)]
+            assert len(ranges) > 1 or ranges[0].start % 2**64 > 10**17
+        else:
+            assert units == expected
 
 
 def journal_of(together: bool, requests: list[list[bytes]]) -> tuple[bytes, bytes]:
@@ -66,7 +86,14 @@ def journal_of(together: bool, requests: list[list[bytes]]) -> tuple[bytes, byte
     return written, b"".join(server.replies[server.client])
 
 
-def test_a_batch_and_its_requests_write_the_same_bytes():
+@pytest.mark.parametrize("way", ["by templates", "byte by byte"])
+def test_a_batch_and_its_requests_write_the_same_bytes(way, monkeypatch):
+    if way == "byte by byte":
+        if native is None:
+            pytest.skip("librt is not installed")
+        monkeypatch.setattr(record, "encode_units", native.encode_units, raising=False)
+        monkeypatch.setattr(record, "encode_words", native.encode_words, raising=False)
+        monkeypatch.setattr(record, "WRITES_UNITS", True)
     add = [b"XADD", b"s", b"*", b"f", b"v"]
     other = [b"SELECT", b"3"]
     for requests in (
