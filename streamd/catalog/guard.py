@@ -11,7 +11,7 @@ from streamd.acl.selector import READ, WRITE, Selector
 from streamd.acl.user import User
 from streamd.acl.vocabulary import Vocabulary
 from streamd.catalog.context import Command, CommandTable, QuickTable
-from streamd.catalog.named import CHANNELS, KEYS_BEFORE_LAST, bits_of, named_by
+from streamd.catalog.named import CHANNELS, bits_of, named_by
 
 # So many names of keys are remembered as allowed, by each of a few sorts of commands; and no long ones.
 KNOWN_KEYS_MAX: Final = 16_384
@@ -92,32 +92,6 @@ class _Look:
         if len(uses) == 1:
             return uses[0].allow_all(names)
         return all(one.allows(name) for name, one in zip(names, chain(uses, repeat(uses[-1])), strict=False))
-
-
-class _LookBeforeLast(_Look):
-    """A check of requests whose last word, an ID, is no name: allowed requests are remembered without it.
-
-    A client that reads a stream, or waits for a group, sends the same request again and again.
-    """
-
-    __slots__ = ("_heads",)
-
-    def __init__(self, find: Callable[[list[bytes]], list[bytes]], uses: list[_Names]) -> None:
-        super().__init__(find, uses)
-        self._heads: set[tuple[bytes, ...]] = set()
-
-    def allows(self, request: list[bytes]) -> bool:
-        """Return whether a request is allowed. False: it has to be decided."""
-        head = tuple(request[:-1])
-        if head in self._heads:
-            return True
-        if not super().allows(request):
-            return False
-        if sum(map(len, head)) <= KNOWN_KEY_BYTES_MAX:
-            if len(self._heads) >= KNOWN_KEYS_MAX:
-                self._heads.clear()
-            self._heads.add(head)
-        return True
 
 
 class Guard:
@@ -215,7 +189,7 @@ class Guard:
             if (selectors, use) not in found:
                 found[selectors, use] = _Names(selectors, use)
         names = [found[selectors, use] for use in uses]
-        self._looks[command.name] = (_LookBeforeLast if command.name in KEYS_BEFORE_LAST else _Look)(find, names)
+        self._looks[command.name] = _Look(find, names)
         if is_one and first == 1:
             self._firsts[command.name] = names[0]
             self.names[command.name] = names[0].known

@@ -14,9 +14,6 @@ _BITS: Final = {"access": READ, "insert": WRITE, "update": WRITE, "delete": WRIT
 # Commands whose words are channels, and whether these are patterns.
 CHANNELS: Final = {"subscribe": False, "ssubscribe": False, "psubscribe": True, "publish": False, "spublish": False}
 
-# Commands whose keys are the same whatever their last word is: an ID, which nobody looks at who searches for keys.
-KEYS_BEFORE_LAST: Final = frozenset({"xread", "xreadgroup"})
-
 
 def vocabulary_of(commands: CommandTable) -> Vocabulary:
     """Return the commands and categories that rules can name."""
