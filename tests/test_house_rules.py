@@ -369,6 +369,27 @@ def test_a_compiled_class_that_may_be_missing_and_may_be_empty_says_when_it_is_t
     assert "__bool__" in methods["SegmentList"]
 
 
+def test_a_generator_expression_of_compiled_code_is_used_up_where_it_stands():
+    """mypyc makes a list of it, so one that is kept for later would do all of its work at once."""
+    kept = []
+    for name in compiled_files():
+        tree = ast.parse(text_of(name))
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.GeneratorExp) or isinstance(parents[node], ast.Starred):
+                continue
+            call = parents[node].func if isinstance(parents[node], ast.Call) else None
+            if (call.id if isinstance(call, ast.Name) else getattr(call, "attr", "")) not in USES_UP:
+                kept.append(f"{name}:{node.lineno}")
+    assert kept == []
+
+
+USES_UP = {
+    "all", "any", "bytearray", "bytes", "dict", "extend", "frozenset", "join", "list", "max", "min", "next", "set",
+    "sorted", "sum", "tuple", "update",
+}  # fmt: skip
+
+
 def test_faults2_3_0_every_command_has_a_case_that_measures_how_its_cost_grows():
     assert commands() - {row.name for row in ROWS} == {"quit", "shutdown"}  # which end the connection, or the server
     assert {row.name for row in ROWS} <= commands()

@@ -41,7 +41,7 @@ class Beginnings:
     __slots__ = ("_marks", "prefixes")
 
     def __init__(self, prefixes: Iterable[bytes]) -> None:
-        found = dict.fromkeys(one for one in prefixes if _BREAK not in one)
+        found = dict.fromkeys([one for one in prefixes if _BREAK not in one])
         least: list[bytes] = []
         for one in sorted(found):  # behind a prefix stands what begins with it
             if not least or not one.startswith(least[-1]):

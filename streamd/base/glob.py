@@ -39,7 +39,7 @@ def _compiled(pattern: bytes, ignore_case: bool) -> Matcher:
             pieces.append([])
         else:
             pieces[-1].append(_regex(word, ignore_case))
-    first, *others = (b"".join(piece) for piece in pieces)
+    first, *others = map(b"".join, pieces)
     if others:
         *middle, last = others
         regex = first + b"".join(b"(?>.*?%b)" % piece for piece in middle) + b".*" + last

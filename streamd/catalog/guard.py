@@ -36,7 +36,7 @@ class _Names:
         self._selectors = selectors
         self._use = use
         self.beginnings = Beginnings(
-            () if use == _CHANNEL else (one for each in selectors for one in each.prefixes(use))
+            () if use == _CHANNEL else [one for each in selectors for one in each.prefixes(use)]
         )
         self.known: set[bytes] = set()
 

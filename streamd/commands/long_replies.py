@@ -1,6 +1,6 @@
 """Replies of words that are many enough to be made in slices."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import chain, islice
 from operator import itemgetter
@@ -23,6 +23,12 @@ def some_at_a_time(items: Iterable[T]) -> Iterator[list[T]]:
     left = iter(items)
     while some := list(islice(left, ITEMS_AT_ONCE)):
         yield some
+
+
+def shown_in_slices(rows: Iterable[tuple[object, ...]], show: Callable[..., Reply]) -> Iterator[list[Reply]]:
+    """Yield `show(*row)` for rows in the order of `sorted_in_slices`, some at a time."""
+    for some in sorted_in_slices(rows):
+        yield [show(*row) for row in some]
 
 
 def sorted_in_slices(rows: Iterable[Row]) -> Iterator[list[Row]]:

@@ -100,10 +100,10 @@ def graph(name: str, event: Event, now_s: int) -> str:
     lines = [f"{name} - high {high} ms, low {low} ms (all time high {event.most_ms} ms)", "-" * 80]
     steps = [round((value - low) / max(high - low, 1) * (_ROWS * len(_LEVELS) - 1)) for value in values]
     for row in reversed(range(_ROWS)):
-        cells = (
+        cells = [
             "|" if step // 3 > row else _LEVELS[step % 3] if step // 3 == row else " "
             for step in steps
-        )  # fmt: skip
+        ]  # fmt: skip
         lines.append("".join(cells))
     ages = [_age(now_s - unix_s) for unix_s, _ in event.samples][-80:]
     lines.append("")

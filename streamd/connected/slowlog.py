@@ -39,7 +39,7 @@ class SlowLog:
         """Copy the entries, so that memory of a peak around them can be freed; see heap."""
         # (Not by pickle: what its import makes would be left there itself.)
         rows = marshal.loads(marshal.dumps([tuple(entry) for entry in self.entries]))
-        self.entries = deque(SlowCommand(*row) for row in rows)
+        self.entries = deque([SlowCommand(*row) for row in rows])
 
 
 def _shortened(request: list[bytes]) -> list[bytes]:

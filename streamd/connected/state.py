@@ -63,9 +63,9 @@ class Stats:
         self._sampled = (now_ms, calls, bytes_in, bytes_out)
         took_s = (now_ms - then_ms) / 1000
         if then_ms and took_s > 0:
-            commands, received, sent = (
+            commands, received, sent = [
                 max(0, new - old) / took_s for new, old in zip(self._sampled[1:], then, strict=True)
-            )
+            ]
             self.per_second = (commands, received, sent)
 
     @property

@@ -1,7 +1,6 @@
 """Followers of keys: clients that WATCH a key in a database, and clients that cache keys of any database."""
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 # No client caches the key: it is only watched.
@@ -127,7 +126,13 @@ class Followers:
         if self.kept_keys <= keys_max:
             return
         count = self.kept_keys - keys_max + min(_FORGOTTEN_AT_ONCE, keys_max // _FORGOTTEN_PART)
-        for key in list(islice((key for key, clients in self.keys.items() if clients), count)):
+        oldest: list[bytes] = []
+        for key, clients in self.keys.items():
+            if clients:
+                oldest.append(key)
+                if len(oldest) >= count:
+                    break
+        for key in oldest:
             self._invalidate(key)
 
     def forget_kept(self) -> dict[bytes, int | set[int]]:

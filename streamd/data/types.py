@@ -175,13 +175,18 @@ def _elements_memory_bytes(value: ElementList | MemberSet, samples: int) -> int:
     return _CONTAINER_OVERHEAD + _words_bytes(value, count, samples) + count * (ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
+def _elements_added(name: bytes, key: bytes, value: ElementList | MemberSet) -> Iterator[list[bytes]]:
+    for part in _parts(value):
+        yield [name, key, *part]
+
+
 LIST: Final[ValueType[ElementList, ElementList]] = ValueType(
     "list",
     ElementList,
     encoding=lambda value: b"quicklist",
     memory_bytes=_elements_memory_bytes,
     elements=len,
-    commands=lambda key, value: ([b"RPUSH", key, *part] for part in _parts(value)),
+    commands=lambda key, value: _elements_added(b"RPUSH", key, value),
     copy=ElementList.copy,
 )
 
@@ -191,7 +196,7 @@ SET: Final = ValueType(
     encoding=lambda value: b"hashtable",
     memory_bytes=_elements_memory_bytes,
     elements=len,
-    commands=lambda key, value: ([b"SADD", key, *part] for part in _parts(value)),
+    commands=lambda key, value: _elements_added(b"SADD", key, value),
     copy=MemberSet.copy,
 )
 

@@ -77,7 +77,7 @@ def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:
     """Return a command's flags: EXEC has those of the queued commands, and queueing takes memory."""
     if command.name != "exec":
         return command.flags if command.name in NOT_QUEUED else command.flags | {"denyoom"}
-    queued = (find_command(COMMANDS, request).flags for request in client.transaction or ())
+    queued = [find_command(COMMANDS, request).flags for request in client.transaction or ()]
     return command.flags.union(*queued) & _OF_CHANGES | command.flags
 
 

@@ -343,7 +343,8 @@ class IdmpTable:
         at the step that comes to it.
         """
         for pid in self.pids():
-            yield from ((pid, iid, entry_id) for iid, entry_id in self.iids(pid))
+            for iid, entry_id in self.iids(pid):
+                yield pid, iid, entry_id
 
     def memory_bytes(self) -> int:
         """Return about how many bytes the table takes, from a sample of its producers."""

@@ -1,6 +1,7 @@
 """XINFO: the properties of a stream, its consumer groups and their consumers."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice, repeat
 from typing import Final
 
@@ -8,7 +9,7 @@ from streamd.base.errors import SubcommandSyntaxError
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer
-from streamd.commands.long_replies import sorted_in_slices
+from streamd.commands.long_replies import shown_in_slices, sorted_in_slices
 from streamd.commands.stream.group_effects import group_of, need_stream
 from streamd.resp.encoder import bulk
 from streamd.resp.types import LongArray, Raw, Reply, Sliced
@@ -104,7 +105,7 @@ def _full_in_slices(stream: Stream, count: int) -> Reply:
         for group, some, more in zip(groups.values(), consumers, pending, strict=True)
     ]
     rows = zip(list(groups), last_ids, read, wanted, held, strict=True)
-    shown = ([_long_group(facts, count, *row) for row in some] for some in sorted_in_slices(rows))
+    shown = shown_in_slices(rows, partial(_long_group, facts, count))
     entries = min(count or len(log), len(log))
     content = {
         **_properties(stream),
@@ -263,7 +264,7 @@ def xinfo_groups(context: Context, args: list[bytes]) -> Reply:
     if len(groups) > SLICED_ITEMS_MIN:
         facts = stream.without_groups()
         rows = zip(list(groups), *columns_of(groups.values()), strict=True)
-        parts = ([_group(facts, *row) for row in some] for some in sorted_in_slices(rows))
+        parts = shown_in_slices(rows, partial(_group, facts))
         return Sliced(LongArray(len(groups), parts), CONSUMER_BYTES * len(groups))
     return [
         _group(stream, name, len(group.consumers), len(group.pending), group.last_id, group.entries_read, group.wanted)
@@ -313,7 +314,7 @@ def xinfo_consumers(context: Context, args: list[bytes]) -> Reply:
     now_ms = context.now_ms
     if len(group.consumers) > SLICED_ITEMS_MIN:
         rows = zip(*group.columns(), strict=True)
-        parts = ([_consumer(now_ms, *row) for row in some] for some in sorted_in_slices(rows))
+        parts = shown_in_slices(rows, partial(_consumer, now_ms))
         return Sliced(LongArray(len(group.consumers), parts), CONSUMER_BYTES * len(group.consumers))
     return [
         _consumer(now_ms, name, one, one.seen_ms, one.active_ms, one.pending)
