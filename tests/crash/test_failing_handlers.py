@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interpreted(reason="it fails at calls, which only Pytho
 ROOMS = str(Path(streamd.__file__).parent)
 # An access is a call from the one into the other: of what a structure does within itself nothing is cut in two.
 CALLERS = (f"{ROOMS}/commands/",)
-PLACES = ("data/", "stream/", "idmp/", "session/", "acl/", "engine/access.py", "catalog/context.py")
+PLACES = ("data/", "stream/", "idmp/", "connected/", "acl/", "engine/access.py", "catalog/context.py")
 CALLED = tuple(f"{ROOMS}/{place}" for place in PLACES)
 
 # What stands in no other table of requests, so that there is one for every command but those below.

@@ -202,7 +202,8 @@ def _finder(log: Log, ids: list[int]) -> Callable[[int], list[bytes] | None]:
 
 def _fields_of(log: Log, entry_id: int) -> list[bytes] | None:
     """Return the fields and values of an entry, None if it is not there."""
-    return next((fields for _, fields in log.iterate(entry_id, entry_id)), None)
+    found = list(log.iterate(entry_id, entry_id))
+    return found[0][1] if found else None
 
 
 def _read_again(
