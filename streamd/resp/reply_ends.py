@@ -29,10 +29,7 @@ def split_replies(data: bytes) -> Iterator[bytes]:
 
 
 def deal_replies(data: bytes, counts: Sequence[int]) -> list[bytes]:
-    """Cut `data` behind so many replies, so many more, and so on.
-
-    They are bulk strings without `$` in them.
-    """
+    """Return `data`, bulk strings without `$` in them, cut into pieces of so many replies each."""
     ends = [*accumulate(counts, initial=0)]
     total = ends[-1]
     if (size := len(data) // total) and data[::size] == b"$" * total:
