@@ -1,18 +1,24 @@
 """Fixtures that all tests share."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scripts.newest_redis import NoRedis
-from scripts.newest_redis import newest_redis as make_newest_redis
 from streamd.base.clock import ManualClock
+from tests.differential.redis_process import judge
+from tests.judged import pytest_terminal_summary
 from tests.session import Session
 from tests.workers import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
-__all__ = ["clock", "engine", "newest_redis", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "clock",
+    "engine",
+    "newest_redis",
+    "pytest_collection_modifyitems",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 try:
     from hypothesis import settings
@@ -41,9 +47,4 @@ def engine(clock: ManualClock) -> Iterator[Session]:
 @pytest.fixture(scope="session")
 def newest_redis() -> Path:
     """The program of Redis 8.10.2; where it cannot be made the test is skipped, and fails with CI=true."""
-    try:
-        return make_newest_redis()
-    except NoRedis as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"no Redis 8.10.2 to compare with: {error}")
+    return judge()

@@ -24,8 +24,13 @@ def place_of(nodeid: str) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin what takes long first, where there are workers. Raises: UsageError for a name that is another each time."""
+    """Begin what takes long first, where there are workers; mark what starts Redis 8.10.2.
+
+    Raises: UsageError for a name that is another each time.
+    """
     for item in items:
+        if "newest_redis" in getattr(item, "fixturenames", ()):
+            item.add_marker("redis")
         if " object at 0x" in item.nodeid:
             raise pytest.UsageError(f"workers must know a test by the same name: give ids to {item.nodeid}")
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -91,7 +91,7 @@ def _with_request(history: list[Step], at: int, number: int, words: list[bytes])
 
 
 def as_text(history: list[Step]) -> str:
-    """Return a history as tests/differential/scenarios.txt has it."""
+    """Return a history as the tables in tests/differential/scenarios/ have it."""
     lines = []
     for client, requests in history:
         said = " ; ".join(" ".join(map(_quoted, words)) for words in requests)

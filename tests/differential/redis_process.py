@@ -1,6 +1,6 @@
-"""A redis-server for a test to compare with, and clients that hand out the bytes it sends."""
+"""Redis 8.10.2, the judge of tests that compare, and clients that return the bytes it sends."""
 
-import shutil
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,11 +10,20 @@ from pathlib import Path
 import pytest
 
 from bench.ports import free_port
+from scripts.newest_redis import NoRedis, newest_redis
 
-needs_redis = [
-    pytest.mark.redis,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
-]
+# Marks the tests that start the judge: they are counted, see tests/judged.py.
+needs_redis = [pytest.mark.redis]
+
+
+def judge() -> Path:
+    """Return the program of Redis 8.10.2. Where it cannot be made the test is skipped, and fails with CI=true."""
+    try:
+        return newest_redis()
+    except NoRedis as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no Redis 8.10.2 to compare with: {error}")
 
 
 class RawClient:
@@ -86,14 +95,14 @@ def complete_replies(data: bytes) -> int:
 
 
 @contextmanager
-def running_redis(directory: Path, server: Path = Path("redis-server"), *options: str) -> Iterator[int]:
-    """Start a redis-server without persistence on a free port, and hand out the port.
+def running_redis(directory: Path, server: Path | None = None, *options: str) -> Iterator[int]:
+    """Start a Redis without persistence on a free port, and return the port.
 
-    server: another program than the one on the path. options: words behind those given here, which they override.
+    server: another program than that of Redis 8.10.2. options: words behind those given here, which they override.
     """
     port = free_port()
     words = f"--port {port} --bind 127.0.0.1 --appendonly no --enable-debug-command yes --save".split()
-    command = [server, *words, "", *options]
+    command = [server or judge(), *words, "", *options]
     process = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Several clients get, each of them, byte for byte what redis-server would have sent them."""
+"""In each scenario of scenarios/ every client gets, byte for byte, what Redis 8.10.2 would have sent it."""
 
 import re
 import shlex
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.newest_redis import VERSION
 from streamd.base.clock import ManualClock
 from streamd.base.version import REDIS_VERSION
 from tests.differential.redis_process import RawClient, needs_redis, running_redis
@@ -15,11 +16,12 @@ from tests.session import Session
 pytestmark = needs_redis
 
 Step = tuple[str, list[list[bytes]]]
-TABLE = Path(__file__).with_name("scenarios.txt")
+TABLES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 MONITOR_TIME = re.compile(rb"\d{10}\.\d{6} \[(\d+) [^\]]*\]")
 
 
-def scenarios(table: Path = TABLE) -> list[list[Step]]:
+def scenarios(table: Path) -> list[list[Step]]:
+    """Return the steps of each scenario, (client, requests); blank lines stand between scenarios."""
     found: list[list[Step]] = [[]]
     for line in table.read_text().splitlines():
         if not line and found[-1]:
@@ -42,7 +44,7 @@ def port(tmp_path_factory):
 
 
 def normal(data: bytes) -> bytes:
-    data = data.replace(REDIS_VERSION.encode(), b"7.0.15")
+    data = data.replace(REDIS_VERSION.encode(), VERSION.encode())
     return re.sub(rb"(\$2\r\nid\r\n):\d+", rb"\1:0", MONITOR_TIME.sub(rb"TIME [\1 ADDRESS]", data))
 
 
@@ -82,7 +84,16 @@ def run_on_streamd(steps: list[Step]) -> list[dict[str, bytes]]:
     return got
 
 
-@pytest.mark.parametrize("steps", scenarios(), ids=lambda steps: " ".join(map(bytes.decode, steps[0][1][0])))
+def named_scenarios() -> list:
+    """Return each scenario with a name: its table and its first request."""
+    return [
+        pytest.param(steps, id=f"{table.stem}: {steps[0][1][0][0].decode()} {at}")
+        for table in TABLES
+        for at, steps in enumerate(scenarios(table), 1)
+    ]
+
+
+@pytest.mark.parametrize("steps", named_scenarios())
 def test_every_client_gets_what_redis_would_have_sent(port, steps):
     theirs, ours = run_on_redis(port, steps), run_on_streamd(steps)
     differences = [
