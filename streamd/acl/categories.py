@@ -30,12 +30,11 @@ _OTHERS: Final = {
     "read hyperloglog slow": "pfcount",
     "slow": "cluster cluster|countkeysinslot cluster|getkeysinslot cluster|help cluster|info cluster|keyslot "
     "cluster|links cluster|myid cluster|nodes cluster|shards cluster|slots memory|stats module module|help",
-    "slow scripting": "fcall fcall_ro function|dump script|debug",
+    "slow scripting": "script|debug",
     "write bitmap slow": "bitfield",
     "write geo slow": "geoadd georadius georadiusbymember geosearchstore",
     "write hyperloglog admin slow dangerous": "pfdebug",
     "write hyperloglog fast": "pfadd",
     "write hyperloglog slow": "pfmerge",
-    "write slow scripting": "function|delete function|load function|restore",
 }
 OTHER_COMMANDS: Final = {name: kinds.split() for kinds, names in _OTHERS.items() for name in names.split()}

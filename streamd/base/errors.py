@@ -206,8 +206,18 @@ class InvalidCursor(FixedError):
     line = "ERR invalid cursor"
 
 
-class Busy(FixedError):
+class BusyScript(FixedError):
     line = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
+
+
+class BusyFunction(FixedError):
+    line = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
+
+
+class BadKeysNumber(FixedError):
+    """A word for the number of a function's keys that is no integer."""
+
+    line = "ERR Bad number of keys provided"
 
 
 class NoScript(FixedError):

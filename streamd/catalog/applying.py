@@ -15,14 +15,15 @@ class CannotApply(Exception):
 class Applying:
     """The databases that a journal's records make.
 
-    db: the database of the next records. duration_s, maxsize: the settings of streams that are created.
+    db: the database of the next records. libraries: the functions. duration_s, maxsize: the settings of streams that are created.
     """
 
-    __slots__ = ("_state", "db", "duration_s", "maxsize")
+    __slots__ = ("_state", "db", "duration_s", "libraries", "maxsize")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.db = state.keyspace[0]
+        self.libraries = state.libraries
         self.duration_s = state.config.integer("stream-idmp-duration")
         self.maxsize = state.config.integer("stream-idmp-maxsize")
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Redis lists flags, like categories, in the order of their bits.
 _FLAGS: Final = str.split(
     "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
-    "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy"
+    "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy script_runner"
 )
 _CATEGORY_OF_GROUP: Final = {
     "generic": "keyspace",

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from streamd.catalog.context import Command, CommandTable, Context, QuickTable
     from streamd.connected.blocking import Waiter
     from streamd.connected.client import Client
-    from streamd.lua.scripts import Script, Scripts
+    from streamd.lua.programs import Program
+    from streamd.lua.scripts import Scripts
     from streamd.resp.types import Reply
 
 
@@ -24,14 +25,23 @@ class ScriptServices(Protocol):
 
     scripts: Scripts
 
-    def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
-        """Return the reply of a script, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+    def run(self, context: Context, program: Program, keys: int, request: list[bytes], read_only: bool) -> Reply:
+        """Return the reply of a script or function, or BLOCKED if the client has to wait for it. Raises: CommandError."""
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Run `work`, which runs scripts; return its reply, or BLOCKED if the client has to wait for it."""
 
-    def kill(self) -> None:
-        """End the script that runs, at its next slice. Raises: CommandError."""
+    def running(self) -> tuple[str, list[bytes], int] | None:
+        """Return the name, the request and the milliseconds so far of an interrupted function; None without a script.
+
+        Raises: CommandError, if a script was interrupted.
+        """
+
+    def kill(self, is_function: bool) -> None:
+        """End the script or function that runs, at its next slice. Raises: CommandError."""
+
+    def load_deadline(self) -> Callable[[], bool]:
+        """Return a function that tells whether libraries that are loaded from now on take too long."""
 
 
 class Permissions(Protocol):

@@ -8,7 +8,7 @@ changes are kept apart, so that the journal gets them as one unit at its end.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from streamd.base.errors import CommandError
+from streamd.base.errors import BusyFunction, BusyScript, CommandError
 from streamd.base.limits import SCRIPT_SLICE_MS
 from streamd.catalog import Command, Context, Handler
 from streamd.catalog.named import keys_of
@@ -17,16 +17,21 @@ from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client
 from streamd.connected.monitor import monitor_line
 from streamd.data.keyspace import Database
-from streamd.lua.scripts import NOT_INSTALLED, Script, Scripts
+from streamd.lua.libraries import LOAD_MS_MAX
+from streamd.lua.programs import LuaNotInstalled, Program
+from streamd.lua.scripts import Scripts
 from streamd.lua.side_run import PAUSED, SideRun
 from streamd.resp.plain import plain
 from streamd.resp.types import Reply, Sliced
 
-# The commands that run scripts.
-SCRIPT_COMMANDS: Final = frozenset({b"eval", b"evalsha", b"eval_ro", b"evalsha_ro"})
+# The commands that run scripts and functions.
+SCRIPT_COMMANDS: Final = frozenset({b"eval", b"evalsha", b"eval_ro", b"evalsha_ro", b"fcall", b"fcall_ro"})
+
+# The words in front of KEYS in their requests: the command, the script or function, and the number of keys.
+_HEAD_WORDS: Final = 3
 
 _NEVER: Final = 1 << 63
-_OOM: Final = "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'"
+_GROWING: Final = frozenset({"denyoom"})
 _UNKILLABLE: Final = (
     "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script "
     "termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
@@ -73,9 +78,9 @@ class Watch(Protocol):
 
 
 class ScriptHost:
-    """Runs scripts for clients, one at a time.
+    """Runs scripts and functions for clients, one at a time.
 
-    scripts: the known scripts.
+    scripts: the known scripts. (The functions are `State.libraries`.)
     waiter: the waiter of the client whose script was interrupted; its attempt continues the script.
     on_interrupted: called at an interruption; it must see to it that the waiter is attempted soon.
     """
@@ -85,6 +90,7 @@ class ScriptHost:
         state = self._state = context.state
         self._watch = watch
         self.scripts = Scripts(state.config.integer("lua-memory-max"), self._tick)
+        state.libraries.tick = self._tick
         self._configure()
         state.config.on_change("busy-reply-threshold", self._configure)
         state.config.on_change("lua-memory-max", self._configure)
@@ -103,7 +109,8 @@ class ScriptHost:
         self._names: dict[str, set[bytes]] = {}  # of a caller with rules: see Guard.names
         self._is_killed = False
         self._kept: list[bytes] = []
-        self._asked: tuple[Context, Script, int, list[bytes], bool]  # what `_run` is to run
+        self._asked: tuple[Context, Program, int, list[bytes], bool]  # what `_run` is to run
+        self._started_ns = 0
         self._until_ns = _NEVER
         self.waiter: Waiter[Client]  # set when a script is interrupted
         # Executes a script's command and returns its reply. Raises: CommandError.
@@ -112,25 +119,30 @@ class ScriptHost:
     def _configure(self) -> None:
         config = self._state.config
         self._threshold_ns = config.integer("busy-reply-threshold") * 1_000_000 or _NEVER
-        self.scripts.bytes_max = config.integer("lua-memory-max")
+        self.scripts.bytes_max = self._state.libraries.bytes_max = config.integer("lua-memory-max")
 
-    def run(self, context: Context, script: Script, keys: int, words: list[bytes], read_only: bool) -> Reply:
-        """Return the reply of a script, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+    def run(self, context: Context, program: Program, keys: int, request: list[bytes], read_only: bool) -> Reply:
+        """Return the reply of a script or function, or BLOCKED if the client has to wait for it. Raises: CommandError.
+
+        request: of EVAL or FCALL; the first `keys` words behind the number of keys are KEYS, the others ARGV.
+        """
         if not SideRun.is_possible:
-            raise CommandError(NOT_INSTALLED)
-        shebang = script.shebang
-        if shebang.is_there:
-            if self._state.is_full and not shebang.flags & {"allow-oom", "no-writes"}:
-                raise CommandError(_OOM)
-            read_only = read_only or "no-writes" in shebang.flags
-        self._asked = context, script, keys, words, read_only
+            raise LuaNotInstalled()
+        if program.has_flags:
+            may_write = "no-writes" not in program.flags
+            if may_write and "allow-oom" not in program.flags:
+                self._state.check_restrictions(_GROWING)
+            if may_write and read_only:
+                raise CommandError("ERR Can not execute a script with write flag using *_ro command.")
+            read_only = not may_write
+        self._asked = context, program, keys, request, read_only
         reply = self._side.run(self._run)
         return reply if reply is not PAUSED else self._wait(context)
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Run `work`, which runs scripts; return its reply, or BLOCKED if the client has to wait for it."""
         if not SideRun.is_possible:
-            raise CommandError(NOT_INSTALLED)
+            raise LuaNotInstalled()
         reply = self._side.run(work)
         return reply if reply is not PAUSED else self._wait(context)
 
@@ -143,10 +155,11 @@ class ScriptHost:
         return BLOCKED
 
     def _run(self) -> Reply:
-        context, script, keys, words, self._read_only = self._asked
+        context, program, keys, request, self._read_only = self._asked
+        words = request[_HEAD_WORDS:]
         self._context.db = context.db
         self._context.protocol = 2
-        self._may_exceed_memory = "allow-oom" in script.shebang.flags
+        self._may_exceed_memory = "allow-oom" in program.flags
         # Commands are looked at by the rules of who runs the script.
         self._caller, self._context.user, self._context.guard = context, context.user, context.guard
         self._has_written = self._is_killed = False
@@ -160,10 +173,11 @@ class ScriptHost:
         # (As in Redis the keys of the script are kept, whichever of them it reads.)
         self._kept = words[:keys] if context.tracker is not None else []
         self._counted = ""
-        self._until_ns = self._watch.stopwatch() + self._threshold_ns
+        self._started_ns = self._watch.stopwatch()
+        self._until_ns = self._started_ns + self._threshold_ns
         self._state.tracking.in_script = True
         try:
-            return self.scripts.run(script, keys, words, self)
+            return program.programs.run(program, keys, words, self)
         except CommandError as error:
             # What a command ended with was counted then, and ends the script with some words more.
             error.is_counted = bool(self._counted) and str(error).startswith(self._counted)
@@ -299,13 +313,13 @@ class ScriptHost:
         now_ms, records = state.time.ms, state.records
         if records is not None:
             state.records = []
-        state.set_busy(True)
+        state.set_busy(BusyFunction if self._asked[1].is_function else BusyScript)
         self.on_interrupted()
         try:
             self._side.pause()
         except BaseException:  # the server has gone
             self._is_killed = True
-        state.set_busy(False)
+        state.set_busy(None)
         if records is not None:
             state.records = records
         state.time.ms = now_ms
@@ -320,10 +334,33 @@ class ScriptHost:
         """Return whether a client waits for its own interrupted script."""
         return self._state.is_busy and client.waiter is self.waiter
 
-    def kill(self) -> None:
-        """End the script that runs, at its next slice. Raises: CommandError."""
+    def running(self) -> tuple[str, list[bytes], int] | None:
+        """Return the name, the request and the milliseconds so far of an interrupted function; None without a script.
+
+        Raises: CommandError, if a script was interrupted.
+        """
+        if not self._state.is_busy:
+            return None
+        _, program, _, request, _ = self._asked
+        self._check_kind(is_function=True)
+        return program.name, request, (self._watch.stopwatch() - self._started_ns) // 1_000_000
+
+    def _check_kind(self, is_function: bool) -> None:
+        """Check that the interrupted program is a function, or a script. Raises: CommandError."""
+        if self._asked[1].is_function != is_function:
+            self._state.check_restrictions(frozenset())
+
+    def kill(self, is_function: bool) -> None:
+        """End the script or function that runs, at its next slice. Raises: CommandError."""
         if not self._state.is_busy:
             raise CommandError("NOTBUSY No scripts in execution right now.")
         if self._has_written:
             raise CommandError(_UNKILLABLE)
+        self._check_kind(is_function)
         self._is_killed = True
+
+    def load_deadline(self) -> Callable[[], bool]:
+        """Return a function that tells whether libraries that are loaded from now on take too long."""
+        stopwatch = self._watch.stopwatch
+        until_ns = stopwatch() + LOAD_MS_MAX * 1_000_000
+        return lambda: stopwatch() >= until_ns

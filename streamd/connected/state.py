@@ -7,7 +7,7 @@ from typing import Final
 from streamd.acl.refusals import RefusalLog
 from streamd.acl.users import Users
 from streamd.base.clock import Clock, TurnTime
-from streamd.base.errors import CODE_CHARACTERS_MAX, Busy, CommandError, error_code
+from streamd.base.errors import CODE_CHARACTERS_MAX, CommandError, error_code
 from streamd.base.log import log
 from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BlockedClients
@@ -24,6 +24,7 @@ from streamd.data.keyspace import Database, Keyspace
 from streamd.data.records import ColumnsRecord, Record
 from streamd.idmp.sweeper import Sweeper
 from streamd.journal.filesystem import Identity
+from streamd.lua.libraries import Libraries
 from streamd.resp.types import Raw
 from streamd.stream.stream import Stream
 
@@ -98,7 +99,9 @@ class State:
     persistence: returns the fields of INFO that a journal changes.
     journal: None without one.
     is_loading: a journal is being loaded. write_error: the error for commands that write while the disk fails.
-    is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end.
+    is_full: memory is above `maxmemory`. is_busy: a script was interrupted, and is not yet at its end; busy_error:
+        returns the error for most commands then.
+    libraries: the functions.
     on_restricted(is_restricted): commands must be checked one by one from now on, or no more.
     slow_ns: times above it are noted, in the slow log or for LATENCY. log_slow_ns: in the slow log.
     started_ms: the Unix time of the start.
@@ -118,6 +121,7 @@ class State:
         self.started_ms = self.time.ms
         self._started_monotonic_ms = self.time.monotonic_ms
         self.keyspace = Keyspace(config.integer("databases"), self.time)
+        self.libraries = Libraries(config.integer("lua-memory-max"))
         self.blocked: BlockedClients[Client] = BlockedClients()
         self.clients: dict[int, Client] = {}
         self.last_client_id = 0
@@ -149,6 +153,7 @@ class State:
         self.is_loading = False
         self.is_full = False
         self.is_busy = False
+        self.busy_error: Callable[[], CommandError] | None = None
         self.write_error: CommandError | None = None
         self._events_changed()
         config.on_change("notify-keyspace-events", self._events_changed)
@@ -198,9 +203,12 @@ class State:
             self.is_full = is_full
             self.restrict()
 
-    def set_busy(self, is_busy: bool) -> None:
-        """Say whether a script is interrupted: then only commands with the flag `allow_busy` are taken."""
-        self.is_busy = is_busy
+    def set_busy(self, error: Callable[[], CommandError] | None) -> None:
+        """Answer what `error` returns to commands without the flag `allow_busy`, because a script is interrupted; None: take them
+        again.
+        """
+        self.busy_error = error
+        self.is_busy = error is not None
         self.restrict()
 
     def restrict(self) -> None:
@@ -217,8 +225,8 @@ class State:
 
     def check_restrictions(self, flags: frozenset[str]) -> None:
         """Raise the error that a command with these flags gets at present, if any."""
-        if self.is_busy and "allow_busy" not in flags:
-            raise Busy()
+        if self.busy_error is not None and "allow_busy" not in flags:
+            raise self.busy_error()
         if self.is_loading and "loading" not in flags:
             raise CommandError("LOADING Redis is loading the dataset in memory")
         if self.write_error is not None and "write" in flags:

@@ -208,6 +208,7 @@ class Persistence:
             state.set_loading(True)
             for db in state.keyspace:
                 db.clear()
+            state.libraries.flush()
             for _ in self.load():
                 pass
             self.rewriting.note_saved()

@@ -105,7 +105,7 @@ class Rewriting:
         self._started_ms = state.clock.monotonic_ms()
         self._said_s = 0
         self._saved_dirty_next = state.dirty
-        self._journal.begin_rewrite(state.keyspace, defaults, self._submit_beside)
+        self._journal.begin_rewrite(state.keyspace, defaults, state.libraries.codes(), self._submit_beside)
 
     def begin_or_plan(self) -> None:
         """Begin a rewrite, or plan one if one is running; failures are logged and retried."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.journal.file_reader import Bare, Incomplete, Malformed, Parsed, parse_command
+from streamd.journal.notes import FUNCTION
 from streamd.journal.words import bare_commands
 from streamd.stream.entry_id import parse_id
 
@@ -30,6 +31,8 @@ class Tally:
         if name in _NO_RECORDS or name[:1] == b"#":
             return
         self.records += 1
+        if name == FUNCTION:
+            return  # it has no key
         at = 2 if name in _CONTAINERS else 1
         if at < len(words):
             self._keys[words[at]] = self._keys.get(words[at], 0) + 1

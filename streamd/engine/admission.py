@@ -21,6 +21,8 @@ WHILE_SUBSCRIBED: Final = frozenset(
 # What is refused of commands that change something: while memory is full, or the disk fails.
 _OF_CHANGES: Final = frozenset({"write", "denyoom"})
 
+_FUNCTION_CALLS: Final = frozenset({"fcall", "fcall_ro"})
+
 # What a browser sends that was told by some page to post to this port: Redis closes the connection without a reply.
 _HTTP: Final = frozenset({b"post", b"host:"})
 
@@ -117,7 +119,10 @@ def _may_write(command: Command, client: Context, request: list[bytes]) -> bool:
             return False  # it is answered with that
     if command.name == "evalsha":
         script = client.services.scripts.scripts.find(request[1])
-        return script is None or "no-writes" not in script.shebang.flags
+        return script is None or "no-writes" not in script.flags
+    if command.name in _FUNCTION_CALLS:
+        function = client.state.libraries.find(request[1])
+        return command.name == "fcall" if function is None else "no-writes" not in function.flags
     return "write" in command.flags or command.name == "publish"
 
 

@@ -12,7 +12,7 @@ from streamd.resp.slicing import sliced
 from streamd.resp.types import NO_REPLY, Reply
 
 # They read nothing themselves: what their scripts read is noted when they read it.
-_READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro"})
+_READ_BY_SCRIPTS: Final = frozenset({"eval_ro", "evalsha_ro", "fcall_ro"})
 
 
 class Careful:

@@ -228,8 +228,10 @@ class Journal:
 
     # -- rewriting ------------------------------------------------------------------------------------------------
 
-    def begin_rewrite(self, keyspace: Keyspace, defaults: tuple[int, int], submit: Submit) -> None:
-        """Begin a rewrite of a keyspace; see Rewrite. Raises: OSError."""
+    def begin_rewrite(
+        self, keyspace: Keyspace, defaults: tuple[int, int], libraries: Sequence[bytes], submit: Submit
+    ) -> None:
+        """Begin a rewrite of a keyspace and of functions; see Rewrite. Raises: OSError."""
         assert self.rewrite is None
         assert self._lock is not None
         self._lock.check_place()  # a directory of the same name may be another server's
@@ -237,7 +239,7 @@ class Journal:
         seq = self._free_seq()
         base = Part(f"{self.filename}.{seq}.base.aof", seq, BASE)
         increment = Part(f"{self.filename}.{seq}.incr.aof", seq, INCREMENT)
-        self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, submit)
+        self.rewrite = Rewrite(self.files, self.directory, base, increment, keyspace, defaults, libraries, submit)
 
     def start_switch(self) -> tuple[Callable[[], None], Callable[[], Callable[[], None]]]:
         """Return `(job, done)`: the job makes the rewritten files the journal, and may run in a thread.

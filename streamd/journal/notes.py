@@ -17,6 +17,9 @@ from typing import Final
 
 DEFAULTS: Final = b"DEFAULTS"
 
+# The first word of the records that change functions, which are in no database.
+FUNCTION: Final = b"FUNCTION"
+
 # The first words of records that become lines, because Redis has no such command.
 NOTES: Final = frozenset((
     DEFAULTS, b"XIDMPSETTINGS", b"XIDMP", b"XIDMPIID", b"XIDMPDUPLICATE", b"XIDMPCOUNTERS", b"XGROUPSEEN",

@@ -20,6 +20,9 @@ failure loses only the work. So a failure with one key or one record ends the wh
 replace files that have it. While the manifest is being replaced, a crash may leave either one; so each unit is written
 to both increments before any client gets its reply.
 
+Libraries of functions have no key: they are written to the base at the beginning, and later changes of them to the
+increment.
+
 There is no snapshot of everything at the beginning, since copying the key table alone takes longer than a slice at some
 hundred thousand keys. A large stream gets a snapshot at its cut, which shares segments, windows and pending entries
 until they change, and is written in slices.
@@ -38,8 +41,8 @@ from streamd.journal.dump import dump_key
 from streamd.journal.filesystem import FileSystem
 from streamd.journal.jobs import Submit
 from streamd.journal.manifest import Part
-from streamd.journal.notes import DEFAULTS
-from streamd.journal.record import FIRST_LINE_BYTES, encode_note, encode_select
+from streamd.journal.notes import DEFAULTS, FUNCTION
+from streamd.journal.record import FIRST_LINE_BYTES, encode_command, encode_note, encode_select
 from streamd.journal.recovery import create_part
 from streamd.journal.writer import Writer
 
@@ -80,9 +83,10 @@ class Rewrite:
         increment: Part,
         keyspace: Keyspace,
         defaults: tuple[int, int],
+        libraries: Sequence[bytes],
         submit: Submit,
     ) -> None:
-        """Create the files and begin; `submit` gets the jobs that write the base. Raises: OSError, after closing the
+        """Create the files and begin; libraries: the code of each library of functions; `submit` gets the jobs that write the base. Raises: OSError, after closing the
         files.
         """
         self._files = files
@@ -113,6 +117,8 @@ class Rewrite:
             raise
         note = (DEFAULTS, b"%d" % defaults[0], b"%d" % defaults[1])
         self._base.add(encode_note(0, note), True)
+        for code in libraries:
+            self._base.add(encode_command((FUNCTION, b"LOAD", code)), False)
         self.writer.append_unit([(0, note)])
 
     # -- what happens meanwhile -----------------------------------------------------------------------------------
@@ -145,7 +151,7 @@ class Rewrite:
                 continue
             index, words = record
             name = words[0].upper()
-            if name == DEFAULTS:
+            if name in (DEFAULTS, FUNCTION):
                 kept.append(record)
             elif not self._is_listed:
                 if name in _WHOLE:

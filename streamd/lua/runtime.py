@@ -14,11 +14,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha1
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
 from streamd.base.log import log
 from streamd.base.small_files import read_file
+from streamd.base.version import REDIS_VERSION, version_number
 from streamd.lua import tokens
 from streamd.lua.bytecode import UnknownBytecode, without_library_tail_calls
 from streamd.lua.endings import Failed, NoLua
@@ -55,6 +56,15 @@ class Caller(Protocol):
         """Return whether a command may be executed; None if it is unknown."""
 
 
+class Registration(NamedTuple):
+    """A function as its library registered it: description may be False, flags stand between blanks."""
+
+    name: bytes
+    description: bytes | bool
+    flags: bytes
+    function: Any
+
+
 def _lua() -> Any:
     try:
         import lupa.lua51
@@ -83,8 +93,12 @@ def _no_attributes(owner: object, name: object, is_setting: bool) -> NoReturn:
 class Runtime:
     """A Lua state; the functions that `compile` returns belong to it."""
 
-    def __init__(self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int) -> None:
-        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. Raises: NoLua."""
+    def __init__(
+        self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int, has_libraries: bool = False
+    ) -> None:
+        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. has_libraries: the state
+        is for functions, not for scripts. Raises: NoLua.
+        """
         self.bytes_max = bytes_max
         # Between two scripts no more may be used, so that the first values of a script find room.
         self.idle_bytes_max = min(idle_bytes_max, bytes_max // 4)
@@ -102,7 +116,8 @@ class Runtime:
         self._tick = tick
         random = Random48()
         execute = self._execute
-        sandbox = execute("sandbox", self._ticked, bytes_max, random.next, random.seed)
+        self._chunk_name = b"user_function" if has_libraries else b"user_script"
+        sandbox = execute("sandbox", self._ticked, bytes_max, random.next, random.seed, self._chunk_name)
         null = execute("null", sandbox)
         floats = execute("cmsgpack", sandbox)
         execute("cjson", sandbox, null, self._quote)
@@ -118,7 +133,11 @@ class Runtime:
             self._sha1,
             self._set_protocol,
             self._may_call,
+            REDIS_VERSION.encode(),
+            version_number(REDIS_VERSION),
+            has_libraries,
         )
+        self._load_library, self._registration = execute("libraries", sandbox) if has_libraries else (None, None)
         sandbox[b"close"]()
 
     def _execute(self, name: str, *args: object) -> Any:
@@ -139,13 +158,14 @@ class Runtime:
         self._let_go()
         self._state = self.used_bytes = None
         self._compile = self._load = self._run = self._feed = self._run_fed = self._more = None
+        self._load_library = self._registration = None
 
     def compile(self, text: bytes) -> Any:
         """Return the function of a script. Raises: Failed, with Lua's message."""
         if len(text) > self.bytes_max // 8:
             raise Failed(b"not enough memory")
         if text.startswith(b"\x1b"):  # bytecode
-            raise Failed(b"user_script:1: unexpected symbol near '\x1b'")
+            raise Failed(self._chunk_name + b":1: unexpected symbol near '\x1b'")
         code = self._compile(text)
         if isinstance(code, tuple):
             raise Failed(code[1])
@@ -154,6 +174,18 @@ class Runtime:
         except UnknownBytecode:
             pass  # an error may then name no line
         return self._load(code)
+
+    def load_library(self, function: Any) -> list[Registration]:
+        """Run the compiled code of a library; return what it registered, in its order. Raises: Failed."""
+        try:
+            ok, *result = self._load_library(function)
+            if ok:
+                return [Registration(*self._registration(at + 1)) for at in range(int(result[0]))]
+        except (MemoryError, self._error):
+            self.is_spent = True
+            raise Failed(NO_MEMORY_TEXT)
+        text, source, line = result
+        raise Failed(text, source or b"", line)
 
     def run(self, function: Any, keys: int, words: list[bytes], caller: Caller) -> Reply:
         """Return a script's result; the first `keys` words are its KEYS. Raises: Failed."""

@@ -1,10 +1,12 @@
-"""The first line of a script, `#!lua flags=...`, and its flags."""
+"""The first line of a script, `#!lua flags=...`, or of a library, `#!lua name=...`."""
 
 from typing import Final, NamedTuple
 
-from streamd.base.errors import CommandError, echoed
+from streamd.base.errors import CommandError, ProtocolError, echoed
+from streamd.resp.inline import split_inline
 
-FLAGS: Final = frozenset({"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"})
+# In the order in which FUNCTION LIST shows them.
+FLAGS: Final = ("no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys")
 
 
 class Shebang(NamedTuple):
@@ -41,3 +43,29 @@ def read_shebang(source: bytes) -> tuple[Shebang, bytes]:
                 raise CommandError(f"ERR Unexpected flag in script shebang: {name}")
             flags.add(name)
     return Shebang(True, frozenset(flags)), b"\n" + rest
+
+
+def read_library_header(code: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return a library's engine and name, and its code with the first line emptied.
+
+    Raises: CommandError with Redis's texts.
+    """
+    if not code.startswith(b"#!"):
+        raise CommandError("ERR Missing library metadata")
+    line, newline, rest = code.partition(b"\n")
+    try:
+        words = split_inline(line)
+    except ProtocolError:
+        words = []
+    if not newline or not words or b"\0" in line:
+        raise CommandError("ERR Invalid library metadata")
+    name: bytes | None = None
+    for word in words[1:]:
+        if word[:5].lower() != b"name=":
+            raise CommandError(f"ERR Invalid metadata value given: {echoed(word)}")
+        if name is not None:
+            raise CommandError("ERR Invalid metadata value, name argument was given multiple times")
+        name = word[5:]
+    if name is None:
+        raise CommandError("ERR Library name was not given")
+    return words[0][2:], name, b"\n" + rest

@@ -7,9 +7,8 @@ from tests.session import Session, decode
 
 pytestmark = needs_redis
 
-# Subcommands that answer as unknown ones do: functions, modules and a debugger.
+# Subcommands that answer as unknown ones do: modules and a debugger.
 MISSING = {
-    *(b"function|delete", b"function|dump", b"function|load", b"function|restore"),
     *(b"module|load", b"module|loadex", b"module|unload"),
     b"script|debug",
 }

@@ -77,6 +77,8 @@ def _memory(context: Context) -> Fields:
     process = context.services.process_facts()
     used, peak = process.memory_bytes, process.memory_peak_bytes
     maxmemory = context.state.config.integer("maxmemory")
+    scripts, libraries = context.services.scripts.scripts, context.state.libraries
+    eval_bytes, functions_bytes = scripts.memory_bytes, libraries.memory_bytes
     return [
         ("used_memory", used),
         ("used_memory_human", _human(used)),
@@ -90,12 +92,19 @@ def _memory(context: Context) -> Fields:
         ("used_memory_dataset_perc", "100.00%"),
         ("total_system_memory", process.system_memory_bytes),
         ("total_system_memory_human", _human(process.system_memory_bytes)),
-        ("used_memory_lua", 0),
-        ("used_memory_lua_human", "0B"),
-        ("used_memory_scripts", 0),
-        ("used_memory_scripts_human", "0B"),
-        ("number_of_cached_scripts", len(context.services.scripts.scripts)),
-        *_zeros("number_of_functions number_of_libraries"),
+        ("used_memory_lua", eval_bytes),
+        ("used_memory_vm_eval", eval_bytes),
+        ("used_memory_lua_human", _human(eval_bytes)),
+        ("used_memory_scripts_eval", scripts.text_bytes),
+        ("number_of_cached_scripts", len(scripts)),
+        ("number_of_functions", libraries.functions_count),
+        ("number_of_libraries", len(libraries)),
+        ("used_memory_vm_functions", functions_bytes),
+        ("used_memory_vm_total", eval_bytes + functions_bytes),
+        ("used_memory_vm_total_human", _human(eval_bytes + functions_bytes)),
+        ("used_memory_functions", libraries.text_bytes),
+        ("used_memory_scripts", scripts.text_bytes + libraries.text_bytes),
+        ("used_memory_scripts_human", _human(scripts.text_bytes + libraries.text_bytes)),
         ("maxmemory", maxmemory),
         ("maxmemory_human", _human(maxmemory)),
         ("maxmemory_policy", context.state.config["maxmemory-policy"]),

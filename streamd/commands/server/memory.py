@@ -77,6 +77,7 @@ def memory_stats(context: Context, args: list[bytes]) -> Reply:
     Reply: map.
     """
     process, state = context.services.process_facts(), context.state
+    scripts, libraries = context.services.scripts.scripts, state.libraries
     used, peak = process.memory_bytes, max(process.memory_peak_bytes, 1)
     keys = sum(len(db) for db in state.keyspace)
     clients = sum(len(piece) for client in state.clients.values() for piece in client.out)
@@ -89,8 +90,9 @@ def memory_stats(context: Context, args: list[bytes]) -> Reply:
         b"clients.normal": clients,
         b"cluster.links": 0,
         b"aof.buffer": 0,
-        b"lua.caches": 0,
-        b"functions.caches": 0,
+        b"lua.caches": scripts.text_bytes,
+        b"functions.caches": libraries.text_bytes,
+        b"script.VMs": scripts.memory_bytes + libraries.memory_bytes,
     }
     for db in state.keyspace:
         if len(db):

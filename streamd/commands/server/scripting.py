@@ -2,12 +2,8 @@
 
 from streamd.base.errors import CommandError, NoScript
 from streamd.catalog import Context, command, container
-from streamd.catalog.arguments import parse_integer
-from streamd.catalog.counted_keys import FEW, CountedKeys
-from streamd.connected.monitor import monitor_line
+from streamd.commands.server.running import declare_runner, keys_count, show_request
 from streamd.resp.types import Reply
-
-_FLAGS = "noscript stale skip_monitor no_mandatory_keys movablekeys"
 
 container(
     "SCRIPT",
@@ -28,41 +24,19 @@ container(
 )
 
 
-def _keys_count(args: list[bytes]) -> int:
-    count = FEW.get(args[2])
-    if count is None:
-        count = parse_integer(args[2])
-    if count > len(args) - 3:
-        raise CommandError("ERR Number of keys can't be greater than number of args")
-    if count < 0:
-        raise CommandError("ERR Number of keys can't be negative")
-    return count
-
-
-def _show(context: Context, args: list[bytes]) -> None:
-    """Show a request to clients in MONITOR, before the commands of its script."""
-    state = context.state
-    state.show_monitors(monitor_line(state.clock.now_us(), context.db.index, context.client.address, args))
-
-
 def _declare_eval(name: str, since: str, summary: str, is_sha: bool, read_only: bool) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
         if context.state.monitors:
-            _show(context, args)
+            show_request(context, args)
         if is_sha and len(args[1]) != 40:  # Redis looks at this before it looks at the keys
             raise NoScript()
-        keys, host = _keys_count(args), context.services.scripts
+        keys, host = keys_count(args), context.services.scripts
         script = host.scripts.find(args[1]) if is_sha else host.scripts.evaluated(args[1])
         if script is None:
             raise NoScript()
-        return host.run(context, script, keys, args[3:], read_only)
+        return host.run(context, script, keys, args, read_only)
 
-    command(
-        name, arity=-3, flags=f"readonly {_FLAGS}" if read_only else _FLAGS, since=since, group="scripting",
-        complexity="Depends on the script that is executed.", find_keys=CountedKeys(2),
-        syntax=f"{'sha1' if is_sha else 'script'} numkeys [key [key ...]] [arg [arg ...]]",
-        access="RO access" if read_only else "RW access update", summary=summary,
-    )(handler)  # fmt: skip
+    declare_runner(name, "sha1" if is_sha else "script", since, summary, read_only, handler)
 
 
 _declare_eval("EVAL", "2.6.0", "Run a script and return its result.", is_sha=False, read_only=False)
@@ -84,7 +58,7 @@ _declare_eval(
 )  # fmt: skip
 def script_load(context: Context, args: list[bytes]) -> Reply:
     """Store a script and return its SHA1."""
-    return context.services.scripts.scripts.load(args[2]).sha.encode()
+    return context.services.scripts.scripts.load(args[2]).name.encode()
 
 
 @command(
@@ -118,7 +92,7 @@ def script_flush(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def script_kill(context: Context, args: list[bytes]) -> Reply:
     """End the running script, if it has changed nothing."""
-    context.services.scripts.kill()
+    context.services.scripts.kill(is_function=False)
     return "OK"
 
 

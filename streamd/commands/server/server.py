@@ -1,6 +1,6 @@
 """Commands on the server as a whole: time, size, flushing, shutdown, replication."""
 
-from streamd.base.errors import Busy, CommandError, SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, answer, command
 from streamd.resp.types import NO_REPLY, Reply
 
@@ -68,7 +68,7 @@ def shutdown(context: Context, args: list[bytes]) -> Reply:
             raise SyntaxError_()
         raise CommandError("ERR No shutdown in progress.")
     if context.state.is_busy and b"NOSAVE" not in options:
-        raise Busy()
+        context.state.check_restrictions(frozenset())
     save = True if b"SAVE" in options else False if b"NOSAVE" in options else None
     context.services.shut_down(save)
     return NO_REPLY

@@ -12,7 +12,10 @@
 --                             fit. A token is a value; or nil, then a kind, a count and so many further ones.
 --   NIL; NO_MEMORY
 
-local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, may_call = ...
+-- has_libraries: the state is for functions, which get KEYS and ARGV as parameters; else it is for scripts.
+
+local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, may_call, version, version_number, has_libraries =
+  ...
 
 local STATUS, ERROR, FLAT, NESTED = 1, 2, 3, 4
 local ARRAY, MAP, SET, DOUBLE, BIG_NUMBER, VERBATIM, NIL, BOOLEAN = 5, 6, 7, 8, 9, 10, 11, 12
@@ -225,7 +228,9 @@ function redis.setresp(...)
 end
 
 -- Effects always go to the journal, as whole units; these are there for scripts that ask for it.
-function redis.replicate_commands() return true end
+if not has_libraries then
+  function redis.replicate_commands() return true end
+end
 
 function redis.set_repl(...)
   if select('#', ...) ~= 1 then fail_as_table('redis.set_repl() requires two arguments.') end
@@ -250,6 +255,7 @@ function redis.acl_check_cmd(...)
 end
 
 redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
+redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = version, version_number
 redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
 
 behind.redis = sandbox.front(redis)
@@ -401,6 +407,13 @@ local function start(f, K, A)
     protocol = 2
     set_protocol(2)
   end
+  if has_libraries then
+    -- (No tail call: it would drop the frame of what is called here.)
+    return finish(xpcall(function()
+      local value = f(K, A)
+      return value
+    end, locate))
+  end
   behind.KEYS, behind.ARGV = K, A
   return finish(xpcall(f, locate))
 end
@@ -438,6 +451,9 @@ local function run_fed(f, keys)
   fed, count = {}, 0
   return start_apart(f, keys, words, n)
 end
+
+sandbox.redis, sandbox.is_word, sandbox.fail_as_table = redis, is_word, fail_as_table
+sandbox.locate, sandbox.finish = locate, finish
 
 -- Compile a script: its function, or nil and an error.
 return sandbox.compile, sandbox.load, run, feed, run_fed, more

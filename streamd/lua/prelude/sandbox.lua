@@ -6,9 +6,9 @@
 -- the standard library that reads or writes tables raw is wrapped, and looks through or refuses.
 --
 -- `tick()`: called every STEP instructions; returns whether the script shall end. Once it has, nothing that catches
--- errors keeps that error: pcall, xpcall, load and coroutines raise it again.
+-- errors keeps that error: pcall, xpcall, load and coroutines raise it again. `chunk_name`: what errors call the code.
 
-local tick, bytes_max, random, seed = ...
+local tick, bytes_max, random, seed, chunk_name = ...
 
 local STEP = 100000
 local SOURCE = '=streamd'
@@ -18,7 +18,7 @@ local type, error, select, unpack, rawpcall, rawxpcall = type, error, select, un
 local next, tostring, tonumber, setmetatable, getmetatable = next, tostring, tonumber, setmetatable, getmetatable
 local raw_pairs, raw_ipairs, raw_set, raw_get, raw_equal = pairs, ipairs, rawset, rawget, rawequal
 local loadstring, setfenv, collectgarbage = loadstring, setfenv, collectgarbage
-local getinfo, sethook = debug.getinfo, debug.sethook
+local getinfo, sethook, raw_meta = debug.getinfo, debug.sethook, debug.getmetatable
 local co_create, co_resume, co_status = coroutine.create, coroutine.resume, coroutine.status
 local concat, rep, dump, floor = table.concat, string.rep, string.dump, math.floor
 
@@ -103,12 +103,19 @@ local function front(behind, index)
   return before
 end
 
-local behind = {}  -- the global table
-local G = front(behind, setmetatable(behind, {
+local missing = {
   __index = function(_, name)
     fail("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'")
   end,
-}))
+}
+
+-- Return a table that has no other names than these: others are errors.
+local function strict(names)
+  return setmetatable(names, missing)
+end
+
+local behind = {}  -- the global table
+local G = front(behind, strict(behind))
 -- A script may look at the metatable of the global table, and at that of strings.
 shown_meta[G] = front({ __index = function() end })
 
@@ -419,7 +426,15 @@ local function hide_metatable(value)
   real[value] = {}
 end
 
-local sandbox = { hide_metatable = hide_metatable, fail = fail, bad = bad, front = front, behind = behind, G = G, SOURCE = SOURCE }
+local sandbox = {
+  hide_metatable = hide_metatable, fail = fail, bad = bad, front = front, strict = strict, behind = behind, G = G,
+  SOURCE = SOURCE,
+}
+
+-- Let scripts see these names instead of the global table's, until it is called without any.
+function sandbox.show_only(names)
+  raw_meta(G).__index = names or behind
+end
 
 function sandbox.begin()
   killed = false
@@ -430,7 +445,7 @@ function sandbox.load(code) return setfenv(loadstring(code), G) end
 
 -- Return a script as bytecode; or nil, a message.
 function sandbox.compile(text)
-  local f, message = loadstring(text, '@user_script')
+  local f, message = loadstring(text, '@' .. chunk_name)
   if not f then return nil, message end
   return dump(f)
 end
