@@ -16,6 +16,8 @@ from streamd.base.errors import (
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+# A wait of more milliseconds would end later than the clock can say.
+TIMEOUT_MS_MAX: Final = INT64_MAX - 2**41
 
 _DECIMAL: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?")
@@ -150,6 +152,8 @@ def parse_timeout_ms(word: bytes) -> int:
         raise CommandError("ERR timeout is not an integer or out of range")
     if timeout_ms < 0:
         raise CommandError("ERR timeout is negative")
+    if timeout_ms > TIMEOUT_MS_MAX:
+        raise CommandError("ERR timeout is out of range")
     return timeout_ms
 
 

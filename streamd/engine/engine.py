@@ -341,11 +341,12 @@ class Engine:
             blocked.ready = {}
             blocked.shared = {}
             for (_, key), db in ready.items():
+                blocked.serving = key
                 try:
                     blocked.serve(db, key, self._attempt)
                 except Exception:
                     self.calls.bug(f"the waiters of {key[:64]!r}")
-        blocked.shared = None
+        blocked.shared = blocked.serving = None
 
     def serve(self, waiters: list[Waiter[Client]]) -> None:
         """Try the commands of blocked clients again, because of something that is no request."""

@@ -51,7 +51,8 @@ def take_or_wait(
 ) -> Reply:
     """Return the result of `take` for the first key that exists, as soon as one does.
 
-    in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait.
+    in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait, but is an
+    error at its end if it stands before the key that ends it.
     Raises: WrongType.
     """
     reply = take_first(context, keys, kind, take)
@@ -61,9 +62,10 @@ def take_or_wait(
         return in_transaction
 
     def attempt() -> Reply:
-        for key in keys:
-            if type(context.db.peek(key)) is kind.holds:
-                return take(key)
-        return BLOCKED
+        ready = context.state.blocked.serving
+        if ready is not None and type(context.db.peek(ready)) is not kind.holds:
+            return BLOCKED
+        reply = take_first(context, keys, kind, take)
+        return BLOCKED if reply is None else reply
 
     return context.block(keys, timeout_ms, attempt, on_timeout=NULL_ARRAY)

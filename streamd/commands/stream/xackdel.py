@@ -40,8 +40,9 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
 
     if acknowledged:
         record_removed(context, key, group_name, acknowledged)
+    if deleted or (acknowledged and references == "delete"):
+        record_deleted(context, key, acknowledged if references == "delete" else deleted, references)
     if deleted:
-        record_deleted(context, key, deleted, references)
         context.changed(key, "t", "xdel")
     return results
 
@@ -58,14 +59,14 @@ def _acknowledge(
             results.append(NOT_PENDING)
             continue
         acknowledged.append(entry_id)
-        if references == "acked" and entry_id in stream.log and is_referenced(stream, entry_id):
+        if references == "acked" and is_referenced(stream, entry_id):
             results.append(KEPT)
             continue
         if stream.delete(entry_id):
             deleted.append(entry_id)
         results.append(DELETED)
     if references == "delete":
-        delete_references(stream, deleted)
+        delete_references(stream, acknowledged)
     return results, acknowledged, deleted
 
 
