@@ -21,7 +21,9 @@ LACKING = {
         "geosearchstore"
     ),
     "HyperLogLogs": "pfadd pfcount pfdebug pfmerge pfselftest",
-    "there is no cluster": "asking cluster readonly readwrite restore-asking spublish ssubscribe sunsubscribe trimslots",
+    "there is no cluster": (
+        "asking cluster readonly readwrite restore-asking spublish ssubscribe sunsubscribe trimslots"
+    ),
     "there are no replicas": "failover psync replconf replicaof slaveof sync",
     "modules are not loaded": "module|load module|loadex module|unload",
     "functions": "fcall fcall_ro function|delete function|dump function|load function|restore",

@@ -94,7 +94,8 @@ def keys(context: Context, args: list[bytes]) -> Reply:
 @command(
     "SCAN", arity=-2, flags="readonly", since="2.8.0",
     complexity="O(COUNT)", group="generic",
-    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]", tips="nondeterministic_output request_policy:special response_policy:special",
+    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]",
+    tips="nondeterministic_output request_policy:special response_policy:special",
 )  # fmt: skip
 def scan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the keys, and the cursor of the next page.

@@ -224,5 +224,5 @@ def acl_dryrun(context: Context, args: list[bytes]) -> Reply:
     if decision.reason == "ok":
         return "OK"
     if decision.reason == "command":
-        return f"This user has no permissions to run the '{found.name}' command".encode()
-    return b"This user has no permissions to access the '%b' %b" % (decision.object, decision.reason.encode())
+        return b"User %b has no permissions to run the '%b' command" % (user.name, found.name.encode())
+    return b"User %b has no permissions to access the '%b' %b" % (user.name, decision.object, decision.reason.encode())
