@@ -202,7 +202,11 @@ class Access:
         words = self._users.lacking()
         if words:
             shown = b" ".join(words).decode("utf-8", "replace")
-            log.warning("users-lacking", "rules of users that allow and forbid nothing, for what is not here: %s", shown)
+            log.warning(
+                "users-lacking",
+                "rules of users allow and forbid nothing, as the server lacks what they name: %s",
+                shown,
+            )
 
     def _replace(self, found: dict[bytes, User], context: Context | None) -> None:
         """Let these be all users: clients of those that are still there go on."""

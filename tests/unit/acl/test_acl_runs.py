@@ -183,7 +183,8 @@ def test_a_script_of_a_user_with_rules_is_held_to_them_at_each_of_its_calls(engi
     calls = {
         "'GET', 'a1'": None, "'GET', 'r1'": None, "'SET', 'a2', 'v'": None, "'SET', 'r1', 'v'": "access a key",
         "'GET', 'b'": "access a key", "'MGET', 'a1', 'b'": "access a key",
-        "'INCR', 'a1'": "has no permissions to run the 'incr' command", "'GET'": "Wrong number of args", "'SUBSCRIBE', 'a'": "not allowed",
+        "'INCR', 'a1'": "has no permissions to run the 'incr' command",
+        "'GET'": "Wrong number of args", "'SUBSCRIBE', 'a'": "not allowed",
     }  # fmt: skip
     for _ in range(2):
         for before in ("'GET', 'a3'", "'SET', 'a3', 'v'", "'MGET', 'a3', 'a4'"):

@@ -47,7 +47,7 @@ def test_a_rewrite_changes_the_lines_of_users_that_were_changed_and_nothing_else
     line = session.do("ACL LIST")[3]
     assert line.startswith(b"user eve on sanitize-payload #")
     assert path.read_bytes() == (
-        BEFORE.replace(b"~a +get\r", b"~a ~b resetchannels -@all -get +set\r")
+        BEFORE.replace(b"~a +get\r", b"sanitize-payload ~a ~b resetchannels -@all -get +set\r")
         .replace(b"  user bob on nopass +@all\n", b"")
         .replace(b"maxclients 50", b"maxclients 60")
         + b"\n%b\n%b\n" % (GENERATED, line)

@@ -7,8 +7,8 @@ import pytest
 
 from streamd.base.errors import CommandError, ProtocolError, WrongType
 from streamd.resp.encoder import encode
-from streamd.resp.reply_ends import split_replies
 from streamd.resp.floats import format_float
+from streamd.resp.reply_ends import split_replies
 from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Parts, Push, Raw, SetReply, Verbatim
 
 # The reply, its RESP2, its RESP3 (... if it is the same).
