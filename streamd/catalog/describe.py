@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Redis lists flags, like categories, in the order of their bits.
 _FLAGS: Final = str.split(
     "write readonly denyoom module admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
-    "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy"
+    "no_auth may_replicate no_mandatory_keys no_async_loading no_multi movablekeys allow_busy script_runner"
 )
 _CATEGORY_OF_GROUP: Final = {
     "generic": "keyspace",
@@ -79,7 +79,7 @@ def _key_specs(command: Command) -> list[Reply]:
     if not first and not isinstance(command.find_keys, CountedKeys):
         # As many keys as further words behind the keyword.
         keyword = {b"keyword": b"STREAMS", b"startfrom": 4 if command.arity == -7 else 1}
-        return [_key_spec(access[0], b"keyword", keyword, b"range", _range(-1, 1, 2))]
+        return [_key_spec([*access[0], "incomplete"], b"keyword", keyword, b"range", _range(-1, 1, 2))]
     specs = []
     for at, flags in enumerate(access):
         index = first + at

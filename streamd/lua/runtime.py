@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha1
+from math import copysign
 from typing import Any, Final, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
@@ -24,7 +25,7 @@ from streamd.lua.bytecode import UnknownBytecode, without_library_tail_calls
 from streamd.lua.endings import Failed, NoLua
 from streamd.lua.random48 import Random48
 from streamd.lua.tokens import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
-from streamd.resp.encoder import format_float
+from streamd.resp.floats import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 
 LUA: Final = os.path.join(os.path.dirname(__file__), "prelude")
@@ -118,6 +119,7 @@ class Runtime:
             self._sha1,
             self._set_protocol,
             self._may_call,
+            _word_of,
         )
         sandbox[b"close"]()
 
@@ -241,23 +243,11 @@ class Runtime:
         return invoke, let_go
 
     def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
-        """Execute a command; its words may be numbers, and `_pull` may have taken its first ones before.
-
-        A number goes with all its digits, as C's %.17g.
-        """
+        """Execute a command; its words may be numbers, and `_pull` may have taken its first ones before."""
         if self._words:
             words = (*self._words, *words)
             self._words.clear()
-        return self._invoke(
-            *[
-                word
-                if type(word) is bytes
-                else b"%d" % word
-                if type(word) is int and -(10**16) < word < 10**16
-                else b"%.17g" % word
-                for word in words
-            ]
-        )
+        return self._invoke(*[word if type(word) is bytes else _word_of(word) for word in words])
 
     def _answer(self, reply: Reply) -> tuple[Any, ...]:
         kind = type(reply)
@@ -339,6 +329,13 @@ def _escape(match: re.Match[bytes]) -> bytes:
 
 def _no_command(words: list[bytes]) -> NoReturn:
     raise CommandError("ERR no script runs")
+
+
+def _word_of(number: int | float) -> bytes:
+    """Return a number of Lua as a word of a request; there is no negative zero."""
+    if number != number:
+        return b"-nan" if copysign(1.0, number) < 0 else b"nan"
+    return format_float(number + 0.0)
 
 
 def _flat(items: list[Any]) -> list[bytes | int] | None:

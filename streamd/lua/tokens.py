@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.resp.encoder import format_float
+from streamd.resp.floats import format_float
 from streamd.resp.plain import plain
 from streamd.resp.types import (
     NULL_ARRAY,

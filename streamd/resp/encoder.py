@@ -5,6 +5,7 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.resp.floats import format_float
 from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
@@ -24,11 +25,6 @@ from streamd.resp.types import (
 Encoder = Callable[[Reply], bytes]
 
 _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
-
-
-def format_float(number: float) -> bytes:
-    """A float as Redis prints it: 17 significant digits, no trailing zeros; `inf`, `-inf`, `nan`."""
-    return b"%.17g" % number
 
 
 def _line(text: str) -> bytes:

@@ -94,7 +94,8 @@ def keys(context: Context, args: list[bytes]) -> Reply:
 @command(
     "SCAN", arity=-2, flags="readonly", since="2.8.0",
     complexity="O(COUNT)", group="generic",
-    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]", tips="nondeterministic_output request_policy:special",
+    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]",
+    tips="nondeterministic_output request_policy:special response_policy:special",
 )  # fmt: skip
 def scan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the keys, and the cursor of the next page.
@@ -134,7 +135,7 @@ def _shown(db: Database, matches: Matcher | None, type_name: str | None, page: l
 @command(
     "RANDOMKEY", arity=1, flags="readonly", since="1.0.0",
     complexity="O(1)", group="generic",
-    tips="request_policy:all_shards nondeterministic_output",
+    tips="request_policy:all_shards nondeterministic_output response_policy:special",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
     """Return a random key, or nil in an empty database."""

@@ -21,7 +21,7 @@ def _declare_pop(name: str, what: str, left: bool) -> None:
         )  # fmt: skip
 
     command(
-        name, arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity="O(N), N the keys",
+        name, arity=-3, flags="write blocking", keys=(1, -2, 1), since="2.0.0", complexity="O(N), N the keys",
         group="list", syntax="key [key ...] timeout:double", access="RW access delete",
         summary=f"Take the {what} of the first list that has elements, and name that list; wait if all are empty.",
     )(handler)  # fmt: skip
@@ -114,7 +114,7 @@ def lmove(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "BLMOVE", arity=6, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="6.2.0", complexity="O(1)",
+    "BLMOVE", arity=6, flags="write denyoom blocking", keys=(1, 2, 1), since="6.2.0", complexity="O(1)",
     group="list", syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout:double", access=_MOVE,
 )  # fmt: skip
 def blmove(context: Context, args: list[bytes]) -> Reply:
@@ -132,7 +132,7 @@ def rpoplpush(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "BRPOPLPUSH", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="2.2.0", complexity="O(1)",
+    "BRPOPLPUSH", arity=4, flags="write denyoom blocking", keys=(1, 2, 1), since="2.2.0", complexity="O(1)",
     group="list", syntax="source destination timeout:double", access=_MOVE,
 )  # fmt: skip
 def brpoplpush(context: Context, args: list[bytes]) -> Reply:

@@ -12,7 +12,8 @@ from typing import Final
 from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context
 from streamd.data.sorted_set import SortedSet
-from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk, format_float
+from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk
+from streamd.resp.floats import format_float
 from streamd.resp.template import Requests
 
 EX: Final = frozenset({b"EX", b"ex"})

@@ -38,7 +38,7 @@ def _difference(operands: list[MemberSet]) -> Iterator[bytes]:
     return found
 
 
-def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]], access: str, what: str) -> None:
+def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]], what: str) -> None:
     def show(context: Context, args: list[bytes]) -> Reply:
         return SetReply(list(operation(_operands(context, args[1:]))))
 
@@ -54,14 +54,14 @@ def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]],
     )(show)  # fmt: skip
     command(
         f"{name}STORE", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0", complexity=complexity,
-        group="set", syntax="destination key [key ...]", access=f"{access} update; RO access",
+        group="set", syntax="destination key [key ...]", access="OW update; RO access",
         summary=f"Put {what} sets at a key; return how many members it has.",
     )(store)  # fmt: skip
 
 
-_declare("SINTER", common, "RW", "the intersection of")
-_declare("SUNION", _union, "OW", "the union of")
-_declare("SDIFF", _difference, "OW", "what the first has and no other of")
+_declare("SINTER", common, "the intersection of")
+_declare("SUNION", _union, "the union of")
+_declare("SDIFF", _difference, "what the first has and no other of")
 
 
 @command(

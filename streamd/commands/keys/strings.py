@@ -224,7 +224,6 @@ def mset(context: Context, args: list[bytes]) -> Reply:
 @command(
     "MSETNX", arity=-3, flags="write denyoom", keys=(1, -1, 2), since="1.0.1", complexity="O(N), N the keys",
     group="string", syntax="key value [key value ...]", access="OW insert",
-    tips="request_policy:multi_shard response_policy:agg_min",
 )  # fmt: skip
 def msetnx(context: Context, args: list[bytes]) -> Reply:
     """Set several keys to strings if none of them exists; return whether they were set."""

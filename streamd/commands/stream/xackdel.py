@@ -21,7 +21,7 @@ NOT_PENDING, DELETED, KEPT = -1, 1, 2
     complexity="O(log(N)) for each entry, N being the number of pending entries of the group; times the number of "
     "groups with DELREF or ACKED.",
     syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
-    access="RW delete",
+    access="RW update delete",
 )
 def xackdel(context: Context, args: list[bytes]) -> Reply:
     """Acknowledge and delete entries; return for each: 1 both, 2 acknowledged only, -1 it was not pending.
