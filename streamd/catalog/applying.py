@@ -56,7 +56,7 @@ class Applying:
         self._expected = (self.db.index, key, entry_id, at_ms)
 
     def recorded_ms(self, key: bytes, entry_id: int) -> int | None:
-        """Return the time that is kept for the next iid, once; None if there is none, or for another iid."""
+        """Return the time that is kept for the next iid, once; None without one, or if it is for another iid."""
         expected = self._expected
         if expected is None:
             return None

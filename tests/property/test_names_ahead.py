@@ -1,4 +1,4 @@
-"""The window of a stream whose IDs are ahead of the clock, at times, against a list: the clock moves on and jumps back."""
+"""The window of a stream whose IDs are ahead of the clock at times, against a list; the clock moves and jumps back."""
 
 from dataclasses import dataclass, field
 
