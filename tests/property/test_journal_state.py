@@ -12,7 +12,9 @@ any_key = st.sampled_from([b"s", b"t", b"k", b"l"])
 plain = st.sampled_from([b"k", b"l"])
 small = st.integers(0, 12).map(lambda number: b"%d" % number)
 value = st.sampled_from([b"1", b"22", b"three", b"", b"\x00\xff\r\n"])
-entry_id = st.sampled_from([b"%d-%d" % (ms, seq) for ms in (1, 2, 3) for seq in (1, 2)] + [b"1699999999999-0"])
+entry_id = st.sampled_from(
+    [b"%d-%d" % (ms, seq) for ms in (1, 2, 3) for seq in (1, 2)] + [b"1699999999999-0", b"1700000001000-0"]
+)
 some_ids = st.lists(entry_id, min_size=1, max_size=3)
 group = st.sampled_from([b"g", b"h"])
 consumer = st.sampled_from([b"ann", b"bob"])
