@@ -29,7 +29,7 @@ _PACKED_NODE: Final = 2
 # The first byte of a score written as text, where it is no length.
 _SCORES: Final = {253: nan, 254: inf, 255: -inf}
 # Times of fields end here, as in Redis.
-_FIELD_TIME_MS_MAX: Final = 2**48 - 3
+_FIELD_TIME_MS_MAX: Final = 2**48 - 2
 # So many elements are one piece: a few ten microseconds.
 _PIECE_ELEMENTS: Final = 256
 

@@ -27,12 +27,14 @@ def read_node(stream: Stream, first: bytes, packed: bytes) -> None:
     """Add the entries of a node to a stream, deleted ones aside. first: its key. Raises: BadData."""
     if len(first) != 16:
         raise BadData("a node has no ID")
-    base = int.from_bytes(first, "big")
-    elements = listpack(packed)
     try:
-        _read_entries(stream, base, elements)
+        read = _entries_of(int.from_bytes(first, "big"), listpack(packed))
     except IndexError:
         raise BadData("a node of a stream ends too early")
+    for ids, columns in read:
+        if ids[0] <= stream.last_id:
+            raise BadData("the nodes of a stream are not in order")
+        stream.append_columns(ids, columns)
 
 
 def _number(element: Element) -> int:
@@ -41,7 +43,11 @@ def _number(element: Element) -> int:
     return element
 
 
-def _read_entries(stream: Stream, base: int, elements: list[Element]) -> None:
+def _entries_of(base: int, elements: list[Element]) -> list[tuple[list[int], EntryColumns]]:
+    """Return the undeleted entries of a node by columns, those with its fields that follow each other at once.
+
+    Raises: BadData; IndexError where the elements end too early.
+    """
     live, deleted, width = _number(elements[0]), _number(elements[1]), _number(elements[2])
     if live < 0 or deleted < 0 or not 0 < width < len(elements):
         raise BadData("a node of a stream counts what cannot be")
@@ -49,9 +55,10 @@ def _read_entries(stream: Stream, base: int, elements: list[Element]) -> None:
     at = 4 + width
     if elements[at - 1] != 0:
         raise BadData("the field names of a node have no end")
+    read: list[tuple[list[int], EntryColumns]] = []
     ids: list[int] = []
     values: list[Element] = []
-    last_id = -1
+    last_id = 0
     left = [live, deleted]
     while at < len(elements):
         flags = _number(elements[at])
@@ -74,23 +81,20 @@ def _read_entries(stream: Stream, base: int, elements: list[Element]) -> None:
         left[flags & _DELETED] -= 1
         if flags & _DELETED:
             continue
-        if entry_id <= stream.last_id and (ids or len(stream.log) or not entry_id):
-            raise BadData("the nodes of a stream are not in order")
         if flags & _SAME_FIELDS:
             ids.append(entry_id)
             values += elements[start:end]
-        else:
-            _add(stream, ids, names, values)
+            continue
+        if ids:
+            read.append((ids, EntryColumns(names, texts_of(values), None)))
             ids, values = [], []
-            stream.append(entry_id, texts_of(elements[start:end]))
+        texts = texts_of(elements[start:end])
+        read.append(([entry_id], EntryColumns(tuple(texts[::2]), texts[1::2], None)))
     if left != [0, 0]:
         raise BadData("a node has another number of entries than it says")
-    _add(stream, ids, names, values)
-
-
-def _add(stream: Stream, ids: list[int], names: tuple[bytes, ...], values: list[Element]) -> None:
     if ids:
-        stream.append_columns(ids, EntryColumns(names, texts_of(values), None))
+        read.append((ids, EntryColumns(names, texts_of(values), None)))
+    return read
 
 
 def _behind(base: int, ms: int, seq: int) -> int:
@@ -98,7 +102,7 @@ def _behind(base: int, ms: int, seq: int) -> int:
     return ((base >> 64) + ms & SEQ_MAX) << 64 | (base + seq & SEQ_MAX)
 
 
-class Run:
+class NodeEntries:
     """The undeleted entries of one node of a log, which become one node, or one each if they are large.
 
     spans: their positions, (from, to).
@@ -121,18 +125,18 @@ class Run:
         return sum([high - low for low, high in self.spans]) if self.is_large else 1
 
 
-def runs_of(log: Log) -> list[Run]:
+def runs_of(log: Log) -> list[NodeEntries]:
     """Return the entries of a log as runs, without decoding those that are sealed."""
-    runs: list[Run] = []
+    runs: list[NodeEntries] = []
     for source, low, high in log.runs(0, ID_MAX):
         if runs and runs[-1].source is source:
             runs[-1].spans.append((low, high))
         else:
-            runs.append(Run(source, low, high))
+            runs.append(NodeEntries(source, low, high))
     return runs
 
 
-def nodes_of(run: Run) -> Iterator[tuple[int, bytes]]:
+def nodes_of(run: NodeEntries) -> Iterator[tuple[int, bytes]]:
     """Yield (first ID, listpack) of the nodes that a run becomes."""
     ids: list[int] = []
     entries: list[list[bytes]] = []
