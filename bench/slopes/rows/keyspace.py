@@ -99,6 +99,7 @@ def _of_a_large_value(make: str) -> tuple[Row, ...]:
         Row("COPY s t REPLACE", "n", whole=True),
         Row("DUMP s", "n", whole=True),
         Row(f"EVAL '{_RESTORE}' 2 s t", "n", whole=True, command="restore"),
+        Row("MIGRATE 127.0.0.1 1 s 0 100", "n", whole=True, refused=True),
         Row("UNLINK s", "n", fresh=True),
         Row("DEL s", "n", fresh=True),
         Row("SET s v", "n", fresh=True),
