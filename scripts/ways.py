@@ -34,7 +34,7 @@ WAYS = (
     ),
     Way(
         "append an entry",
-        ("_append_entries", "_append_rows", "apply_columns", "apply_entry", "xadd"),
+        ("_append_entries", "_append_rows", "apply_columns", "apply_entry", "read_node", "xadd"),
         calling=r"stream\.append(_columns)?\(",
     ),
     Way(

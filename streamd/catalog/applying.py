@@ -46,9 +46,14 @@ class Applying:
             return value
         if value is not None:
             raise CannotApply("its key holds another type")
+        stream = self.new_stream()
+        self.db.put(key, stream)
+        return stream
+
+    def new_stream(self) -> Stream:
+        """Return a new stream, which no key holds yet."""
         stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
         stream.idmp.leave_to(self._state.sweeper)
-        self.db.put(key, stream)
         return stream
 
     def expect_iid(self, key: bytes, entry_id: int, at_ms: int) -> None:

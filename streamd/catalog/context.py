@@ -86,8 +86,8 @@ class Context(Client):
         """Return the stream at `key` for a command that reads it, or None. Raises: WrongType."""
         return self.db.read_as(key, STREAM)
 
-    def create_stream(self, key: bytes) -> Stream:
-        """Store and return a new stream with the settings that hold now; the key must be free."""
+    def new_stream(self) -> Stream:
+        """Return a new stream with the settings that hold now, which no key holds yet."""
         config = self.state.config.values
         stream = Stream(
             config["stream-node-max-entries"],  # type: ignore[arg-type]
@@ -95,6 +95,11 @@ class Context(Client):
             config["stream-idmp-maxsize"],  # type: ignore[arg-type]
         )
         stream.idmp.leave_to(self.state.sweeper)
+        return stream
+
+    def create_stream(self, key: bytes) -> Stream:
+        """Store and return a new stream with the settings that hold now; the key must be free."""
+        stream = self.new_stream()
         self.db.put(key, stream)
         return stream
 

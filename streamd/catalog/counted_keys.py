@@ -1,5 +1,6 @@
-"""Keys that stand behind their number: `ZUNION numkeys key [key ...]`."""
+"""Keys that stand behind their number, as in `ZUNION numkeys key [key ...]`, or behind a keyword."""
 
+from collections.abc import Callable
 from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger
@@ -32,6 +33,24 @@ class CountedKeys:
             return []
         targets = [request[self.target]] if self.target else []
         return targets + request[self.at + 1 : self.at + 1 + count]
+
+
+class KeysBehindWord:
+    """Finds a request's keys, which may be all words behind a keyword.
+
+    start: the place from which on the keyword is looked for, negative from the end. find: finds the keys of a request.
+    """
+
+    __slots__ = ("find", "keyword", "start")
+
+    def __init__(self, keyword: bytes, start: int, find: Callable[[list[bytes]], list[bytes]]) -> None:
+        self.keyword = keyword
+        self.start = start
+        self.find = find
+
+    def __call__(self, request: list[bytes]) -> list[bytes]:
+        """Return the keys."""
+        return self.find(request)
 
 
 def take_counted_keys(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamd.acl.user import User
     from streamd.base.process import ProcessFacts
     from streamd.catalog.context import Command, CommandTable, Context, QuickTable
+    from streamd.catalog.transfer import Transfer
     from streamd.connected.blocking import Waiter
     from streamd.connected.client import Client
     from streamd.lua.scripts import Script, Scripts
@@ -118,6 +119,10 @@ class Services(Protocol):
 
     def process_facts(self) -> ProcessFacts:
         """Return the operating system's figures of the process (INFO)."""
+
+    @property
+    def transfer(self) -> Transfer:
+        """The way to other servers (MIGRATE)."""
 
     def sleep(self, seconds: float) -> None:
         """Stand still (DEBUG SLEEP)."""

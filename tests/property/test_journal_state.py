@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.unit.rdb.payloads import payloads
 
 key = st.sampled_from([b"s", b"s", b"t"])
+PAYLOADS = [payload.data for payload in payloads()]
 any_key = st.sampled_from([b"s", b"t", b"k", b"l"])
 plain = st.sampled_from([b"k", b"l"])
 small = st.integers(0, 12).map(lambda number: b"%d" % number)
@@ -132,6 +134,9 @@ others = st.one_of(
     request(b"RENAME", any_key, any_key),
     request(b"COPY", any_key, any_key, optional(b"DB", b"1"), optional(b"REPLACE")),
     request(b"MOVE", any_key, b"1"),
+    request(
+        b"RESTORE", any_key, st.sampled_from([b"0", b"9", b"100000"]), st.sampled_from(PAYLOADS), optional(b"REPLACE")
+    ),
     request(b"PEXPIRE", any_key, st.sampled_from([b"0", b"9", b"100000"])),
     request(b"PERSIST", any_key),
     request(b"SELECT", st.sampled_from([b"0", b"1"])),
