@@ -11,6 +11,7 @@ from streamd.resp.types import (
     BigNumber,
     Later,
     LongArray,
+    LongDouble,
     Pairs,
     Parts,
     Push,
@@ -129,6 +130,7 @@ def _resp2() -> _Encoders:
             bool: _integer,
             Verbatim: lambda reply: bulk(reply.data),
             BigNumber: lambda reply: bulk(reply.digits),
+            LongDouble: lambda reply: bulk(reply.digits),
             _Sentinel: sentinel,
         }
     )
@@ -161,6 +163,7 @@ def _resp3() -> _Encoders:
             Pairs: lambda reply: pairs(reply.items),
             float: lambda number: b",%b\r\n" % format_float(number),
             bool: lambda truth: b"#t\r\n" if truth else b"#f\r\n",
+            LongDouble: lambda reply: b",%b\r\n" % reply.digits,
             BigNumber: lambda reply: b"(%b\r\n" % reply.digits,
             Verbatim: lambda reply: b"=%d\r\n%b:%b\r\n" % (len(reply.data) + 4, reply.format.encode(), reply.data),
             _Sentinel: sentinel,
