@@ -9,7 +9,7 @@ from streamd.connected.blocking import BLOCKED
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
-from streamd.data.types import STREAM
+from streamd.data.types import STREAM, KeyValue, type_of
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
@@ -126,6 +126,18 @@ class Context(Client):
         """Publish a keyspace event without telling the followers of the key."""
         if self.state.notify_flags:
             self.state.notify(kind, event, key, self.db.index)
+
+    def notify_overwritten(self, key: bytes, value: KeyValue, before: KeyValue | None = None) -> None:
+        """Publish that a value takes the place of another one at `key`, and whether the type changes.
+
+        before: the other value; by default the present one at `key`, if there is one.
+        """
+        if before is None:
+            before = self.db.peek(key)
+        if before is not None and self.state.notify_flags:
+            self.notify(key, "o", "overwritten")
+            if type_of(before) is not type_of(value):
+                self.notify(key, "c", "type_changed")
 
     def unwatch(self) -> None:
         """Forget the keys that the client watches."""

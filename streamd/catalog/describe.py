@@ -85,7 +85,7 @@ def _key_specs(command: Command) -> list[Reply]:
         index = first + at
         is_last = at == len(access) - 1
         if isinstance(command.find_keys, CountedKeys) and is_last:
-            behind = {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}
+            behind = {b"keynumidx": 0, b"firstkey": 1, b"keystep": command.find_keys.step}
             specs.append(_key_spec(flags, b"index", {b"index": command.find_keys.at}, b"keynum", behind))
         elif isinstance(command.find_keys, KeysBehindWord) and is_last:
             keyword = {b"keyword": command.find_keys.keyword, b"startfrom": command.find_keys.start}

@@ -12,6 +12,7 @@ from streamd.resp.types import (
     BigNumber,
     Later,
     LongArray,
+    LongDouble,
     Pairs,
     Parts,
     Push,
@@ -125,6 +126,7 @@ def _resp2() -> _Encoders:
             bool: _integer,
             Verbatim: lambda reply: bulk(reply.data),
             BigNumber: lambda reply: bulk(reply.digits),
+            LongDouble: lambda reply: bulk(reply.digits),
             _Sentinel: sentinel,
         }
     )
@@ -157,6 +159,7 @@ def _resp3() -> _Encoders:
             Pairs: lambda reply: pairs(reply.items),
             float: lambda number: b",%b\r\n" % format_float(number),
             bool: lambda truth: b"#t\r\n" if truth else b"#f\r\n",
+            LongDouble: lambda reply: b",%b\r\n" % reply.digits,
             BigNumber: lambda reply: b"(%b\r\n" % reply.digits,
             Verbatim: lambda reply: b"=%d\r\n%b:%b\r\n" % (len(reply.data) + 4, reply.format.encode(), reply.data),
             _Sentinel: sentinel,

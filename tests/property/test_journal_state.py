@@ -96,6 +96,7 @@ place = st.sampled_from([b"0", b"1", b"-1", b"3"])
 lists = st.one_of(
     request(b"RPUSH", plain, value, value),
     request(b"LMOVE", plain, any_key, end, end),
+    request(b"LMOVEM", plain, any_key, end, end, optional(b"COUNT", b"2", st.sampled_from([b"OBO", b"BULK"]))),
     request(b"LMPOP", b"2", plain, any_key, end, b"COUNT", b"2"),
     request(b"LSET", any_key, place, value),
     request(b"LINSERT", any_key, b"AFTER", value, value),
@@ -116,10 +117,18 @@ sets = st.one_of(
     request(b"HGETEX", any_key, b"PERSIST", b"FIELDS", b"1", value),
     request(b"SORT", any_key, b"ALPHA", b"STORE", plain),
     request(b"SETBIT", plain, small, st.sampled_from([b"0", b"1"])),
+    request(b"BITOP", st.sampled_from([b"DIFF", b"DIFF1", b"ANDOR", b"ONE"]), plain, any_key, plain),
     request(b"BITOP", b"XOR", plain, any_key, plain),
 )
 others = st.one_of(
     request(b"SET", plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
+    request(b"SET", plain, value, st.sampled_from([b"IFEQ", b"IFNE"]), value, optional(b"KEEPTTL")),
+    request(b"MSETEX", b"2", plain, value, plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
+    request(
+        b"INCREX", plain, b"BYINT", small, optional(b"SATURATE"), optional(b"UBOUND", b"20"), optional(b"PX", b"100000")
+    ),
+    request(b"INCREX", plain, b"BYFLOAT", score, optional(b"PERSIST")),
+    request(b"DELEX", any_key, optional(st.sampled_from([b"IFEQ", b"IFNE"]), value)),
     request(b"APPEND", plain, value),
     request(b"INCRBY", plain, small),
     request(b"SETRANGE", plain, small, value),

@@ -105,7 +105,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the next cursor, 0 at the end, and an array of keys.
     """
     cursor = parse_cursor(args[1])
-    count, matches, type_name = take_options(Arguments(args, 2), takes_type=True)
+    count, matches, type_name, _ = take_options(Arguments(args, 2), takes_type=True)
     db = context.db
     if len(db) > SLICED_ITEMS_MIN and count > SLICED_ITEMS_MIN and not context.in_unit:
         pieces = in_slices(partial(positions.page, db.values), partial(_shown, db, matches, type_name), cursor, count)
@@ -115,7 +115,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     for key in page:
         if matches is not None and not matches(key):
             continue
-        value = db.peek(key) if type_name is None else db.inspect(key)
+        value = db.peek(key)
         if value is not None and (type_name is None or type_of(value).name == type_name):
             found.append(key)
     return [b"%d" % cursor, found]

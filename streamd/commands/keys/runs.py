@@ -18,7 +18,7 @@ from streamd.resp.template import Requests
 
 EX: Final = frozenset({b"EX", b"ex"})
 _ZERO: Final = ord("0")
-_EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
+_EVENTS_OF_SET: Final = frozenset({"$", "g", "n", "o", "c"})
 _SCORE_DIGITS_MAX: Final = 15
 # So many GETs are one run at most: their replies are one output.
 _GETS_MAX: Final = 256

@@ -32,9 +32,12 @@ def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[byte
 
 
 def take_first(
-    context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply]
+    context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply | None]
 ) -> Reply | None:
-    """Return the result of `take` for the first key that exists, or None. Raises: WrongType."""
+    """Return the result of `take` for the first key that exists, or None. Raises: WrongType.
+
+    take: returns None where there is too little at the key.
+    """
     for key in keys:
         if context.db.get_as(key, kind) is not None:
             return take(key)
@@ -45,11 +48,11 @@ def take_or_wait(
     context: Context,
     keys: Sequence[bytes],
     kind: ValueType[Any, Any],
-    take: Callable[[bytes], Reply],
+    take: Callable[[bytes], Reply | None],
     timeout_ms: int,
     in_transaction: Reply = NULL_ARRAY,
 ) -> Reply:
-    """Return the result of `take` for the first key that exists, as soon as one does.
+    """Return the result of `take` for the first key that exists, as soon as one does, and has enough.
 
     in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait, but is an
     error at its end if it stands before the key that ends it.
