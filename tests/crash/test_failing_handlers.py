@@ -34,7 +34,8 @@ HPEXPIREAT hash 9999999999999 FIELDS 1 f ; HPERSIST hash FIELDS 1 f ; HGETEX has
 HGETDEL hash FIELDS 2 f g ; HSETEX new PX 100000 FIELDS 1 f v ; HSET new f v ; HINCRBY new f 1 ; HDEL hash f g
 DELEX str IFNE x ; DELEX str ; INCREX num EX 100 ; INCREX num BYFLOAT 0.5 PERSIST ; MSETEX 2 str x new y EX 100
 SET str x IFEQ abcdef ; SET str x EXAT 1 ; LMOVEM list new LEFT RIGHT COUNT 9 BULK
-LMOVEM list list LEFT LEFT COUNT 2 OBO ; BLMOVEM list new LEFT LEFT 0 EXACTLY 2 OBO ; BITOP ONE new str num ; ZUNIONSTORE new 1 zset AGGREGATE COUNT
+LMOVEM list list LEFT LEFT COUNT 2 OBO ; BLMOVEM list new LEFT LEFT 0 EXACTLY 2 OBO
+BITOP ONE new str num ; ZUNIONSTORE new 1 zset AGGREGATE COUNT
 RPUSH new a ; RPUSHX list a ; BRPOP list 0 ; BLMPOP 0 1 list LEFT ; BLMOVE list new LEFT LEFT 0 ; RPOPLPUSH list list
 BRPOPLPUSH list new 0 ; LPOP list 9 ; LMOVE list other LEFT RIGHT ; LTRIM list 5 9
 SADD new a ; SINTERSTORE new set set ; SDIFFSTORE set set set ; SORT list ALPHA STORE new ; SPOP set 9 ; SREM set a b
