@@ -34,12 +34,12 @@ WAYS = (
     ),
     Way(
         "append an entry",
-        ("_append_entries", "_append_rows", "apply_columns", "apply_entry", "xadd"),
+        ("_append_entries", "_append_rows", "apply_columns", "apply_entry", "read_node", "xadd"),
         calling=r"stream\.append(_columns)?\(",
     ),
     Way(
         "note a record",
-        ("State.record", "_add_one", "_append_entries", "_append_rows", "_store", "del_", "record_owned",
+        ("State.record", "_add_one", "_append_entries", "_append_rows", "_put", "del_", "record_owned",
          "record_removed", "record_seen", "set_run", "xadd", "zadd_run", "zrem"),
         calling=r"\brecords(\.append\((\(|ColumnsRecord)| \+= (\[|rows))",
     ),

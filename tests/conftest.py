@@ -9,6 +9,7 @@ from streamd.base.clock import ManualClock
 from tests.differential.redis_process import judge
 from tests.judged import pytest_terminal_summary
 from tests.session import Session
+from tests.version_before import unpack_version_before
 from tests.workers import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
+    "version_before",
 ]
 
 try:
@@ -48,3 +50,9 @@ def engine(clock: ManualClock) -> Iterator[Session]:
 def newest_redis() -> Path:
     """The program of Redis 8.10.2; where it cannot be made the test is skipped, and fails with CI=true."""
     return judge()
+
+
+@pytest.fixture(scope="session")
+def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the source of the version before; where it cannot be had the test is skipped."""
+    return unpack_version_before(tmp_path_factory.mktemp("before"))

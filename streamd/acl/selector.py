@@ -225,6 +225,12 @@ class Selector:
         """Return the rules for channels."""
         return b"&*" if self.all_channels else b" ".join(b"&" + pattern for pattern in self.channels)
 
+    def lacking(self) -> list[bytes]:
+        """Return the words of rules that name commands that this server does not have."""
+        lacking = self._vocabulary.lacking
+        names = [(word, word.decode("latin-1")) for word in self._rules]
+        return [word for word, name in names if name in lacking or name.partition("|")[0] in lacking]
+
     def text(self) -> bytes:
         """Return rules that turn a new selector into this one."""
         channels = [self.channels_text()] if self.all_channels else [b"resetchannels", self.channels_text()]

@@ -22,7 +22,7 @@ class User:
     """One user.
 
     passwords: the hashes, in the order of their rules. needs_no_password: every password is right.
-    sanitize: "sanitize-payload" or "skip-sanitize-payload", only kept to be shown as it was set; "" at first.
+    sanitize: "sanitize-payload" or "skip-sanitize-payload", only kept to be shown.
     selectors: rules change the first one; further ones are added whole. One that allows a request is enough.
     """
 
@@ -33,7 +33,7 @@ class User:
         self.starts_with_all_channels = all_channels
         self.is_enabled = False
         self.needs_no_password = False
-        self.sanitize = ""
+        self.sanitize = "sanitize-payload"
         self.passwords: dict[bytes, None] = {}
         self.selectors = [Selector(vocabulary, all_channels)]
 
@@ -109,7 +109,6 @@ class User:
             del self.selectors[1:]
         elif word == b"reset":
             self.become(User(self.name, self._vocabulary, self.starts_with_all_channels))
-            self.sanitize = "sanitize-payload"
         else:
             self.selectors[0].apply(rule)
 

@@ -55,6 +55,10 @@ class Users:
         """Return all users as lines of a file, in the order of their names."""
         return [b"user %b %b" % (name, self._users[name].text()) for name in self.names()]
 
+    def lacking(self) -> list[bytes]:
+        """Return the words of all users' rules that name commands that this server does not have, in order."""
+        return sorted({word for user in self for selector in user.selectors for word in selector.lacking()})
+
     def changed(self, name: bytes, rules: Sequence[bytes]) -> User:
         """Return a copy of a user, or a new one, changed by rules; nothing is stored yet. Raises: CommandError."""
         try:

@@ -14,6 +14,7 @@ class Vocabulary:
     names: all commands and subcommands (`config|get`), each container in front of its subcommands.
     everything: all bits, with one for commands that are not there yet: `+@all` sets it.
     future: that bit.
+    lacking: the words of rules that name only commands that this server does not have: `msetex`, `@array`.
     """
 
     def __init__(self, commands: Mapping[str, Sequence[str]]) -> None:
@@ -41,6 +42,9 @@ class Vocabulary:
             for category in categories:
                 self.members[category] |= self.bit(name)
                 self.changed_by_category[category] |= self._changed_by[name]
+        inhabited = {category for categories in commands.values() for category in categories}
+        empty = [f"@{category}" for category in CATEGORIES if category not in inhabited]
+        self.lacking = frozenset([*(name for name in OTHER_COMMANDS if name not in commands), *empty])
 
     def __contains__(self, name: str) -> bool:
         return name in self._numbers

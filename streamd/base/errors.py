@@ -141,32 +141,29 @@ class WrongPassword(FixedError):
 class NoPermission(CommandError):
     """A request that its user's rules forbid.
 
-    reason: command, key or channel. context: its origin, toplevel, multi (it was queued), exec (it was allowed when it
-    was queued) or lua.
+    user: the user's name. reason: command, key or channel; name: what is refused. context: the origin of the request:
+    toplevel, multi (it was queued), exec (it was allowed when it was queued) or lua.
     """
 
-    def __init__(self, reason: str, name: str, context: str) -> None:
+    def __init__(self, user: str, reason: str, name: str, context: str) -> None:
+        if reason == "command":
+            refusal = f"User {user} has no permissions to run the '{name}' command"
+        else:
+            refusal = f"No permissions to access a {reason}"
         if context == "lua":
-            text = f"ERR The user executing the script {_OF_SCRIPTS[reason]}"
+            text = f"ERR ACL failure in script: {refusal}"
         elif context == "exec":
             text = (
                 "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This "
                 f"command is no longer allowed for the following reason: {_OF_QUEUED[reason]}"
             )
-        elif reason == "command":
-            text = f"NOPERM this user has no permissions to run the '{name}' command"
         else:
-            text = f"NOPERM this user has no permissions to access one of the {reason}s used as arguments"
+            text = f"NOPERM {refusal}"
         super().__init__(text)
 
 
-_OF_SCRIPTS = {
-    "command": "can't run this command or subcommand",
-    "key": "can't access at least one of the keys mentioned in the command arguments",
-    "channel": "can't publish to the channel mentioned in the command",
-}
 _OF_QUEUED = {
-    "command": "no permission to execute the command",
+    "command": "no permission to execute the command or subcommand",
     "key": "no permission to touch the specified keys",
     "channel": "no permission to access one of the channels used as arguments",
 }

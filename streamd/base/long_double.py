@@ -7,6 +7,8 @@ from typing import Final
 from streamd.base.errors import NotAFloat, NotFinite
 
 _MANTISSA_BITS: Final = 64
+# The largest finite number.
+LARGEST: Final = (2**_MANTISSA_BITS - 1) << 16_320
 # Redis's numbers end at 10**4932, Python writes integers of up to 4,300 digits: nobody counts with longer ones.
 _EXPONENT_MAX: Final = 4_200
 _LENGTH_MAX: Final = 4_200
@@ -17,14 +19,25 @@ _INFINITE: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 
 def add_fractions(number: bytes, increment: bytes) -> bytes:
     """Return the text of the sum of two numbers. Raises: NotAFloat, NotFinite."""
-    texts = (number, increment)
-    if max(map(len, texts)) > _LENGTH_MAX:
+    if not is_number(number) or not is_number(increment):
         raise NotAFloat()
-    if not all(_NUMBER.fullmatch(text) or _HEXADECIMAL.fullmatch(text) or _INFINITE.fullmatch(text) for text in texts):
+    return text_of_number(rounded(number_of(number) + number_of(increment)))
+
+
+def is_number(text: bytes) -> bool:
+    """Return whether a text is a number, or infinite."""
+    if len(text) > _LENGTH_MAX:
+        return False
+    return bool(_NUMBER.fullmatch(text) or _HEXADECIMAL.fullmatch(text) or _INFINITE.fullmatch(text))
+
+
+def number_of(text: bytes) -> Fraction:
+    """Return the number that a text says. Raises: NotAFloat, NotFinite."""
+    if not is_number(text):
         raise NotAFloat()
-    if any(_INFINITE.fullmatch(text) for text in texts):
+    if _INFINITE.fullmatch(text):
         raise NotFinite()
-    return _format(_rounded(_parse(number) + _parse(increment)))
+    return _parse(text)
 
 
 def _parse(text: bytes) -> Fraction:
@@ -33,10 +46,10 @@ def _parse(text: bytes) -> Fraction:
         return Fraction(float.fromhex(text.decode()))
     if abs(int(match[1] or 0)) > _EXPONENT_MAX:
         raise NotAFloat()
-    return _rounded(Fraction(text.decode()))
+    return rounded(Fraction(text.decode()))
 
 
-def _rounded(number: Fraction) -> Fraction:
+def rounded(number: Fraction) -> Fraction:
     """Return the nearest number with a mantissa of 64 bits; of two the even one."""
     if not number:
         return number
@@ -47,7 +60,8 @@ def _rounded(number: Fraction) -> Fraction:
     return round(number / unit) * unit
 
 
-def _format(number: Fraction) -> bytes:
+def text_of_number(number: Fraction) -> bytes:
+    """Return a number with at most 17 decimals. Raises: NotFinite for one that is too large."""
     if abs(number) >= 10**_EXPONENT_MAX:
         raise NotFinite()
     digits = f"{abs(round(number * 10**17)):018d}"

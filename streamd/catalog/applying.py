@@ -15,10 +15,11 @@ class CannotApply(Exception):
 class Applying:
     """The databases that a journal's records make.
 
-    db: the database of the next records. libraries: the functions. duration_s, maxsize: the settings of streams that are created.
+    db: the database of the next records. libraries: the functions. duration_s, maxsize: the settings of streams that
+    are created. _expected: the place and the entry ID of the next iid, and when it was recorded.
     """
 
-    __slots__ = ("_state", "db", "duration_s", "libraries", "maxsize")
+    __slots__ = ("_expected", "_state", "db", "duration_s", "libraries", "maxsize")
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -26,6 +27,7 @@ class Applying:
         self.libraries = state.libraries
         self.duration_s = state.config.integer("stream-idmp-duration")
         self.maxsize = state.config.integer("stream-idmp-maxsize")
+        self._expected: tuple[int, bytes, int, int] | None = None
 
     def select(self, db_index: int) -> None:
         """Apply the records that follow to this database."""
@@ -45,10 +47,27 @@ class Applying:
             return value
         if value is not None:
             raise CannotApply("its key holds another type")
-        stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
-        stream.idmp.leave_to(self._state.sweeper)
+        stream = self.new_stream()
         self.db.put(key, stream)
         return stream
+
+    def new_stream(self) -> Stream:
+        """Return a new stream, which no key holds yet."""
+        stream = Stream(self._state.config.integer("stream-node-max-entries"), self.duration_s, self.maxsize)
+        stream.idmp.leave_to(self._state.sweeper)
+        return stream
+
+    def expect_iid(self, key: bytes, entry_id: int, at_ms: int) -> None:
+        """Keep the time at which the next iid was recorded, of this stream and for this entry ID ahead of the clock."""
+        self._expected = (self.db.index, key, entry_id, at_ms)
+
+    def recorded_ms(self, key: bytes, entry_id: int) -> int | None:
+        """Return the time that is kept for the next iid, once; None without one, or if it is for another iid."""
+        expected = self._expected
+        if expected is None:
+            return None
+        self._expected = None
+        return expected[3] if expected[:3] == (self.db.index, key, entry_id) else None
 
     def group(self, key: bytes, name: bytes) -> tuple[Stream, Group]:
         """Return the stream at `key` and its group. Raises: CannotApply."""

@@ -16,9 +16,12 @@ from streamd.base.errors import (
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
+# A wait of more milliseconds would end later than the clock can say.
+TIMEOUT_MS_MAX: Final = INT64_MAX - 2**41
 
 _DECIMAL: Final = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HEXADECIMAL: Final = re.compile(rb"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?")
+_UNSIGNED: Final = re.compile(rb"[ \t\n\v\f\r]*([+-]?)(\d+)")
 _INFINITE: Final = re.compile(rb"([+-]?)inf(?:inity)?", re.IGNORECASE)
 # The longest number that anybody writes, and more: what takes time to read is refused.
 _NUMBER_BYTES_MAX: Final = 400
@@ -122,14 +125,22 @@ def parse_positive(word: bytes) -> int:
 
 
 def parse_cursor(word: bytes) -> int:
-    """Return the cursor of a SCAN, as C's strtoul reads it: signs are taken, -1 is 2**64-1. Raises: InvalidCursor."""
-    digits = word[1:] if word[:1] in (b"-", b"+") else word
-    if not word:
-        return 0
-    kept = digits.lstrip(b"0")[:21]  # Python refuses to read numbers of thousands of digits
-    if not digits.isdigit() or int(kept or b"0") >= 2**64:
+    """Return the cursor of a SCAN: no negative integer, or what C's strtoull reads, up to a zero byte.
+
+    Raises: InvalidCursor.
+    """
+    try:
+        number = parse_integer(word)
+    except NotAnInteger:
+        found = _UNSIGNED.fullmatch(word.partition(b"\0")[0])
+        # (Python refuses to read numbers of thousands of digits.)
+        number = -1 if found is None else int(found[2].lstrip(b"0")[:21] or b"0")
+        if not 0 <= number < 2**64:
+            raise InvalidCursor()
+        return number if found is None or found[1] != b"-" else -number % 2**64
+    if number < 0:
         raise InvalidCursor()
-    return int(kept or b"0") * (-1 if word[:1] == b"-" else 1) % 2**64
+    return number
 
 
 def parse_database(word: bytes, databases: int) -> int:
@@ -150,6 +161,8 @@ def parse_timeout_ms(word: bytes) -> int:
         raise CommandError("ERR timeout is not an integer or out of range")
     if timeout_ms < 0:
         raise CommandError("ERR timeout is negative")
+    if timeout_ms > TIMEOUT_MS_MAX:
+        raise CommandError("ERR timeout is out of range")
     return timeout_ms
 
 

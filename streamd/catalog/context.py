@@ -9,7 +9,7 @@ from streamd.connected.blocking import BLOCKED
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
-from streamd.data.types import STREAM
+from streamd.data.types import STREAM, KeyValue, type_of
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
 from streamd.stream.stream import Stream
@@ -86,8 +86,8 @@ class Context(Client):
         """Return the stream at `key` for a command that reads it, or None. Raises: WrongType."""
         return self.db.read_as(key, STREAM)
 
-    def create_stream(self, key: bytes) -> Stream:
-        """Store and return a new stream with the settings that hold now; the key must be free."""
+    def new_stream(self) -> Stream:
+        """Return a new stream with the settings that hold now, which no key holds yet."""
         config = self.state.config.values
         stream = Stream(
             config["stream-node-max-entries"],  # type: ignore[arg-type]
@@ -95,6 +95,11 @@ class Context(Client):
             config["stream-idmp-maxsize"],  # type: ignore[arg-type]
         )
         stream.idmp.leave_to(self.state.sweeper)
+        return stream
+
+    def create_stream(self, key: bytes) -> Stream:
+        """Store and return a new stream with the settings that hold now; the key must be free."""
+        stream = self.new_stream()
         self.db.put(key, stream)
         return stream
 
@@ -121,6 +126,18 @@ class Context(Client):
         """Publish a keyspace event without telling the followers of the key."""
         if self.state.notify_flags:
             self.state.notify(kind, event, key, self.db.index)
+
+    def notify_overwritten(self, key: bytes, value: KeyValue, before: KeyValue | None = None) -> None:
+        """Publish that a value takes the place of another one at `key`, and whether the type changes.
+
+        before: the other value; by default the present one at `key`, if there is one.
+        """
+        if before is None:
+            before = self.db.peek(key)
+        if before is not None and self.state.notify_flags:
+            self.notify(key, "o", "overwritten")
+            if type_of(before) is not type_of(value):
+                self.notify(key, "c", "type_changed")
 
     def unwatch(self) -> None:
         """Forget the keys that the client watches."""

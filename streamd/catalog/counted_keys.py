@@ -1,5 +1,6 @@
-"""Keys that stand behind their number: `ZUNION numkeys key [key ...]`."""
+"""Keys that stand behind their number, as in `ZUNION numkeys key [key ...]`, or behind a keyword."""
 
+from collections.abc import Callable
 from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger
@@ -10,28 +11,49 @@ FEW: Final = {b"%d" % count: count for count in range(10)}
 
 
 class CountedKeys:
-    """Finds a request's keys: the key at place `target`, if any, and the keys behind their number at place `at`."""
+    """Finds a request's keys: the key at place `target`, if any, and the keys behind their number at place `at`, each
+    `step` words behind the one before.
+    """
 
-    __slots__ = ("at", "target")
+    __slots__ = ("at", "step", "target")
 
-    def __init__(self, at: int, target: int = 0) -> None:
+    def __init__(self, at: int, target: int = 0, step: int = 1) -> None:
         self.at = at
         self.target = target
+        self.step = step
 
     def __call__(self, request: list[bytes]) -> list[bytes]:
         """Return the keys; none of a request whose number is wrong."""
-        at = self.at
+        at, step = self.at, self.step
         count = FEW.get(request[at], 0)
-        if count and not self.target and at + count < len(request):
+        if count and not self.target and step == 1 and at + count < len(request):
             return request[at + 1 : at + 1 + count]
         try:
             count = parse_integer(request[at])
         except NotAnInteger:
             return []
-        if not 0 < count <= len(request) - self.at - 1:
+        if not 0 < count * step <= len(request) - at - 1:
             return []
         targets = [request[self.target]] if self.target else []
-        return targets + request[self.at + 1 : self.at + 1 + count]
+        return targets + request[at + 1 : at + 1 + count * step : step]
+
+
+class KeysBehindWord:
+    """Finds a request's keys, which may be all words behind a keyword.
+
+    start: the place from which on the keyword is looked for, negative from the end. find: finds the keys of a request.
+    """
+
+    __slots__ = ("find", "keyword", "start")
+
+    def __init__(self, keyword: bytes, start: int, find: Callable[[list[bytes]], list[bytes]]) -> None:
+        self.keyword = keyword
+        self.start = start
+        self.find = find
+
+    def __call__(self, request: list[bytes]) -> list[bytes]:
+        """Return the keys."""
+        return self.find(request)
 
 
 def take_counted_keys(

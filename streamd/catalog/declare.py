@@ -10,6 +10,8 @@ from streamd.resp.types import Reply
 
 # Filled by importing streamd.commands.
 COMMANDS: Final = CommandTable()
+# The tips of a command that clients of a cluster send to each node.
+EVERY_NODE: Final = "request_policy:all_nodes response_policy:all_succeeded"
 
 
 def command(
@@ -87,13 +89,17 @@ def container(
     since: str,
     group: str,
     help_lines: Sequence[str],
+    help_since: str = "",
     arity: int = -2,
     run: Handler | None = None,
     flags: str = "",
     acl: str = "",
     tips: str = "",
 ) -> None:
-    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: its handler without subcommand."""
+    """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: its handler without subcommand.
+
+    help_since: the version that brought HELP, where that is a later one.
+    """
 
     def no_subcommand(context: Context, args: list[bytes]) -> Reply:
         if run is not None:
@@ -114,7 +120,7 @@ def container(
     declare(no_subcommand)
 
     title = f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
-    lines = [title, *help_lines, "HELP", "    Prints this help."]
+    lines = [title, *help_lines, "HELP", "    Print this help."]
 
     def show_help(context: Context, args: list[bytes]) -> Reply:
         return list(lines)
@@ -123,7 +129,7 @@ def container(
         f"{name} HELP",
         arity=2,
         flags="loading stale",
-        since=since,
+        since=help_since or since,
         complexity="O(1)",
         group=group,
         acl=acl or None,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamd.acl.categories import CATEGORIES
 from streamd.catalog import Command
-from streamd.catalog.counted_keys import CountedKeys
+from streamd.catalog.counted_keys import CountedKeys, KeysBehindWord
 from streamd.resp.types import Reply, SetReply
 
 if TYPE_CHECKING:
@@ -79,14 +79,17 @@ def _key_specs(command: Command) -> list[Reply]:
     if not first and not isinstance(command.find_keys, CountedKeys):
         # As many keys as further words behind the keyword.
         keyword = {b"keyword": b"STREAMS", b"startfrom": 4 if command.arity == -7 else 1}
-        return [_key_spec(access[0], b"keyword", keyword, b"range", _range(-1, 1, 2))]
+        return [_key_spec([*access[0], "incomplete"], b"keyword", keyword, b"range", _range(-1, 1, 2))]
     specs = []
     for at, flags in enumerate(access):
         index = first + at
         is_last = at == len(access) - 1
         if isinstance(command.find_keys, CountedKeys) and is_last:
-            behind = {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1}
+            behind = {b"keynumidx": 0, b"firstkey": 1, b"keystep": command.find_keys.step}
             specs.append(_key_spec(flags, b"index", {b"index": command.find_keys.at}, b"keynum", behind))
+        elif isinstance(command.find_keys, KeysBehindWord) and is_last:
+            keyword = {b"keyword": command.find_keys.keyword, b"startfrom": command.find_keys.start}
+            specs.append(_key_spec(flags, b"keyword", keyword, b"range", _range(-1, 1, 0)))
         elif index > last > 0:
             specs.append(_key_spec(flags, b"unknown", {}, b"unknown", {}))
         else:

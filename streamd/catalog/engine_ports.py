@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamd.acl.user import User
     from streamd.base.process import ProcessFacts
     from streamd.catalog.context import Command, CommandTable, Context, QuickTable
+    from streamd.catalog.transfer import Transfer
     from streamd.connected.blocking import Waiter
     from streamd.connected.client import Client
     from streamd.lua.programs import Program
@@ -26,7 +27,7 @@ class ScriptServices(Protocol):
     scripts: Scripts
 
     def run(self, context: Context, program: Program, keys: int, request: list[bytes], read_only: bool) -> Reply:
-        """Return the reply of a script or function, or BLOCKED if the client has to wait for it. Raises: CommandError."""
+        """Return the reply of a script or function, or BLOCKED if its client has to wait. Raises: CommandError."""
 
     def beside(self, context: Context, work: Callable[[], Reply]) -> Reply:
         """Run `work`, which runs scripts; return its reply, or BLOCKED if the client has to wait for it."""
@@ -128,6 +129,10 @@ class Services(Protocol):
 
     def process_facts(self) -> ProcessFacts:
         """Return the operating system's figures of the process (INFO)."""
+
+    @property
+    def transfer(self) -> Transfer:
+        """The way to other servers (MIGRATE)."""
 
     def sleep(self, seconds: float) -> None:
         """Stand still (DEBUG SLEEP)."""

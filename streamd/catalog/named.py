@@ -11,6 +11,8 @@ from streamd.catalog.describe import access_of_keys, categories
 
 _BITS: Final = {"access": READ, "insert": WRITE, "update": WRITE, "delete": WRITE}
 
+_COMPARISONS: Final = {b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"}
+
 # Commands whose words are channels, and whether these are patterns.
 CHANNELS: Final = {"subscribe": False, "ssubscribe": False, "psubscribe": True, "publish": False, "spublish": False}
 
@@ -43,8 +45,12 @@ def accesses_of(command: Command, request: list[bytes]) -> list[list[str]]:
     """
     access = access_of_keys(command)
     words = [word.upper() for word in request]
-    if command.name == "set":  # whether the old value is read depends on GET
-        return [["RW", "access", "update"] if b"GET" in words[3:] else ["OW", "update"]]
+    if command.name == "set":  # whether the old value is read depends on GET, and on what it must equal
+        if b"GET" in words[3:]:
+            return [["RW", "access", "update"]]
+        return [["OW" if _COMPARISONS.isdisjoint(words[3:]) else "RW", "update"]]
+    if command.name == "delex":
+        return [["RM" if _COMPARISONS.isdisjoint(words[2:3]) else "RW", "delete"]]
     if command.name == "sort":
         return [access[0], access[-1]]  # between them stand the patterns of BY and GET, which name no keys themselves
     if command.name == "bitfield":  # whether it writes depends on what is in it

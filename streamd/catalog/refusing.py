@@ -9,7 +9,8 @@ from streamd.connected.state import State
 def refuse(state: State, client: Client, decision: Decision, context: str) -> NoPermission:
     """Note that a request was refused, and return the error that says so; context: as in NoPermission."""
     note_refusal(state, client, decision.reason, decision.object, client.user.name, context)
-    return NoPermission(decision.reason, decision.object.decode("utf-8", "surrogateescape"), context)
+    user, named = (name.decode("utf-8", "surrogateescape") for name in (client.user.name, decision.object))
+    return NoPermission(user, decision.reason, named, context)
 
 
 def note_refusal(state: State, client: Client, reason: str, named: bytes, username: bytes, context: str) -> None:

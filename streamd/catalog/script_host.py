@@ -46,22 +46,6 @@ _CAREFUL: Final = 2
 # A command, its handler, the least and the most words that it takes, and when it is checked.
 _Resolved = tuple[Command, Handler, int, int, int]
 
-# The commands that scripts may call, but not with the option BLOCK.
-_MAY_BLOCK: Final = frozenset({"xread", "xreadgroup"})
-
-
-def _check_for_scripts(command: Command, words: list[bytes]) -> None:
-    if "noscript" in command.flags:
-        raise CommandError("ERR This Redis command is not allowed from script")
-    if command.name not in _MAY_BLOCK:
-        return
-    for word in words[1:]:
-        option = word.upper()
-        if option == b"STREAMS":
-            return
-        if option == b"BLOCK":
-            raise CommandError(f"ERR {command.name} command is not allowed with BLOCK option from scripts")
-
 
 def _is_write(command: Command) -> bool:
     """Return whether a command is forbidden to scripts that only read: it writes, or publishes."""
@@ -234,8 +218,8 @@ class ScriptHost:
         try:
             if not command.accepts(len(words)):
                 raise CommandError("ERR Wrong number of args calling Redis command from script")
-            if not self._state.scripts_may_all:
-                _check_for_scripts(command, words)
+            if "noscript" in command.flags and not self._state.scripts_may_all:
+                raise CommandError("ERR This Redis command is not allowed from script")
             if guard is not None and not guard.allows(command, words):
                 raise refuse(self._state, self._caller, guard.decide(command, words), "lua")
             if not self._has_written and _is_write(command):
@@ -273,7 +257,7 @@ class ScriptHost:
         if command is None:
             raise CommandError("ERR Unknown Redis command called from script")
         looks = _WRITES if "write" in command.flags else _READS
-        if "noscript" in command.flags or command.name in _MAY_BLOCK or (looks == _READS and _is_write(command)):
+        if "noscript" in command.flags or (looks == _READS and _is_write(command)):
             looks = _CAREFUL
         arity = command.arity
         resolved = command, command.handler, abs(arity), max(arity, -arity * _NEVER), looks

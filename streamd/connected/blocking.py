@@ -93,7 +93,7 @@ class BlockedClients(Generic[Who]):
     """All waiters, by key and by deadline; and the ready keys that were not yet served.
 
     shared: while waiters of ready keys are served, request -> the reply made for one waiter, for others with the same
-    request; None at other times.
+    request; None at other times. serving: the ready key whose waiters are served; None at other times.
     """
 
     def __init__(self) -> None:
@@ -107,6 +107,7 @@ class BlockedClients(Generic[Who]):
         self.count = 0
         self.ready: dict[tuple[int, bytes], Database] = {}
         self.shared: dict[tuple[object, ...], Reply] | None = None
+        self.serving: bytes | None = None
 
     def add(
         self,

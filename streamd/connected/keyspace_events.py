@@ -6,7 +6,7 @@ from streamd.connected.pubsub import PubSub
 
 # Those that A stands for, and those that it does not.
 _COMMON: Final = "g$lshzxetd"
-ALL_CLASSES: Final = frozenset(_COMMON + "nm")
+ALL_CLASSES: Final = frozenset(_COMMON + "nocm")
 
 
 class KeyspaceEvents:

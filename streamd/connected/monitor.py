@@ -13,7 +13,7 @@ _ESCAPED: Final = [
 
 _REDACTED: Final = b"(redacted)"
 _SECRET_WORDS: Final = frozenset(name.encode() for name in SECRET_OPTIONS)
-_SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"COMMAND", b"CONFIG"})
+_SECRETIVE: Final = frozenset({b"AUTH", b"HELLO", b"ACL", b"COMMAND", b"CONFIG", b"MIGRATE"})
 
 # Where the request stands that a request is about.
 _BEHIND: Final = {(b"ACL", b"DRYRUN"): 3, (b"COMMAND", b"GETKEYS"): 2, (b"COMMAND", b"GETKEYSANDFLAGS"): 2}
@@ -48,8 +48,21 @@ def _secret_places(name: bytes, request: list[bytes]) -> Iterable[int]:
         for at in range(2, len(request)):
             if request[at].upper() == b"AUTH":
                 return range(at + 1, min(at + 3, len(request)))
+    elif name == b"MIGRATE":
+        return _credentials_of_migrate(request)
     elif request[1:2] and request[1].upper() == (b"SETUSER" if name == b"ACL" else b"SET"):
         if name == b"ACL":
             return range(2, len(request))
         return [at for at in range(3, len(request), 2) if request[at - 1].lower() in _SECRET_WORDS]
     return ()
+
+
+def _credentials_of_migrate(request: list[bytes]) -> list[int]:
+    """Return the places behind AUTH and AUTH2, also of a request that is refused for another word."""
+    places: list[int] = []
+    at = 6
+    while at < len(request) and (option := request[at].upper()) != b"KEYS":
+        words = {b"AUTH": 1, b"AUTH2": 2}.get(option, 0)
+        places += range(at + 1, min(at + 1 + words, len(request)))
+        at += 1 + words
+    return places

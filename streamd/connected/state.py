@@ -204,8 +204,9 @@ class State:
             self.restrict()
 
     def set_busy(self, error: Callable[[], CommandError] | None) -> None:
-        """Answer what `error` returns to commands without the flag `allow_busy`, because a script is interrupted; None: take them
-        again.
+        """Answer what `error` returns to commands without the flag `allow_busy`, because a script is interrupted.
+
+        None: take them again.
         """
         self.busy_error = error
         self.is_busy = error is not None

@@ -226,6 +226,17 @@ class Database:
                 self.on_new(self, key)
         self.put(key, value)
 
+    def place(self, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
+        """Store a value that was made elsewhere, with the times of its fields, as if its key were new.
+
+        expires_ms: when the key expires, Unix milliseconds, or None.
+        """
+        self.replace(key, value)
+        if isinstance(value, TimedHash):
+            self.note_times(key, value)
+        if expires_ms is not None:
+            self.set_expiry(key, expires_ms)
+
     def delete(self, key: bytes) -> bool:
         """Remove a live key; return whether there was one."""
         if self.peek(key) is None:

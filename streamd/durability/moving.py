@@ -67,13 +67,7 @@ def _stream(db_index: int, key: bytes, stream: Stream, now_ms: int) -> Iterator[
 
 def _names(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
     """Return (pid, iid, entry ID) of the remembered names, each producer's oldest first."""
-    over_ms = now_ms - stream.idmp.duration_s * 1000
-    return [
-        (pid, iid, entry_id)
-        for pid in stream.idmp.pids()
-        for iid, entry_id in stream.idmp.iids(pid)
-        if entry_id >> 64 > over_ms
-    ]
+    return list(stream.idmp.remembered(now_ms))
 
 
 def _merged(stream: Stream, gone: list[int]) -> Iterator[tuple[int, list[bytes]]]:

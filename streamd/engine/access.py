@@ -64,6 +64,7 @@ class Access:
             if not user.is_enabled:
                 name = user.name.decode("utf-8", "replace")
                 log.info("user-disabled", "the user '%s' is disabled: its rules have no 'on'", name)
+        self._report_lacking()
         self._changed(users)
 
     def _set_channels(self) -> None:
@@ -194,6 +195,18 @@ class Access:
             kept = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
             raise CommandError(f"ERR {error}" if isinstance(error, UnreadableUserFileError) else f"ERR {error} {kept}")
         self._replace(found, context)
+        self._report_lacking()
+
+    def _report_lacking(self) -> None:
+        """Name the commands in rules that this server does not have, in one line of the log."""
+        words = self._users.lacking()
+        if words:
+            shown = b" ".join(words).decode("utf-8", "replace")
+            log.warning(
+                "users-lacking",
+                "rules of users allow and forbid nothing, as the server lacks what they name: %s",
+                shown,
+            )
 
     def _replace(self, found: dict[bytes, User], context: Context | None) -> None:
         """Let these be all users: clients of those that are still there go on."""

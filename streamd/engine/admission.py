@@ -98,6 +98,8 @@ def postpone(command: Command, client: Context, request: list[bytes]) -> bool:
 
 def _unknown_command(request: list[bytes]) -> CommandError:
     """Return Redis's error for a command that does not exist."""
+    if len(request) == 1:
+        return CommandError(f"ERR unknown command '{echoed(request[0])}'")
     words = ""
     for word in request[1:]:
         if len(words) >= 128:

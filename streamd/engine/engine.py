@@ -22,6 +22,7 @@ from streamd.base.process import ProcessFacts, read_process_facts
 from streamd.catalog import COMMANDS, Command, Context, QuickTable
 from streamd.catalog.named import vocabulary_of
 from streamd.catalog.script_host import ScriptHost
+from streamd.catalog.transfer import Transfer, no_transfer
 from streamd.configuration.server_options import Config
 from streamd.connected.blocking import BLOCKED, Waiter
 from streamd.connected.client import Client
@@ -61,6 +62,7 @@ class Engine:
         self.want_turn: Callable[[], None] = lambda: None
         self.sleep: Callable[[float], None] = time.sleep
         self.process_facts: Callable[[], ProcessFacts] = read_process_facts
+        self.transfer: Transfer = no_transfer
         self._resumed: list[Client] = []
         self._running_backlogs = False
         self.access = Access(self.state, self.commands, quick_commands(self.commands), self.disconnect)
@@ -341,11 +343,12 @@ class Engine:
             blocked.ready = {}
             blocked.shared = {}
             for (_, key), db in ready.items():
+                blocked.serving = key
                 try:
                     blocked.serve(db, key, self._attempt)
                 except Exception:
                     self.calls.bug(f"the waiters of {key[:64]!r}")
-        blocked.shared = None
+        blocked.shared = blocked.serving = None
 
     def serve(self, waiters: list[Waiter[Client]]) -> None:
         """Try the commands of blocked clients again, because of something that is no request."""

@@ -31,6 +31,10 @@ class IndexedWindow:
             dropped += 1
         return dropped
 
+    def oldest_ms(self) -> int:
+        """Return the milliseconds of the oldest iid's entry ID; the window is not empty."""
+        return self.entries[self.order[0]] >> 64
+
     def items(self) -> list[tuple[bytes, int]]:
         """Return (iid, entry ID) of all iids, oldest first."""
         entries = self.entries

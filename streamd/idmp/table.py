@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from sys import getsizeof
 from typing import Final, Protocol
 from weakref import ref
 
 from streamd.base.referable import referable
 from streamd.idmp import packed
 from streamd.idmp.columns import add, find, order_added
-from streamd.idmp.footprint import window_bytes
 from streamd.idmp.indexed import IndexedWindow
 from streamd.idmp.schedule import Schedule
+from streamd.idmp.timed import TimedWindow
+from streamd.idmp.windows import NO_INDEXED, NO_PACKED, NO_TIMED, Windows
 
 # Up to here a producer's window is always packed: a dict and a deque for a few iids are mostly air.
 PACKED_ALWAYS_MAX: Final = 4
@@ -32,9 +32,6 @@ _DROPPED_PER_VISIT_MAX: Final = 100
 _LOOKED_AT: Final = 16
 _DISTINCT_MIN: Final = 12
 
-_NO_PACKED: Final[dict[bytes, packed.Window]] = {}
-_NO_INDEXED: Final[dict[bytes, IndexedWindow]] = {}
-
 
 class Sweeping(Protocol):
     """The sweeper, which frees memory of tables."""
@@ -48,28 +45,23 @@ def _never() -> bool:
 
 
 @referable
-class IdmpTable:
+class IdmpTable(Windows):
     """The window of one stream.
 
-    An iid is remembered until `duration_s` has passed since its entry ID's milliseconds, or until `maxsize` newer iids
-    of the same producer pushed it out, whichever comes first. Removing the *entry* does not forget its iid.
+    An iid is remembered until `duration_s` has passed since its entry ID's milliseconds (since it was recorded, where
+    the ID was ahead of the clock), or until `maxsize` newer iids of the same producer pushed it out, whichever comes
+    first. Removing the *entry* does not forget its iid.
 
     The clock decides at look-up; `expire` only frees memory, and the time when it runs makes no difference to any
     answer (while the clock does not go back). It frees a producer's expired iids from the oldest to the first that
     stays, so the memory always has the whole list less a first part that has expired. An iid of that part is never
     found, and pushes no other out, since it is older than all iids that could be pushed out.
 
-    Shape: packed and indexed map pid -> the producer's window, in one of two forms; schedule has the time of each
-    producer's next visit. A table without producers shares its empty dicts with others. _lent: the snapshots that share
-    windows; while one of them lives, a window is copied before it is changed.
+    Shape: windows as Windows says; schedule has the time of each producer's next visit.
     """
 
     __slots__ = (
-        "__weakref__",
-        "_indexed",
         "_is_crowded",
-        "_lent",
-        "_packed",
         "_schedule",
         "_sweeper",
         "duration_s",
@@ -81,23 +73,16 @@ class IdmpTable:
     )
 
     def __init__(self, duration_s: int, maxsize: int, sweeper: Sweeping | None = None) -> None:
+        super().__init__()
         self.duration_s = duration_s
         self.maxsize = maxsize
         self.iids_added = 0  # recorded, ever
         self.iids_duplicates = 0  # duplicates, ever; counted by the code that replies to one
         self.iids_tracked = 0  # in memory, expired ones that were not freed yet included
         self.place: object = None  # the sweeper's own note
-        self._packed = _NO_PACKED
-        self._indexed = _NO_INDEXED
         self._is_crowded = False
         self._schedule: Schedule | None = None
-        self._lent: list[ref[IdmpTable]] | None = None
         self._sweeper = sweeper
-
-    @property
-    def pids_tracked(self) -> int:
-        """The number of producers in memory."""
-        return len(self._packed) + len(self._indexed)
 
     def leave_to(self, sweeper: Sweeping | None) -> None:
         """Leave the freeing of expired iids to a sweeper."""
@@ -112,7 +97,9 @@ class IdmpTable:
             entry_id = indexed.entries.get(iid)
         else:
             window = self._packed.get(pid)
-            entry_id = None if window is None else packed.lookup(window, iid)
+            if window is None:
+                return self._lookup_timed(pid, iid, now_ms) if pid in self._timed else None
+            entry_id = packed.lookup(window, iid)
         if entry_id is None:
             return None
         until_ms = now_ms - self.duration_s * 1000
@@ -129,15 +116,29 @@ class IdmpTable:
             self._free_packed(pid, self._packed[pid], until_ms)
         return None
 
-    def record(self, pid: bytes, iid: bytes, entry_id: int) -> None:
+    def _lookup_timed(self, pid: bytes, iid: bytes, now_ms: int) -> int | None:
+        until_ms = now_ms - self.duration_s * 1000
+        entry_id = self._timed[pid].lookup(iid, until_ms)
+        if entry_id is None and iid in self._timed[pid].entries:
+            if self._lent is not None:
+                self._own(pid)
+            self.iids_tracked -= self._timed[pid].drop_expired(until_ms, self.maxsize)
+        return entry_id
+
+    def record(self, pid: bytes, iid: bytes, entry_id: int, at_ms: int | None = None) -> None:
         """Remember (pid, iid) as the youngest of its producer, and forget the producer's oldest if it has too many.
 
-        pid, iid: not empty. It reads no clock and looks up no iid, since loading a journal calls it, too. An iid that
-        is still in memory (because it expired) is kept once, as the youngest.
+        pid, iid: not empty. at_ms: the present time, given only if the entry ID is ahead of it; the iid expires by it
+        then. It reads no clock and looks up no iid, since loading a journal calls it, too. An iid that is still in
+        memory (because it expired) is kept once, as the youngest.
         """
         self.iids_added += 1
         if self._lent is not None:
             self._own(pid)
+        if at_ms is not None or pid in self._timed:
+            timed = self._timed_window(pid, entry_id >> 64 if at_ms is None else at_ms)
+            self.iids_tracked += timed.record(iid, entry_id, at_ms, self.maxsize)
+            return
         indexed = self._indexed.get(pid)
         if indexed is None:
             indexed = self._record_packed(pid, self._packed.get(pid), iid, entry_id)
@@ -173,7 +174,7 @@ class IdmpTable:
                 return known_id
         elif indexed is None and self._lent is None:
             window = self._packed.get(pid)
-            is_new = window is None or packed.lookup(window, iid) is None
+            is_new = pid not in self._timed if window is None else packed.lookup(window, iid) is None
             if is_new and self._record_packed(pid, window, iid, entry_id) is None:
                 self.iids_added += 1
                 return None  # else it has an indexed one now, which takes it
@@ -275,9 +276,11 @@ class IdmpTable:
         """
         forgotten = IdmpTable(self.duration_s, self.maxsize)
         forgotten._packed, forgotten._indexed, forgotten._schedule = self._packed, self._indexed, self._schedule
+        forgotten._timed = self._timed
         forgotten.iids_tracked = self.iids_tracked
-        self._packed = _NO_PACKED
-        self._indexed = _NO_INDEXED
+        self._packed = NO_PACKED
+        self._indexed = NO_INDEXED
+        self._timed = NO_TIMED
         self._schedule = None
         self._is_crowded = False
         self.iids_tracked = 0
@@ -292,6 +295,7 @@ class IdmpTable:
         if self._schedule is not None:
             twin._packed = {pid: packed.copied(window) for pid, window in self._packed.items()}
             twin._indexed = {pid: window.copy() for pid, window in self._indexed.items()}
+            twin._timed = {pid: timed.copy() for pid, timed in self._timed.items()}
             twin._schedule = self._schedule.copy()
             twin._is_crowded = self._is_crowded
         twin.leave_to(self._sweeper)
@@ -306,49 +310,20 @@ class IdmpTable:
         twin.iids_added = self.iids_added
         twin.iids_duplicates = self.iids_duplicates
         twin.iids_tracked = self.iids_tracked
-        if self._packed or self._indexed:
-            twin._packed, twin._indexed = self._packed.copy(), self._indexed.copy()
+        if self.pids_tracked:
+            twin._packed, twin._indexed, twin._timed = self._packed.copy(), self._indexed.copy(), self._timed.copy()
             self._lent = [lent for lent in self._lent or () if lent() is not None]
             self._lent.append(ref(twin))
         return twin
 
-    def _own(self, pid: bytes) -> None:
-        """Put a copy in the place of a producer's window if a snapshot shares it."""
-        assert self._lent is not None
-        twins = [twin for lent in self._lent if (twin := lent()) is not None]
-        if not twins:
-            self._lent = None
-            return
-        twin = twins[-1]  # a window that only an earlier snapshot has was changed in between
-        if (window := self._packed.get(pid)) is not None and twin._packed.get(pid) is window:
-            self._packed[pid] = packed.copied(window)
-        if (indexed := self._indexed.get(pid)) is not None and twin._indexed.get(pid) is indexed:
-            self._indexed[pid] = indexed.copy()
-
-    def pids(self) -> list[bytes]:
-        """Return the producers in memory."""
-        return [*self._packed, *self._indexed]
-
-    def iids(self, pid: bytes) -> list[tuple[bytes, int]]:
-        """Return (iid, entry ID) of one producer, oldest first; empty if the table has no such producer (any more)."""
-        if (window := self._packed.get(pid)) is not None:
-            return packed.items(window)
-        indexed = self._indexed.get(pid)
-        return [] if indexed is None else indexed.items()
-
-    def __iter__(self) -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield (pid, iid, entry ID), each producer's oldest first; to record them in this order makes the same table.
-
-        The table may change between two steps. The producers are those at the first step, the iids of a producer those
-        at the step that comes to it.
-        """
+    def remembered(self, now_ms: int) -> Iterator[tuple[bytes, bytes, int]]:
+        """Yield (pid, iid, entry ID) of the iids that have not expired, in the order of the table itself."""
+        until_ms = now_ms - self.duration_s * 1000
         for pid in self.pids():
+            recorded_ms = self.recorded_ms(pid)
             for iid, entry_id in self.iids(pid):
-                yield pid, iid, entry_id
-
-    def memory_bytes(self) -> int:
-        """Return about how many bytes the table takes, from a sample of its producers."""
-        return getsizeof(self) + window_bytes(self._packed) + window_bytes(self._indexed)
+                if recorded_ms.get(iid, entry_id >> 64) > until_ms:
+                    yield pid, iid, entry_id
 
     def expire(self, now_ms: int, should_stop: Callable[[], bool] = _never) -> int | None:
         """Free expired iids; return the time of the next visit (Unix ms), or None if no iids are left.
@@ -373,8 +348,7 @@ class IdmpTable:
                     return second * 1000
             schedule.drop_first()
             if not schedule.seconds:
-                assert not self._packed
-                assert not self._indexed
+                assert not self.pids_tracked
                 assert not self.iids_tracked
                 self.clear()
                 schedule = None
@@ -392,17 +366,19 @@ class IdmpTable:
                 return
             oldest_ms = packed.oldest_ms(window)
         else:
-            indexed = self._indexed[pid]
+            indexed = self._indexed.get(pid) or self._timed[pid]
             dropped = indexed.drop_expired(until_ms, _DROPPED_PER_VISIT_MAX)
             self.iids_tracked -= dropped
             if dropped == _DROPPED_PER_VISIT_MAX:
                 schedule.pids[second].append(pid)
                 return
             if not indexed.order:
-                del self._indexed[pid]
+                self._indexed.pop(pid, None) or self._timed.pop(pid)
                 return
-            oldest_ms = indexed.entries[indexed.order[0]] >> 64
-            if len(indexed.order) <= REPACK_MAX:
+            oldest_ms = indexed.oldest_ms()
+            if isinstance(indexed, TimedWindow):
+                self._leave_times(pid, indexed)
+            elif len(indexed.order) <= REPACK_MAX:
                 self._pack(pid, indexed)
         # Within its own second a producer may come too early: then it is next looked at when that second is over.
         schedule.add(max(oldest_ms // 1000 + self.duration_s, second + 1), pid)
@@ -420,9 +396,9 @@ class IdmpTable:
         """Record an iid in a packed or new window; or return the indexed window that takes it now, unrecorded."""
         short = len(iid) <= packed.IID_BYTES_MAX
         if window is None:
-            self._schedule_first(pid, entry_id)
+            self._schedule_first(pid, entry_id >> 64)
             if short:
-                if self._packed is _NO_PACKED:
+                if self._packed is NO_PACKED:
                     self._packed = {}
                 self._packed[pid] = packed.of_one(iid, entry_id)
                 self.iids_tracked += 1
@@ -458,26 +434,22 @@ class IdmpTable:
                 self._indexed[pid] = indexed  # the next one's turn
         return True
 
-    def _add_indexed(self, pid: bytes, indexed: IndexedWindow) -> IndexedWindow:
-        if self._indexed is _NO_INDEXED:
-            self._indexed = {}
-        self._indexed[pid] = indexed
-        return indexed
+    def _timed_window(self, pid: bytes, oldest_ms: int) -> TimedWindow:
+        """Return a producer's window in the timed form. oldest_ms: the time of its first iid, if it has no window."""
+        timed = self._timed.get(pid)
+        if timed is None:
+            timed = TimedWindow(self.iids(pid))
+            if self._packed.pop(pid, None) is None and self._indexed.pop(pid, None) is None:
+                self._schedule_first(pid, oldest_ms)
+            if self._timed is NO_TIMED:
+                self._timed = {}
+            self._timed[pid] = timed
+        return timed
 
-    def _schedule_first(self, pid: bytes, entry_id: int) -> None:
+    def _schedule_first(self, pid: bytes, oldest_ms: int) -> None:
         schedule = self._schedule
         if schedule is None:
             schedule = self._schedule = Schedule()
-        second = (entry_id >> 64) // 1000 + self.duration_s
+        second = oldest_ms // 1000 + self.duration_s
         if schedule.add(second, pid) and self._sweeper is not None:
             self._sweeper.enroll(self, second * 1000)
-
-    def _pack(self, pid: bytes, indexed: IndexedWindow) -> bool:
-        """Pack a window that is not empty, if its iids fit in; return whether they do."""
-        if len(indexed.order) > packed.IIDS_MAX or max(map(len, indexed.order)) > packed.IID_BYTES_MAX:
-            return False
-        if self._packed is _NO_PACKED:
-            self._packed = {}
-        self._packed[pid] = packed.of_items(indexed.items())
-        del self._indexed[pid]
-        return True

@@ -141,11 +141,24 @@ def _dump_window(db_index: int, key: bytes, stream: Stream) -> Iterator[Piece]:
 def _dump_iids(
     db_index: int, key: bytes, pid: bytes, iids: Sequence[tuple[bytes, int]], stream: Stream
 ) -> Iterator[Piece]:
-    """Yield the pieces of iids in their order: commands for existing entries, notes for deleted ones."""
-    for is_there, rows in groupby(iids, lambda row: row[1] in stream.log):
-        if is_there:
-            words = [(b"XIDMPRECORD", key, pid, iid, format_id(entry_id)) for iid, entry_id in rows]
-            yield False, b"".join(map(encode_command, words))
-        else:
-            words = [(b"XIDMPIID", key, pid, iid, format_id(entry_id)) for iid, entry_id in rows]
-            yield True, b"".join([encode_note(db_index, note) for note in words])
+    """Yield the pieces of iids in their order: commands for existing entries, notes for deleted ones. In front of an
+    iid with a time of its own stands a note with that.
+    """
+    recorded_ms = stream.idmp.recorded_ms(pid)
+    for (is_there, is_timed), rows in groupby(iids, lambda row: (row[1] in stream.log, row[0] in recorded_ms)):
+        if not is_timed:
+            yield _encode_iids(db_index, key, pid, rows, is_there)
+            continue
+        for iid, entry_id in rows:
+            duplicates, at = b"%d" % stream.idmp.iids_duplicates, b"%d" % recorded_ms[iid]
+            yield True, encode_note(db_index, (b"XIDMPDUPLICATE", key, duplicates, format_id(entry_id), at))
+            yield _encode_iids(db_index, key, pid, [(iid, entry_id)], is_there)
+
+
+def _encode_iids(db_index: int, key: bytes, pid: bytes, iids: Iterable[tuple[bytes, int]], is_there: bool) -> Piece:
+    """Return the piece of iids whose entries exist, or of iids whose entries are deleted."""
+    if is_there:
+        words = [(b"XIDMPRECORD", key, pid, iid, format_id(entry_id)) for iid, entry_id in iids]
+        return False, b"".join(map(encode_command, words))
+    words = [(b"XIDMPIID", key, pid, iid, format_id(entry_id)) for iid, entry_id in iids]
+    return True, b"".join([encode_note(db_index, note) for note in words])

@@ -8,6 +8,7 @@ from streamd.journal.notes import NOTES
 from streamd.journal.record import encode_note
 
 DUPLICATES: Final = b"XIDMPDUPLICATE"
+_WORDS: Final = 3  # with more of them it says the time of an iid, too
 # Records that leave every stream at its key: a note of duplicates says the same in front of them and behind them.
 _STAYING: Final = (NOTES - {DUPLICATES}) | {b"XADD", b"XTRIM", b"XDEL", b"XACK", b"XCLAIM", b"XGROUP", b"XSETID"}
 
@@ -55,12 +56,12 @@ def without_overtaken(unit: Sequence[Record]) -> Sequence[Record]:
     left: list[Record] = []
     later: set[tuple[int, bytes]] = set()
     for record, name in zip(reversed(unit), reversed(names), strict=True):
-        if name == DUPLICATES:
+        if name == DUPLICATES and len(record[1]) == _WORDS:
             place = (record[0], record[1][1])
             if place in later:
                 continue
             later.add(place)
-        elif name not in _STAYING:
+        elif name not in _STAYING and name != DUPLICATES:
             later.clear()
         left.append(record)
     left.reverse()

@@ -7,6 +7,8 @@
 | XIDMP | CFGSET, key, DURATION, seconds, MAXSIZE, iids: the same, and all iids are forgotten |
 | XIDMPIID | key, pid, iid, entry ID: remembered as the youngest; the entry itself is deleted |
 | XIDMPDUPLICATE | key, count: the number of duplicates so far; of several notes in a turn the last one is written |
+| XIDMPDUPLICATE | key, count, entry ID, time: the same; the iid that is recorded next, for this entry ID, is ahead of
+  the clock, and was recorded at that time (Unix ms). (Versions that know no such times go by the first two words.) |
 | XGROUPSEEN | key, group, consumer, time when it was seen, time when it was active (Unix ms; -1 never) |
 | XGROUPPENDING | key, group, consumer, entry ID, delivery time, delivery count: pending, though deleted |
 | XGROUPFILTER | key, group, field, MQTT, GLOB or EQ, pattern: the filter of a group |

@@ -86,8 +86,9 @@ class Rewrite:
         libraries: Sequence[bytes],
         submit: Submit,
     ) -> None:
-        """Create the files and begin; libraries: the code of each library of functions; `submit` gets the jobs that write the base. Raises: OSError, after closing the
-        files.
+        """Create the files and begin. Raises: OSError, after closing the files.
+
+        libraries: the code of each library of functions. submit: gets the jobs that write the base.
         """
         self._files = files
         self._directory = directory

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from hashlib import sha1
+from math import copysign
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 from streamd.base.errors import CommandError
@@ -25,7 +26,7 @@ from streamd.lua.bytecode import UnknownBytecode, without_library_tail_calls
 from streamd.lua.endings import Failed, NoLua
 from streamd.lua.random48 import Random48
 from streamd.lua.tokens import ERROR, FLAT, NESTED, NIL, STATUS, Token, build_reply, error_text, put_tokens
-from streamd.resp.encoder import format_float
+from streamd.resp.floats import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 
 LUA: Final = os.path.join(os.path.dirname(__file__), "prelude")
@@ -96,8 +97,9 @@ class Runtime:
     def __init__(
         self, bytes_max: int, tick: Callable[[], bool], idle_bytes_max: int, has_libraries: bool = False
     ) -> None:
-        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. has_libraries: the state
-        is for functions, not for scripts. Raises: NoLua.
+        """bytes_max: Lua's memory. tick: called now and then while a script runs; True ends it. Raises: NoLua.
+
+        has_libraries: the state is for functions, not for scripts.
         """
         self.bytes_max = bytes_max
         # Between two scripts no more may be used, so that the first values of a script find room.
@@ -133,11 +135,16 @@ class Runtime:
             self._sha1,
             self._set_protocol,
             self._may_call,
+            _word_of,
             REDIS_VERSION.encode(),
             version_number(REDIS_VERSION),
             has_libraries,
         )
-        self._load_library, self._registration = execute("libraries", sandbox) if has_libraries else (None, None)
+        # The functions of libraries.lua; None in a state for scripts.
+        self._load_library: Any = None
+        self._registration: Any = None
+        if has_libraries:
+            self._load_library, self._registration = execute("libraries", sandbox)
         sandbox[b"close"]()
 
     def _execute(self, name: str, *args: object) -> Any:
@@ -273,23 +280,11 @@ class Runtime:
         return invoke, let_go
 
     def _invoke_any(self, *words: Any) -> tuple[Any, ...]:
-        """Execute a command; its words may be numbers, and `_pull` may have taken its first ones before.
-
-        A number goes with all its digits, as C's %.17g.
-        """
+        """Execute a command; its words may be numbers, and `_pull` may have taken its first ones before."""
         if self._words:
             words = (*self._words, *words)
             self._words.clear()
-        return self._invoke(
-            *[
-                word
-                if type(word) is bytes
-                else b"%d" % word
-                if type(word) is int and -(10**16) < word < 10**16
-                else b"%.17g" % word
-                for word in words
-            ]
-        )
+        return self._invoke(*[word if type(word) is bytes else _word_of(word) for word in words])
 
     def _answer(self, reply: Reply) -> tuple[Any, ...]:
         kind = type(reply)
@@ -371,6 +366,13 @@ def _escape(match: re.Match[bytes]) -> bytes:
 
 def _no_command(words: list[bytes]) -> NoReturn:
     raise CommandError("ERR no script runs")
+
+
+def _word_of(number: int | float) -> bytes:
+    """Return a number of Lua as a word of a request; there is no negative zero."""
+    if number != number:
+        return b"-nan" if copysign(1.0, number) < 0 else b"nan"
+    return format_float(number + 0.0)
 
 
 def _flat(items: list[Any]) -> list[bytes | int] | None:

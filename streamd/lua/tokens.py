@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from streamd.base.errors import CommandError
-from streamd.resp.encoder import format_float
+from streamd.resp.floats import format_float
 from streamd.resp.plain import plain
 from streamd.resp.types import (
     NULL_ARRAY,
     BigNumber,
+    LongDouble,
     Pairs,
     Parts,
     Push,
@@ -98,6 +99,11 @@ def _put_rare(tokens: list[Token], reply: Reply, protocol: int) -> None:
             tokens += (None, VERBATIM, 2, reply.format.encode(), reply.data)
         else:
             tokens.append(reply.data)
+    elif isinstance(reply, LongDouble):
+        if protocol == 3:
+            tokens += (None, DOUBLE, 1, float(reply.digits))
+        else:
+            tokens.append(reply.digits)
     elif isinstance(reply, BigNumber):
         if protocol == 3:
             tokens += (None, BIG_NUMBER, 1, reply.digits)

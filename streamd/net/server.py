@@ -23,6 +23,7 @@ from streamd.net.connection import Connection
 from streamd.net.encrypted import EncryptedListeners
 from streamd.net.measures import MeasuredConnection, MeasuredFiles, Measures
 from streamd.net.threads import JournalThread
+from streamd.net.transferring import transfer
 
 
 class AddressError(OSError):
@@ -106,6 +107,7 @@ class Server:
         self.clock = clock or Clock()
         self.engine = Engine(self.clock, self.config)
         self.engine.on_shutdown = self._shutdown_requested
+        self.engine.transfer = transfer
         self.engine.scripts.on_interrupted = lambda: self._loop.call_soon(self._go_on)
         self.connections: set[Connection] = set()
         self.addresses: list[tuple[str, int]] = []

@@ -25,10 +25,9 @@ def dump_libraries(codes: Iterable[bytes]) -> bytes:
 
 
 def read_libraries(payload: bytes, bytes_max: int) -> list[bytes]:
-    """Return the codes of a payload. The compressed ones have at most `bytes_max` bytes unpacked, which is checked before
-    memory is taken.
+    """Return the codes of a payload. Raises: BadData, with Redis's text.
 
-    Raises: BadData, with Redis's text.
+    bytes_max: how many bytes the compressed ones may have unpacked, which is checked before memory is taken.
     """
     try:
         reader = body_of(payload)

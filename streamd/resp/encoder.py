@@ -5,12 +5,14 @@ from typing import Final
 
 from streamd.base.errors import CommandError
 from streamd.base.limits import SLICED_ITEMS_MIN
+from streamd.resp.floats import format_float
 from streamd.resp.types import (
     NO_REPLY,
     NULL_ARRAY,
     BigNumber,
     Later,
     LongArray,
+    LongDouble,
     Pairs,
     Parts,
     Push,
@@ -24,11 +26,6 @@ from streamd.resp.types import (
 Encoder = Callable[[Reply], bytes]
 
 _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
-
-
-def format_float(number: float) -> bytes:
-    """A float as Redis prints it: 17 significant digits, no trailing zeros; `inf`, `-inf`, `nan`."""
-    return b"%.17g" % number
 
 
 def _line(text: str) -> bytes:
@@ -129,6 +126,7 @@ def _resp2() -> _Encoders:
             bool: _integer,
             Verbatim: lambda reply: bulk(reply.data),
             BigNumber: lambda reply: bulk(reply.digits),
+            LongDouble: lambda reply: bulk(reply.digits),
             _Sentinel: sentinel,
         }
     )
@@ -161,6 +159,7 @@ def _resp3() -> _Encoders:
             Pairs: lambda reply: pairs(reply.items),
             float: lambda number: b",%b\r\n" % format_float(number),
             bool: lambda truth: b"#t\r\n" if truth else b"#f\r\n",
+            LongDouble: lambda reply: b",%b\r\n" % reply.digits,
             BigNumber: lambda reply: b"(%b\r\n" % reply.digits,
             Verbatim: lambda reply: b"=%d\r\n%b:%b\r\n" % (len(reply.data) + 4, reply.format.encode(), reply.data),
             _Sentinel: sentinel,

@@ -80,6 +80,15 @@ class Verbatim:
         self.format = format
 
 
+class LongDouble:
+    """A number with a fraction, of more digits than a float has: RESP3 `,`, RESP2 a bulk string."""
+
+    __slots__ = ("digits",)
+
+    def __init__(self, digits: bytes) -> None:
+        self.digits = digits
+
+
 class BigNumber:
     """An integer of any length: RESP3 `(`, RESP2 a bulk string."""
 

@@ -6,6 +6,7 @@ from typing import Final
 from streamd.base.limits import LARGE_REPLY_BYTES, SLICED_ITEMS_MIN
 from streamd.resp.types import LongArray, Parts, Raw
 from streamd.stream.log.entry_log import Log
+from streamd.stream.wire.entry_encoder import encode_entry
 
 # Smaller pieces on average are joined: the kernel takes as long for each as for copying a thousand bytes.
 PIECE_BYTES_MIN: Final = 1024
@@ -52,31 +53,61 @@ def pinned_bytes(log: Log, entries: int) -> int:
 class ReadBudget:
     """The remaining limits of a reply: COUNT for each stream, MAXCOUNT and MAXSIZE for all together; 0 for no limit.
 
-    The size of an entry is the sum of its fields and values in bytes. A reply takes its first entry at any size.
+    MAXSIZE is looked at before each entry, as in Redis, and holds for the bytes of RESP before it: keys, arrays and
+    entries, but not the length of the array of a stream's entries until that array ends. A reply takes its first entry
+    at any size. key: that of the first stream.
     """
 
-    __slots__ = ("_bytes_left", "_count", "_count_left", "_empty", "_stream_left")
+    __slots__ = (
+        "_bytes_left",
+        "_count",
+        "_count_left",
+        "_empty",
+        "_head_bytes",
+        "_key",
+        "_stream_entries",
+        "_stream_left",
+    )
 
-    def __init__(self, count: int, count_max: int, bytes_max: int) -> None:
+    def __init__(self, count: int, count_max: int, bytes_max: int, protocol: int, key: bytes) -> None:
         self._count = count or None
         self._count_left = count_max or None
         self._bytes_left = bytes_max or None
         self._stream_left = self._count
         self._empty = True
+        # In RESP3 a stream is a pair of a map, in RESP2 an array of two.
+        self._head_bytes = 0 if protocol == 3 else len(b"*2\r\n")
+        self._key: bytes | None = key
+        self._stream_entries = 0
 
     @property
     def sizes_count(self) -> bool:
-        """Whether the sizes of entries are limited."""
+        """Whether the size of the reply is limited."""
         return self._bytes_left is not None
 
     @property
     def exhausted(self) -> bool:
         """Whether the reply may take no more entries of any stream."""
-        return not self._empty and (self._count_left == 0 or self._bytes_left == 0)
+        return not self._empty and (self._count_left == 0 or (self._bytes_left is not None and self._bytes_left <= 0))
 
-    def next_stream(self) -> None:
+    def next_stream(self, key: bytes) -> None:
         """Go on with another stream."""
         self._stream_left = self._count
+        if self._bytes_left is not None and self._key is None:
+            self._bytes_left -= len(b"*%d\r\n" % self._stream_entries)
+        self._key = key
+        self._stream_entries = 0
+
+    def show_stream(self) -> None:
+        """Count the bytes that a stream takes in front of its entries, if that was not done."""
+        key, self._key = self._key, None
+        if key is not None and self._bytes_left is not None:
+            self._bytes_left -= self._head_bytes + len(b"$%d\r\n%b\r\n" % (len(key), key))
+
+    @property
+    def shows_stream(self) -> bool:
+        """Whether this stream has its place in the reply, perhaps without entries."""
+        return self._key is None
 
     @property
     def entries_left(self) -> int | None:
@@ -86,14 +117,14 @@ class ReadBudget:
         return min(self._stream_left, self._count_left)
 
     def admit(self, size_bytes: int) -> bool:
-        """Return whether the reply may take one more entry of this size; if so, count the entry."""
+        """Return whether the reply may take one more entry; if so, count the entry, whose RESP has so many bytes."""
         if self.entries_left == 0:
             return False
         if self._bytes_left is not None:
-            if size_bytes > self._bytes_left and not self._empty:
-                self._bytes_left = 0
+            self.show_stream()
+            if self._bytes_left <= 0 and not self._empty:
                 return False
-            self._bytes_left = max(0, self._bytes_left - size_bytes)
+            self._bytes_left -= size_bytes
         self.spend(1)
         return True
 
@@ -102,12 +133,12 @@ class ReadBudget:
         count = self.entries_left
         if self._bytes_left is not None:
             count = 0
-            for _, fields in log.iterate(start, end):
-                if not self.admit(sum(map(len, fields))):
+            for entry_id, fields in log.iterate(start, end):
+                if not self.admit(len(encode_entry(entry_id, fields))):
                     break
                 count += 1
         if count == 0:
-            return 0, Parts([])
+            return 0, Parts([b"*0\r\n"])
         many = long_array(log, start, end, count)
         if many is not None:
             if ids is not None:
@@ -123,6 +154,7 @@ class ReadBudget:
     def spend(self, entries: int) -> None:
         """Count entries of this stream that the reply takes."""
         self._empty = self._empty and not entries
+        self._stream_entries += entries
         if self._stream_left is not None:
             self._stream_left -= entries
         if self._count_left is not None:

@@ -22,11 +22,13 @@ def is_referenced(stream: Stream, entry_id: int) -> bool:
     return any(entry_id > group.last_id or entry_id in group.pending for group in groups_of(stream))
 
 
-def delete_references(stream: Stream, ids: list[int]) -> None:
-    """Make entries no longer pending in any group."""
+def delete_references(stream: Stream, ids: list[int]) -> set[int]:
+    """Make entries no longer pending in any group; return which of `ids` were pending somewhere."""
+    removed: set[int] = set()
     for group in groups_of(stream):
         if len(group.pending):
-            group.pending.remove_many(ids)
+            removed.update(group.pending.remove_many(ids))
+    return removed
 
 
 def referenced_between(stream: Stream, start: int, end: int) -> set[int]:

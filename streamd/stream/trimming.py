@@ -1,14 +1,10 @@
 """Trimming: removing the oldest entries of a stream, by length or by ID."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from streamd.stream.entry_id import ID_MAX, format_id
 from streamd.stream.references import delete_references, read_by_all_up_to, referenced_between
 from streamd.stream.stream import Stream
-
-# How many entries are looked at in one step.
-_BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +12,10 @@ class Trim:
     """How to trim.
 
     by: `maxlen` or `minid`; threshold: the length that stays, or the first ID that stays.
-    approximate: remove whole segments alone; limit: remove at most so many entries, 0 for any number.
-    references: `keep` or `delete` the groups' references; `acked` trims no entry that is still pending or unread.
+    approximate: remove whole nodes alone; limit: stop at the node with which more entries than that would be looked at
+    and removed, 0 for no limit.
+    references: `keep` or `delete` the groups' references; `acked` trims no entry that is still pending or unread. With
+    the last two entries go one by one, so that `approximate` changes nothing.
     """
 
     by: str
@@ -28,35 +26,34 @@ class Trim:
 
     def apply(self, stream: Stream) -> list[bytes]:
         """Trim; return the options of the XTRIM that repeats it exactly, empty if no entry was removed."""
-        if self.references != "keep" and stream.groups:
+        by_nodes = self.references == "keep"
+        if not by_nodes and (stream.groups or self.limit):
             return self._apply_each(stream)
         log = stream.log
         if self.by == "maxlen":
-            if not log.trim_to_length(self.threshold, self.approximate, self.limit):
+            if not log.trim_to_length(self.threshold, by_nodes and self.approximate, self.limit):
                 return []
             return [b"MAXLEN", b"=", b"%d" % len(log)]
-        if not log.trim_before(self.threshold, self.approximate, self.limit):
+        if not log.trim_before(self.threshold, by_nodes and self.approximate, self.limit):
             return []
         first = log.first_id
         return [b"MINID", b"=", format_id(self.threshold if first is None else first)]
 
     def _apply_each(self, stream: Stream) -> list[bytes]:
-        """Trim entry by entry, with a look at the groups; as in Redis, `approximate` changes nothing here."""
+        """Trim entry by entry, with a look at the groups."""
         log = stream.log
         wanted = len(log) - self.threshold if self.by == "maxlen" else len(log)
-        if self.limit:
-            wanted = min(wanted, self.limit)
         end = ID_MAX if self.by == "maxlen" else self.threshold - 1
         if self.references == "acked":
             end = min(end, read_by_all_up_to(stream))
-        start = 0
-        removed = 0
-        while wanted > removed and start <= end:
-            ids = log.ids_between(start, end, _BATCH)
-            if not ids:
+        removed = start = 0
+        while removed < wanted and start <= end and (node := log.node_from(start)):
+            entries, last_id = node
+            if self.limit and removed + entries > self.limit:
                 break
-            start = ids[-1] + 1
-            if self.references == "acked":
+            ids = log.ids_between(start, min(end, last_id))
+            start = last_id + 1
+            if ids and self.references == "acked":
                 pending = referenced_between(stream, ids[0], ids[-1])
                 ids = [entry_id for entry_id in ids if entry_id not in pending]
             ids = ids[: wanted - removed]

@@ -52,11 +52,11 @@ def dump(engine: Engine) -> dict[tuple[int, bytes], Any]:
     return found
 
 
-def _remembered(stream: Stream, now_ms: int) -> list[tuple[bytes, bytes, int]]:
-    """Return (pid, iid, entry ID) by producer, each one's oldest first."""
-    until_ms = now_ms - stream.idmp.duration_s * 1000
-    found = [(pid, iid, entry_id) for pid, iid, entry_id in stream.idmp if entry_id >> 64 > until_ms]
-    return sorted(found, key=lambda row: row[0])
+def _remembered(stream: Stream, now_ms: int) -> list[tuple[Any, ...]]:
+    """Return (pid, iid, entry ID), and when it was recorded where that counts, by producer, each one's oldest first."""
+    found = sorted(stream.idmp.remembered(now_ms), key=lambda row: row[0])
+    times = {pid: stream.idmp.recorded_ms(pid) for pid, *_ in found}
+    return [(pid, iid, made, times[pid][iid]) if iid in times[pid] else (pid, iid, made) for pid, iid, made in found]
 
 
 def _plain(reply: Any) -> Any:

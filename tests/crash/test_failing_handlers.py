@@ -32,6 +32,10 @@ PEXPIRE str 100000 ; EXPIREAT str 9999999999 ; PEXPIREAT str 9999999999999 ; EXP
 HEXPIRE hash 100 FIELDS 1 f ; HPEXPIRE hash 0 FIELDS 2 f g ; HEXPIREAT hash 9999999999 FIELDS 1 f ; HMSET new f 1
 HPEXPIREAT hash 9999999999999 FIELDS 1 f ; HPERSIST hash FIELDS 1 f ; HGETEX hash PX 100000 FIELDS 1 f
 HGETDEL hash FIELDS 2 f g ; HSETEX new PX 100000 FIELDS 1 f v ; HSET new f v ; HINCRBY new f 1 ; HDEL hash f g
+DELEX str IFNE x ; DELEX str ; INCREX num EX 100 ; INCREX num BYFLOAT 0.5 PERSIST ; MSETEX 2 str x new y EX 100
+SET str x IFEQ abcdef ; SET str x EXAT 1 ; LMOVEM list new LEFT RIGHT COUNT 9 BULK
+LMOVEM list list LEFT LEFT COUNT 2 OBO ; BLMOVEM list new LEFT LEFT 0 EXACTLY 2 OBO
+BITOP ONE new str num ; ZUNIONSTORE new 1 zset AGGREGATE COUNT
 RPUSH new a ; RPUSHX list a ; BRPOP list 0 ; BLMPOP 0 1 list LEFT ; BLMOVE list new LEFT LEFT 0 ; RPOPLPUSH list list
 BRPOPLPUSH list new 0 ; LPOP list 9 ; LMOVE list other LEFT RIGHT ; LTRIM list 5 9
 SADD new a ; SINTERSTORE new set set ; SDIFFSTORE set set set ; SORT list ALPHA STORE new ; SPOP set 9 ; SREM set a b
@@ -39,6 +43,8 @@ SMOVE set new a ; SUNIONSTORE set set new
 ZADD new 1 a ; ZINCRBY new 1 a ; ZREMRANGEBYSCORE zset 0 9 ; ZREMRANGEBYLEX zset - + ; ZINTERSTORE new 1 zset
 ZDIFFSTORE zset 2 zset zset ; ZPOPMAX zset 9 ; BZPOPMAX zset 0 ; BZMPOP 0 1 zset MIN ; ZRANGESTORE zset zset 0 0
 SWAPDB 0 1 ; FLUSHALL ; FLUSHALL ASYNC ; FUNCTION FLUSH ; COPY stream new ; RENAME stream new ; MOVE stream 1
+MIGRATE h 1 str 0 1 ; DUMP stream
+RESTORE new 0 \0\1v\1\0\0\0\0\0\0\0\0\0 ; RESTORE str 1 \0\1v\1\0\0\0\0\0\0\0\0\0 REPLACE ABSTTL
 XACKDEL stream g DELREF IDS 1 1-1 ; XCFGSET stream IDMP-DURATION 5 IDMP-MAXSIZE 2 ; XDELEX stream ACKED IDS 1 1-1
 XIDMP CFGSET stream DURATION 6 ; XIDMPRECORD stream p i 1-1 ; XNACK stream g FAIL IDS 1 1-1
 XDELEX stream DELREF IDS 1 2-1 ; DEL stream
@@ -163,6 +169,7 @@ def as_a_batch(server: Restartable, request: str) -> bytes:
 def play(request: str, way: Way, injection: Injection) -> tuple[Restartable, bytes]:
     """Start a server and have a request executed, with what is injected into its handler and its batch function."""
     server = Restartable(DISK.kill(), appendfsync="no")
+    server.engine.transfer = lambda target, requests: (b"+OK" for _ in requests)
     command = leaf(server.engine.commands, request)
     handler, batch = command.handler, command.batch
     command.handler = injection.around(handler)

@@ -52,8 +52,8 @@ def test_an_older_journal_makes_the_state_that_its_version_had(sample):
     assert dump(again.restart().engine) == written_on
 
 
-def test_an_older_journal_that_is_torn_is_cut_and_written_on():
-    (sample,) = [sample for sample in SAMPLES if sample.name == "increment"]
+@pytest.mark.parametrize("sample", [sample for sample in SAMPLES if sample.name == "increment"])
+def test_an_older_journal_that_is_torn_is_cut_and_written_on(sample):
     now_ms, _ = literal_eval((sample / "state").read_text(encoding="ascii"))
     size = len(disk_of(sample).names[INCREMENT].data)
     for place in range(size - 1_500, size, 37):

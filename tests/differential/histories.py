@@ -15,7 +15,8 @@ def write_and_run(servers: TwoServers, seed: int, steps: int) -> tuple[list[Step
     Return its steps, how many requests were sent and the difference that ended it, if one did.
     """
     choose = Random(seed)
-    author = Author(choose, servers.session.state, deletes=seed % 3 > 0, collections=seed % 5 > 2)
+    claims = seed % 7 == 3
+    author = Author(choose, servers.session.state, deletes=seed % 3 > 0, collections=seed % 5 > 2, claims=claims)
     history: list[Step] = []
     sent = 0
     try:
@@ -24,7 +25,7 @@ def write_and_run(servers: TwoServers, seed: int, steps: int) -> tuple[list[Step
             client = servers.ours[at].client
             if client.waiter is not None and choose.random() < 0.9:
                 continue
-            if not servers.events and choose.random() < 0.1:
+            if not servers.events and not claims and choose.random() < 0.1:
                 step = (at, author.pipeline(client))
             else:
                 step = (at, [author.request(client)])

@@ -13,7 +13,7 @@ from bench.ports import free_port
 from scripts.newest_redis import NoRedis, newest_redis
 
 # Marks the tests that start the judge: they are counted, see tests/judged.py.
-needs_redis = [pytest.mark.redis]
+needs_redis = pytest.mark.redis
 
 
 def judge() -> Path:

@@ -1,4 +1,4 @@
-"""Random requests: all that redis-server 7.0.15 has of what streamd has, with right and with wrong words.
+"""Random requests: all that Redis 8.10.2 has of what streamd has, with right and with wrong words.
 
 The author looks at the engine's state, so that IDs, groups and consumers often are those that are there. What it writes
 down is plain words, which mean the same when the history is shortened.
@@ -26,6 +26,8 @@ from tests.differential.words import (
     GROUPS,
     IDLE_MS,
     KEYS,
+    NAMES,
+    PRODUCERS,
     SET_IDLE_MS,
     STREAMS,
     VALUES,
@@ -37,14 +39,19 @@ class Author(CollectionRequests):
 
     deletes: entries are deleted and trimmed, too. Without that all counts must agree.
     collections: most requests are about collections, few about streams.
+    claims: XREADGROUP claims pending entries, one at a time, and no two entries get the same delivery time, whose
+    order differs (docs/differences.md).
     """
 
-    def __init__(self, choose: Random, state: State, deletes: bool, collections: bool = False) -> None:
+    def __init__(
+        self, choose: Random, state: State, deletes: bool, collections: bool = False, claims: bool = False
+    ) -> None:
         super().__init__(choose, state)
         self.weights = _WEIGHTS if deletes else _WEIGHTS_WITHOUT_DELETING
         if collections:
             self.weights = _WEIGHTS_OF_COLLECTIONS
         self.deletes = deletes
+        self.claims = claims
         self.last_read: Words = []
 
     def request(self, client: Client) -> Words:
@@ -169,9 +176,9 @@ class Author(CollectionRequests):
             return b"%d-*" % min((last_id >> 64) + self.choose.choice([0, 0, 1]), 2**64 - 1)
         if kind < 0.2 and last_id >> 64 >= FUTURE_MS and not self.in_transaction:
             return b"*"
-        if kind < 0.202:
+        if kind < 0.21:
             return b"%d-%d" % (FUTURE_MS, self.choose.randrange(3))
-        if kind < 0.203:
+        if kind < 0.211:
             return self.pick(EDGE_IDS)
         return format_id(min(last_id + self.choose.choice([1, 1, 1, 2, 1 << 64, 1 << 64, 3 << 64]), ID_MAX))
 
@@ -193,7 +200,27 @@ class Author(CollectionRequests):
         if self.often(0.4 if approximate else 0.03):
             limit = [b"LIMIT", self.pick([b"0", b"1", b"2", b"3", b"5", b"10", b"100"])]
             words = limit + words if self.often(0.1) else words + limit
-        return words
+        return self.shuffled(words, self.references())
+
+    def references(self) -> Words:
+        return [self.pick([b"KEEPREF", b"DELREF", b"ACKED"])] if self.often(0.3) else []
+
+    def named(self, key: bytes) -> Words:
+        """Return the words of a name, and the ID that goes with it."""
+        name = [b"IDMPAUTO", self.pick(PRODUCERS)]
+        if self.often(0.6):
+            name = [b"IDMP", self.pick(PRODUCERS), self.pick(NAMES)]
+        return [*name, b"*" if self.often(0.97) else self.new_id(key)]
+
+    def xcfgset(self) -> Words:
+        key = self.stream_key()
+        if self.often(0.4):
+            stream = self.stream(key)
+            entry_id = format_id(stream.last_id) if stream is not None and self.often(0.7) else self.some_id(key)
+            return [b"XIDMPRECORD", key, self.pick(PRODUCERS), self.pick(NAMES), entry_id]
+        duration = [b"IDMP-DURATION", self.pick([b"1000", b"5000", b"86400", b"0", b"86401", b"x"])]
+        maxsize = [b"IDMP-MAXSIZE", self.pick([b"1", b"2", b"10000", b"0", b"10001"])]
+        return [b"XCFGSET", key, *self.shuffled(*self.choose.choice([[duration], [maxsize], [duration, maxsize]]))]
 
     def xadd(self) -> Words:
         key = self.stream_key()
@@ -202,6 +229,9 @@ class Author(CollectionRequests):
             words.append(b"NOMKSTREAM")
         if self.deletes and self.often(0.12):
             words += self.trim(key)
+        stream = self.stream(key)
+        if stream is not None and stream.last_id >> 64 >= FUTURE_MS and not self.in_transaction and self.often(0.6):
+            return [*words, *self.named(key), *self.fields()]
         return [*words, self.new_id(key), *self.fields()]
 
     def xrange(self) -> Words:
@@ -219,11 +249,17 @@ class Author(CollectionRequests):
         keys = [self.stream_key() for _ in range(self.choose.choice([1, 1, 1, 2, 3]))]
         return [b"STREAMS", *keys, *map(choose_id, keys)]
 
+    def limits(self) -> list[Words]:
+        """Return MAXCOUNT and MAXSIZE, seldom."""
+        count = [b"MAXCOUNT", self.pick([b"1", b"2", b"3", b"5", b"10", b"0"])] if self.often(0.15) else []
+        size = [b"MAXSIZE", b"%d" % self.choose.choice([1, 40, 50, 80, 120, 200, 400])] if self.often(0.15) else []
+        return [count, size]
+
     def xread(self) -> Words:
-        options = self.shuffled(self.count(), self.waiting())
+        options = self.shuffled(self.count(), self.waiting(), *self.limits())
 
         def choose_id(key: bytes) -> bytes:
-            return b"$" if self.often(0.4) else self.some_id(key)
+            return self.pick([b"$", b"$", b"+"]) if self.often(0.4) else self.some_id(key)
 
         return [b"XREAD", *options, *self.keys_and_ids(choose_id)]
 
@@ -231,7 +267,10 @@ class Author(CollectionRequests):
         keys = [self.stream_key() for _ in range(self.choose.choice([1, 1, 1, 1, 2, 3]))]
         group = self.group(keys[0])
         no_ack = [b"NOACK"] if self.often(0.1) else []
-        options = self.shuffled([b"GROUP", group, self.consumer()], self.count(0.5), self.waiting(), no_ack)
+        more = [self.count(0.5), no_ack]
+        if self.claims and self.often(0.5):
+            more = [[b"COUNT", b"1"], [b"CLAIM", self.pick(IDLE_MS)]]
+        options = self.shuffled([b"GROUP", group, self.consumer()], self.waiting(), *more, *self.limits())
         ids = [b">" if self.often(0.75) else self.some_id(key, group) for key in keys]
         return [b"XREADGROUP", *options, b"STREAMS", *keys, *ids]
 
@@ -276,6 +315,8 @@ class Author(CollectionRequests):
         group = self.group(key)
         now_ms = self.state.time.ms
         options: list[Words] = []
+        if self.claims:
+            return [b"XCLAIM", key, group, self.consumer(), self.pick(IDLE_MS), self.some_id(key, group)]
         if self.often(0.3):
             options.append([b"IDLE", self.pick(SET_IDLE_MS)])
         if self.often(0.15):
@@ -302,8 +343,26 @@ class Author(CollectionRequests):
         words = [key, group, self.consumer(), self.pick(IDLE_MS), start]
         return [b"XAUTOCLAIM", *words, *self.shuffled(count, just_id)]
 
+    def counted_ids(self, key: bytes, group: bytes | None = None) -> Words:
+        ids = self.ids(key, group)
+        return [b"IDS", b"%d" % len(ids), *ids]
+
+    def xnack(self) -> Words:
+        key = self.stream_key()
+        group = self.group(key)
+        count = [b"RETRYCOUNT", self.pick([b"0", b"3", b"-1", b"9223372036854775807"])] if self.often(0.2) else []
+        force = [b"FORCE"] if self.often(0.2) else []
+        mode = self.pick([b"SILENT", b"FAIL", b"FATAL"])
+        return [b"XNACK", key, group, mode, *self.shuffled(self.counted_ids(key, group), count, force)]
+
     def xdel(self) -> Words:
         key = self.stream_key()
+        kind = self.choose.random()
+        if kind < 0.25:
+            return [b"XDELEX", key, *self.shuffled(self.references(), self.counted_ids(key))]
+        if kind < 0.5:
+            group = self.group(key)
+            return [b"XACKDEL", key, group, *self.shuffled(self.references(), self.counted_ids(key, group))]
         return [b"XDEL", key, *self.ids(key)]
 
     def xtrim(self) -> Words:
@@ -368,6 +427,8 @@ class Author(CollectionRequests):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def transactions(self) -> Words:
+        if self.claims:
+            return [b"UNWATCH"]  # in a transaction two deliveries have one time
         if self.often(0.4):
             return [b"MULTI"]
         if self.often(0.6):
@@ -413,6 +474,8 @@ _SHARES: list[tuple[Callable[[Author], Words], int]] = [
     (Author.xdel, 5),
     (Author.xtrim, 4),
     (Author.xlen, 1),
+    (Author.xnack, 4),
+    (Author.xcfgset, 2),
     (Author.xsetid, 2),
     (Author.xinfo, 8),
     (Author.keys, 7),

@@ -1,7 +1,6 @@
-"""The log deletes and trims by nodes exactly as redis-server does."""
+"""The log deletes and trims by nodes exactly as Redis 8.10.2 does."""
 
 import random
-import shutil
 import subprocess
 from itertools import starmap
 
@@ -12,17 +11,15 @@ from bench.ports import free_port
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.log.entry_log import Log
 from streamd.stream.wire.entry_encoder import encode_entry
+from tests.differential.redis_process import judge, needs_redis
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
-]
+pytestmark = needs_redis
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     port = free_port()
-    words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save".split()
+    words = f"{judge()} --port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save".split()
     process = subprocess.Popen(
         [*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.__main__ import USERS, compare, fresh_servers, rules_of
-from tests.differential.allowances import ALLOWED, Leniency, same
+from tests.differential.allowances import ALLOWED, same
 from tests.differential.histories import HISTORY_STEPS, as_text, shorten, write_and_run
 from tests.differential.redis_process import needs_redis, running_redis
 from tests.differential.replies import parse_all
@@ -19,8 +19,7 @@ STEPS = 10_000
 DIFFERENCES = Path(__file__).parents[2] / "docs" / "differences.md"
 
 
-@pytest.mark.redis
-@pytest.mark.skipif(needs_redis[1].args[0], reason=needs_redis[1].kwargs["reason"])
+@needs_redis
 def test_random_histories_are_answered_as_redis_answers_them(tmp_path):
     with running_redis(tmp_path) as port:
         sent, seed, history, difference = compare(port, range(1, 1_000), STEPS)
@@ -28,8 +27,7 @@ def test_random_histories_are_answered_as_redis_answers_them(tmp_path):
     assert sent >= STEPS
 
 
-@pytest.mark.redis
-@pytest.mark.skipif(needs_redis[1].args[0], reason=needs_redis[1].kwargs["reason"])
+@needs_redis
 def test_the_rules_of_each_user_refuse_some_of_a_history_and_allow_some(tmp_path):
     seeds = [seed for seed in range(1, 16) if rules_of(seed)]
     assert {rules_of(seed) for seed in seeds} == set(USERS)
@@ -89,4 +87,4 @@ INFO = b"%%2\r\n$4\r\nname\r\n$1\r\nx\r\n$%d\r\n%b\r\n:%d\r\n"
 )
 def test_only_what_is_listed_may_differ(request_line, theirs, ours, is_same):
     words = [word.encode() for word in request_line.split()]
-    assert same(words, parse_all(theirs)[0], parse_all(ours)[0], Leniency()) is is_same
+    assert same(words, parse_all(theirs)[0], parse_all(ours)[0]) is is_same

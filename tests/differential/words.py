@@ -2,6 +2,8 @@
 
 STREAMS = [b"s", b"t", b"u"]
 KEYS = [*STREAMS, b"string", b"hash", b"list", b"set", b"zset", b"no key"]
+PRODUCERS = [b"p", b"p", b"q", b"\xff"]
+NAMES = [b"i", b"i", b"j", b"k", b"0"]
 GROUPS = [b"g", b"h", b""]
 CONSUMERS = [b"ann", b"bob", b"cid", b""]
 FIELDS = [b"f", b"f", b"f", b"name", b"2", b"", b"\xff\x00\r\n"]
@@ -17,7 +19,7 @@ BAD_IDS = [b"", b"-", b"+", b"$", b">", b"*", b"1-", b"-1", b"1-2-3", b"a-1", b"
 BAD_WORDS = [
     *(b"", b"0", b"-1", b"-0", b"+1", b"01", b"1.5", b" 1", b"1 ", b"x", b"nan", b"\xff", b"9223372036854775807"),
     *(b"-9223372036854775808", b"9223372036854775808", b"18446744073709551615", b"-", b"+", b"$", b">", b"*", b"~"),
-    *(b"=", b"COUNT", b"LIMIT", b"STREAMS", b"GROUP", b"JUSTID", b"s", b"g"),
+    *(b"=", b"COUNT", b"IDS", b"IDMP", b"LIMIT", b"STREAMS", b"GROUP", b"JUSTID", b"s", b"g"),
 ]
 COUNTS = [b"1", b"1", b"2", b"2", b"3", b"5", b"10", b"0", b"-1", b"1000000", b"9223372036854775807"]
 # Far from each other and from 0, so that the moment at which a server looks at its clock decides nothing.

@@ -86,8 +86,7 @@ def asked_of_redis(port: int, kind: str) -> list[object]:
     return found
 
 
-@needs_redis[0]
-@needs_redis[1]
+@needs_redis
 @pytest.mark.parametrize("kind", READS + WRITES)
 def test_faults2_4_1_every_range_is_answered_as_by_redis(kind: str, replies):
     session = Session()

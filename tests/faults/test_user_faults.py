@@ -29,7 +29,7 @@ def path(tmp_path) -> Path:
 
 
 def write(path: Path, rules: str = "+@all", first_rules: str | None = None) -> None:
-    lines = ["user default on nopass ~* &* +@all"]
+    lines = ["user default on nopass sanitize-payload ~* &* +@all"]
     for number in range(USERS):
         more = first_rules if first_rules is not None and not number else rules
         lines.append(f"user u{number} on nopass ~app{number}:* resetchannels &c{number} {more}")
@@ -74,8 +74,10 @@ def test_faults2_3_7_the_rules_of_a_user_are_prepared_when_somebody_asks_for_the
     assert session.do("ACL LOAD") == "OK"
 
     assert prepared(session) == 0
-    refused = Error("NOPERM this user has no permissions to run the 'set' command")
-    assert [client.do(f"SET app{number % USERS}:x v") for number, client in enumerate(clients)] == [refused] * CLIENTS
+    for number, client in enumerate(clients):
+        user = number % USERS
+        refused = f"NOPERM User u{user} has no permissions to run the 'set' command"
+        assert client.do(f"SET app{user}:x v") == Error(refused)
     assert [client.do(f"GET app{number % USERS}:x") for number, client in enumerate(clients)] == [None] * CLIENTS
     assert prepared(session) == USERS
 

@@ -17,13 +17,14 @@ sys.exit(main())
 class ServerProcess:
     """`python -m streamd serve` as a child; `port` is what its banner says.
 
-    pure: run as if none of the libraries with native code that streamd can do without were installed.
+    pure: run as if none of the libraries with native code that streamd can do without were installed. source: the
+    directory of another version's source.
     """
 
-    def __init__(self, directory: Path, *options: str, pure: bool = False) -> None:
+    def __init__(self, directory: Path, *options: str, pure: bool = False, source: Path | None = None) -> None:
         start = ["-c", PURE] if pure else ["-m", "streamd"]
         words = [sys.executable, *start, "serve", "--port", "0", "--dir", str(directory), *options]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=source)
         self.banner: list[str] = []
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -51,6 +52,7 @@ class ServerProcess:
         self.stop()
 
 
-def run_cli(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m streamd` with these words to its end."""
-    return subprocess.run([sys.executable, "-m", "streamd", *words], capture_output=True, text=True, timeout=30)
+def run_cli(*words: str, source: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `python -m streamd` with these words to its end; `source` is the directory of another version's source."""
+    command = [sys.executable, "-m", "streamd", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=source)

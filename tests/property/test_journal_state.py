@@ -6,13 +6,17 @@ from hypothesis import strategies as st
 
 from tests.crash.restartable import Restartable
 from tests.crash.state_dump import dump
+from tests.unit.rdb.payloads import payloads
 
 key = st.sampled_from([b"s", b"s", b"t"])
+PAYLOADS = [payload.data for payload in payloads()]
 any_key = st.sampled_from([b"s", b"t", b"k", b"l"])
 plain = st.sampled_from([b"k", b"l"])
 small = st.integers(0, 12).map(lambda number: b"%d" % number)
 value = st.sampled_from([b"1", b"22", b"three", b"", b"\x00\xff\r\n"])
-entry_id = st.sampled_from([b"%d-%d" % (ms, seq) for ms in (1, 2, 3) for seq in (1, 2)] + [b"1699999999999-0"])
+entry_id = st.sampled_from(
+    [b"%d-%d" % (ms, seq) for ms in (1, 2, 3) for seq in (1, 2)] + [b"1699999999999-0", b"1700000001000-0"]
+)
 some_ids = st.lists(entry_id, min_size=1, max_size=3)
 group = st.sampled_from([b"g", b"h"])
 consumer = st.sampled_from([b"ann", b"bob"])
@@ -92,6 +96,7 @@ place = st.sampled_from([b"0", b"1", b"-1", b"3"])
 lists = st.one_of(
     request(b"RPUSH", plain, value, value),
     request(b"LMOVE", plain, any_key, end, end),
+    request(b"LMOVEM", plain, any_key, end, end, optional(b"COUNT", b"2", st.sampled_from([b"OBO", b"BULK"]))),
     request(b"LMPOP", b"2", plain, any_key, end, b"COUNT", b"2"),
     request(b"LSET", any_key, place, value),
     request(b"LINSERT", any_key, b"AFTER", value, value),
@@ -112,10 +117,18 @@ sets = st.one_of(
     request(b"HGETEX", any_key, b"PERSIST", b"FIELDS", b"1", value),
     request(b"SORT", any_key, b"ALPHA", b"STORE", plain),
     request(b"SETBIT", plain, small, st.sampled_from([b"0", b"1"])),
+    request(b"BITOP", st.sampled_from([b"DIFF", b"DIFF1", b"ANDOR", b"ONE"]), plain, any_key, plain),
     request(b"BITOP", b"XOR", plain, any_key, plain),
 )
 others = st.one_of(
     request(b"SET", plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
+    request(b"SET", plain, value, st.sampled_from([b"IFEQ", b"IFNE"]), value, optional(b"KEEPTTL")),
+    request(b"MSETEX", b"2", plain, value, plain, value, optional(b"PX", st.sampled_from([b"5", b"100000"]))),
+    request(
+        b"INCREX", plain, b"BYINT", small, optional(b"SATURATE"), optional(b"UBOUND", b"20"), optional(b"PX", b"100000")
+    ),
+    request(b"INCREX", plain, b"BYFLOAT", score, optional(b"PERSIST")),
+    request(b"DELEX", any_key, optional(st.sampled_from([b"IFEQ", b"IFNE"]), value)),
     request(b"APPEND", plain, value),
     request(b"INCRBY", plain, small),
     request(b"SETRANGE", plain, small, value),
@@ -130,6 +143,9 @@ others = st.one_of(
     request(b"RENAME", any_key, any_key),
     request(b"COPY", any_key, any_key, optional(b"DB", b"1"), optional(b"REPLACE")),
     request(b"MOVE", any_key, b"1"),
+    request(
+        b"RESTORE", any_key, st.sampled_from([b"0", b"9", b"100000"]), st.sampled_from(PAYLOADS), optional(b"REPLACE")
+    ),
     request(b"PEXPIRE", any_key, st.sampled_from([b"0", b"9", b"100000"])),
     request(b"PERSIST", any_key),
     request(b"SELECT", st.sampled_from([b"0", b"1"])),

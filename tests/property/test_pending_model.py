@@ -114,7 +114,7 @@ class Pair:
             owned = [row[1] if row[0] is not None else 0 for row in model.rows.values()]
             assert real.oldest_ms() == (0 if model.nacked else min(owned, default=None))
             for until_ms, count in ((3, 2), (100, 1), (100, 1000)):
-                assert real.oldest(until_ms, count) == model.oldest(until_ms, count)
+                assert real.oldest(until_ms, count, lambda entry_id: True) == model.oldest(until_ms, count)
 
 
 STEPS = [

@@ -61,6 +61,7 @@ RUNS = st.one_of(
 )
 OTHERS = st.sampled_from([
     [["XLEN", "a"]], [["PING"]], [["DEL", "a"]], [["SET", "b", "x"]], [["XSETID", "a", "1000000000000-99990"]],
+    [["XSETID", "a", "1000000000009-5"]], [["XSETID", "b", "1000000500000-0"]],
     [["PEXPIRE", "a", "5"]], [["PEXPIRE", "a", "50000"]], [["SET", "other", "x", "EX", "100"]],
     [["XGROUP", "CREATE", "a", "g", "0"], ["XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "a", ">"]],
     [["XDEL", "a", "1000000000000-1", "1000000000000-2"]],
@@ -92,6 +93,9 @@ def shown(session: Session) -> list[Any]:
     for key in ("a", "b", "c"):
         for request in (["TYPE", key], ["XRANGE", key, "-", "+"], ["XINFO", "STREAM", key, "FULL"]):
             seen.append(session.execute(request))
+        stream = session.state.keyspace[0].values.get(key.encode())
+        if isinstance(stream, Stream):
+            seen.append([(*row, stream.idmp.recorded_ms(row[0]).get(row[1])) for row in sorted(stream.idmp)])
     return seen
 
 

@@ -1,6 +1,5 @@
-"""redis-server accepts and refuses the requests of the table as the decoder does."""
+"""Redis 8.10.2 accepts and refuses the requests of the table as the decoder does."""
 
-import shutil
 import socket
 import subprocess
 
@@ -10,12 +9,10 @@ import pytest
 from bench.ports import free_port
 from streamd.base.limits import BEFORE_AUTH
 from streamd.resp.decoder import Decoder
+from tests.differential.redis_process import judge, needs_redis
 from tests.protocol.request_table import ACCEPTED, REFUSED
 
-pytestmark = [
-    pytest.mark.redis,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server to compare with"),
-]
+pytestmark = needs_redis
 
 QUIT = b"*1\r\n$4\r\nQUIT\r\n"
 BEFORE_THE_PASSWORD = [
@@ -33,7 +30,7 @@ BEFORE_THE_PASSWORD = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     port = free_port()
-    words = f"redis-server --port {port} --bind 127.0.0.1 --appendonly no --save".split()
+    words = f"{judge()} --port {port} --bind 127.0.0.1 --appendonly no --save".split()
     process = subprocess.Popen([*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import subprocess
 import threading
 
@@ -14,7 +13,7 @@ from bench.ports import free_port
 from streamd.clients.sessions import DeviceStore, Message
 from streamd.clients.sessions.requests import ADD, GET, MARK_PUBREL, REMOVE, REMOVE_ALL
 from tests.crash.restartable import Restartable
-from tests.differential.redis_process import encode_request, needs_redis
+from tests.differential.redis_process import encode_request, judge, needs_redis
 
 WEEK_S = 7 * 86_400
 SET, LAST = "{c}_messages", "{c}_last_packet_id"
@@ -224,7 +223,7 @@ def test_d12_all_that_is_kept_of_a_session_lies_in_one_slot(client, client_id, p
 def redis_cluster(tmp_path):
     """A redis-server in cluster mode that has all slots."""
     port = free_port()
-    words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--save", ""]
+    words = [str(judge()), "--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--save", ""]
     process = subprocess.Popen(
         [*words, "--cluster-port", str(free_port())], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
@@ -241,8 +240,7 @@ def redis_cluster(tmp_path):
         process.communicate()
 
 
-@pytest.mark.redis
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason=needs_redis[1].kwargs["reason"])
+@needs_redis
 def test_d12_the_store_works_where_access_across_slots_is_refused(redis_cluster):
     with pytest.raises(redis.ResponseError, match=r"CROSSSLOT|hash to the same slot"):
         redis_cluster.execute_command("MSET", "{a}x", 1, "{b}x", 1)

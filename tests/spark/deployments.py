@@ -1,4 +1,4 @@
-"""More than one redis-server: a cluster, Sentinels, TLS; on free ports of 127.0.0.1, skipped where there is none."""
+"""More than one Redis 8.10.2: a cluster, Sentinels, TLS; on free ports of 127.0.0.1, skipped where there is none."""
 
 import shutil
 import subprocess
@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from bench.ports import free_port
+from tests.differential.redis_process import judge
 from tests.spark.servers import redis_server
 
 
@@ -91,8 +92,7 @@ def watched_redis(place: Path, *options: str) -> Iterator[Watched]:
             f"port {port}\nbind 127.0.0.1\ndir {place}\nsentinel monitor mymaster 127.0.0.1 {master} 1\n"
             "sentinel down-after-milliseconds mymaster 2000\nsentinel failover-timeout mymaster 10000\n"
         )
-        program = shutil.which("redis-server") or pytest.skip("redis-server is not installed")
-        process = subprocess.Popen([program, str(configuration), "--sentinel"], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([judge(), str(configuration), "--sentinel"], stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: _answers(port))
             yield Watched(port, master, replica)

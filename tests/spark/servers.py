@@ -1,6 +1,5 @@
-"""Servers for the tests of the data source: streamd as a process, and redis-server where it is installed."""
+"""Servers for the tests of the data source: streamd as a process, and Redis 8.10.2."""
 
-import shutil
 import socket
 import subprocess
 import threading
@@ -8,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import redis
 
 from bench.ports import free_port
+from tests.differential.redis_process import judge
 from tests.integration.process import ServerProcess
 
 
@@ -24,12 +23,9 @@ def streamd_server(directory: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def redis_server(*options: str, port: int | None = None) -> Iterator[int]:
-    """Run redis-server without persistence; gives its port. Skips the test where it is not installed."""
-    program = shutil.which("redis-server")
-    if program is None:
-        pytest.skip("redis-server is not installed")
+    """Run Redis 8.10.2 without persistence; gives its port. Skips the test where it cannot be made."""
     port = port or free_port()
-    words = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
+    words = [str(judge()), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

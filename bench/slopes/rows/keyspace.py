@@ -3,6 +3,7 @@
 from bench.slopes.row import Row, rows
 
 _KEYS = "MSET k#,v*N"
+_RESTORE = 'redis.call("RESTORE", KEYS[2], 0, redis.call("DUMP", KEYS[1]), "REPLACE")'
 _EXPIRING = "N x SET k# v EX 10000"
 
 MANY_KEYS = (
@@ -96,6 +97,9 @@ def _of_a_large_value(make: str) -> tuple[Row, ...]:
         ("RENAMENX s t ; RENAME t s", "1"),
         Row("MOVE s 1", "1", fresh=True),
         Row("COPY s t REPLACE", "n", whole=True),
+        Row("DUMP s", "n", whole=True),
+        Row(f"EVAL '{_RESTORE}' 2 s t", "n", whole=True, command="restore"),
+        Row("MIGRATE 127.0.0.1 1 s 0 100", "n", whole=True, refused=True),
         Row("UNLINK s", "n", fresh=True),
         Row("DEL s", "n", fresh=True),
         Row("SET s v", "n", fresh=True),

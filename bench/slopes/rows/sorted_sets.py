@@ -86,6 +86,7 @@ SORTED_SETS = (
         ("ZINTERCARD 2 z t LIMIT 1", "1"),
         Row("ZINTERSTORE d 2 z t", "n log", whole=True),
         Row("ZUNION 2 z t WITHSCORES", "n log", whole=True),
+        Row("ZUNION 2 z t AGGREGATE COUNT", "n log", whole=True),
         Row("ZUNION 2 z t WEIGHTS 2 3 AGGREGATE MIN", "n log", whole=True),
         Row("ZUNIONSTORE d 2 z t", "n log", whole=True),
         Row("ZDIFF 2 z t WITHSCORES", "n log", whole=True),

@@ -1,7 +1,7 @@
 """Commands on the bits of a string."""
 
-from collections.abc import Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from operator import and_, or_, xor
 from typing import Final
 from zlib import adler32
@@ -14,7 +14,38 @@ from streamd.data.types import STRING
 from streamd.resp.plain import plain
 from streamd.resp.types import Later, Reply, Sliced
 
-_OPERATIONS: Final = {b"AND": and_, b"OR": or_, b"XOR": xor}
+
+def _first_only(numbers: list[int]) -> int:
+    return numbers[0] & ~reduce(or_, numbers[1:])
+
+
+def _others_only(numbers: list[int]) -> int:
+    return ~numbers[0] & reduce(or_, numbers[1:])
+
+
+def _first_and_others(numbers: list[int]) -> int:
+    return numbers[0] & reduce(or_, numbers[1:])
+
+
+def _in_one(numbers: list[int]) -> int:
+    """Return the bits that are set in exactly one of the numbers."""
+    once = several = 0
+    for number in numbers:
+        several |= once & number
+        once |= number
+    return once & ~several
+
+
+# Operations on bits, each with the least number of strings.
+_OPERATIONS: Final[dict[bytes, tuple[Callable[[list[int]], int], int]]] = {
+    b"AND": (partial(reduce, and_), 1),
+    b"OR": (partial(reduce, or_), 1),
+    b"XOR": (partial(reduce, xor), 1),
+    b"DIFF": (_first_only, 2),
+    b"DIFF1": (_others_only, 2),
+    b"ANDOR": (_first_and_others, 2),
+    b"ONE": (_in_one, 1),
+}
 
 
 @command(
@@ -168,15 +199,23 @@ def bitpos(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "BITOP", arity=-4, flags="write denyoom", keys=(2, -1, 1), since="2.6.0", complexity="O(N), N the bytes",
-    group="bitmap", syntax="operation destkey:key key [key ...]", access="OW update; RO access",
+    group="bitmap",
+    syntax="<AND | OR | XOR | NOT | DIFF | DIFF1 | ANDOR | ONE> destkey:key key [key ...]",
+    access="OW update; RO access",
 )  # fmt: skip
 def bitop(context: Context, args: list[bytes]) -> Reply:
-    """Combine the bits of strings by AND, OR, XOR or NOT, put the result at a key and return its length."""
+    """Combine the bits of strings by an operation, put the result at a key and return its length.
+
+    NOT: the bits of one string, inverted. DIFF: set in the first string and no other. DIFF1: in another and not in the
+    first. ANDOR: in the first and another. ONE: in exactly one string.
+    """
     name, target = args[1].upper(), args[2]
     if name != b"NOT" and name not in _OPERATIONS:
         raise SyntaxError_()
     if name == b"NOT" and len(args) != 4:
         raise CommandError("ERR BITOP NOT must be called with a single source key.")
+    if name != b"NOT" and len(args) - 3 < _OPERATIONS[name][1]:
+        raise CommandError(f"ERR BITOP {name.decode()} must be called with at least two source keys.")
     db = context.db
     values = [db.read_as(key, STRING) or b"" for key in args[3:]]
     length = max(map(len, values))
@@ -186,9 +225,10 @@ def bitop(context: Context, args: list[bytes]) -> Reply:
             context.changed(target, "g", "del")
         return 0
     numbers = [int.from_bytes(value) << (length - len(value)) * 8 for value in values]
-    number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else reduce(_OPERATIONS[name], numbers)
-    db.clear_expiry(target)
+    number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else _OPERATIONS[name][0](numbers)
     result = number.to_bytes(length)
+    context.notify_overwritten(target, result)
+    db.clear_expiry(target)
     db.put(target, result)
     context.record(b"SET", target, result)  # a rewrite may have written the other keys already, as they are later
     context.changed(target, "$", "set")

@@ -25,12 +25,31 @@ def take_expiry(words: Arguments) -> Expiry | None:
     return None
 
 
+def expiry_ms(context: Context, expiry: Expiry, name: str) -> int:
+    """Return the Unix milliseconds of an expiry. Raises: NotAnInteger, InvalidExpire."""
+    unit_ms, relative, word = expiry
+    number = parse_integer(word)
+    if not 0 < number <= INT64_MAX // unit_ms:
+        raise InvalidExpire(name)
+    due_ms = number * unit_ms + (context.now_ms if relative else 0)
+    if due_ms > INT64_MAX:
+        raise InvalidExpire(name)
+    return due_ms
+
+
+def remove_key(context: Context, key: bytes) -> bool:
+    """Remove a key; return whether it was there."""
+    if not context.db.delete(key):
+        return False
+    context.record(b"DEL", key)
+    context.changed(key, "g", "del")
+    return True
+
+
 def set_due(context: Context, key: bytes, due_ms: int) -> None:
     """Let a key that is there expire at a future time, or remove it if that has passed."""
     if due_ms <= context.now_ms:
-        context.db.delete(key)
-        context.record(b"DEL", key)
-        context.changed(key, "g", "del")
+        remove_key(context, key)
     else:
         context.db.set_expiry(key, due_ms)
         context.record(b"PEXPIREAT", key, b"%d" % due_ms)

@@ -109,7 +109,7 @@ def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summar
         return replies
 
     command(
-        name, arity=-6, flags="write denyoom fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
+        name, arity=-6, flags="write fast", keys=(1, 1, 1), since="7.4.0", complexity=_ON, group="hash",
         syntax=f"key {amount} [NX | XX | GT | LT] {_FIELDS}", access="RW update", summary=summary,
     )(handler)  # fmt: skip
 

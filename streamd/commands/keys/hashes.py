@@ -192,16 +192,16 @@ def hincrby(context: Context, args: list[bytes]) -> Reply:
 @command(
     "HSCAN", arity=-3, flags="readonly", keys=(1, 1, 1), since="2.8.0",
     complexity="O(COUNT)", group="hash",
-    syntax="key cursor [MATCH pattern] [COUNT count]", access="RO access", tips="nondeterministic_output",
+    syntax="key cursor [MATCH pattern] [COUNT count] [NOVALUES]", access="RO access", tips="nondeterministic_output",
 )  # fmt: skip
 def hscan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the fields with their values, and the cursor of the next page; a small hash is one page.
 
     A field that is there all the time is returned, and only once unless others are removed and added meanwhile.
 
-    Reply: array of the next cursor, 0 at the end, and an array of fields and values.
+    Reply: array of the next cursor, 0 at the end, and an array of fields and values, with NOVALUES of fields.
     """
-    return page_reply(context, args, HASH, lambda value, fields: map(value.__getitem__, fields))
+    return page_reply(context, args, HASH, lambda value, fields: map(value.__getitem__, fields), has_values=True)
 
 
 @command(

@@ -3,19 +3,8 @@
 from streamd.base.errors import CommandError, NoSuchDatabase, NoSuchKey, NotAnInteger, SameObject, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_database, parse_integer
-from streamd.data.keyspace import Database
-from streamd.data.timed_hash import TimedHash
-from streamd.data.types import KeyValue, type_of
+from streamd.data.types import type_of
 from streamd.resp.types import Reply
-
-
-def _put(db: Database, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
-    """Store a value at a key, in place of any older value."""
-    db.replace(key, value)
-    if isinstance(value, TimedHash):
-        db.note_times(key, value)
-    if expires_ms is not None:
-        db.set_expiry(key, expires_ms)
 
 
 def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
@@ -29,7 +18,7 @@ def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
     expires_ms = db.expires_ms.get(old_key)
     value = db.remove(old_key)
     assert value is not None
-    _put(db, new_key, value, expires_ms)
+    db.place(new_key, value, expires_ms)
     context.record(b"RENAME", old_key, new_key)
     context.changed(old_key, "g", "rename_from")
     context.changed(new_key, "g", "rename_to")
@@ -79,7 +68,7 @@ def copy(context: Context, args: list[bytes]) -> Reply:
         return 0
     if target_db.get(target) is not None and not replace:
         return 0
-    _put(target_db, target, type_of(value).copy(value), db.expires_ms.get(source))
+    target_db.place(target, type_of(value).copy(value), db.expires_ms.get(source))
     context.record(b"COPY", source, target, b"DB", b"%d" % target_db.index, b"REPLACE")
     target_db.touch(target)
     if context.state.notify_flags:
@@ -103,7 +92,7 @@ def move(context: Context, args: list[bytes]) -> Reply:
     expires_ms = db.expires_ms.get(key)
     value = db.remove(key)
     assert value is not None
-    _put(target_db, key, value, expires_ms)
+    target_db.place(key, value, expires_ms)
     context.record(b"MOVE", key, b"%d" % target_db.index)
     db.touch(key)
     target_db.touch(key)

@@ -94,7 +94,8 @@ def keys(context: Context, args: list[bytes]) -> Reply:
 @command(
     "SCAN", arity=-2, flags="readonly", since="2.8.0",
     complexity="O(COUNT)", group="generic",
-    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]", tips="nondeterministic_output request_policy:special",
+    syntax="cursor [MATCH pattern] [COUNT count] [TYPE type]",
+    tips="nondeterministic_output request_policy:special response_policy:special",
 )  # fmt: skip
 def scan(context: Context, args: list[bytes]) -> Reply:
     """Return a page of the keys, and the cursor of the next page.
@@ -104,7 +105,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     Reply: array of the next cursor, 0 at the end, and an array of keys.
     """
     cursor = parse_cursor(args[1])
-    count, matches, type_name = take_options(Arguments(args, 2), takes_type=True)
+    count, matches, type_name, _ = take_options(Arguments(args, 2), takes_type=True)
     db = context.db
     if len(db) > SLICED_ITEMS_MIN and count > SLICED_ITEMS_MIN and not context.in_unit:
         pieces = in_slices(partial(positions.page, db.values), partial(_shown, db, matches, type_name), cursor, count)
@@ -114,7 +115,7 @@ def scan(context: Context, args: list[bytes]) -> Reply:
     for key in page:
         if matches is not None and not matches(key):
             continue
-        value = db.peek(key) if type_name is None else db.inspect(key)
+        value = db.peek(key)
         if value is not None and (type_name is None or type_of(value).name == type_name):
             found.append(key)
     return [b"%d" % cursor, found]
@@ -134,7 +135,7 @@ def _shown(db: Database, matches: Matcher | None, type_name: str | None, page: l
 @command(
     "RANDOMKEY", arity=1, flags="readonly", since="1.0.0",
     complexity="O(1)", group="generic",
-    tips="request_policy:all_shards nondeterministic_output",
+    tips="request_policy:all_shards nondeterministic_output response_policy:special",
 )  # fmt: skip
 def randomkey(context: Context, args: list[bytes]) -> Reply:
     """Return a random key, or nil in an empty database."""

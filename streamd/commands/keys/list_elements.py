@@ -62,6 +62,7 @@ def linsert(context: Context, args: list[bytes]) -> Reply:
     if place is None:
         return -1
     value.insert(place + (side == b"AFTER"), args[4])
+    context.db.signal(args[1])
     context.record(b"LINSERT", *args[1:])
     context.changed(args[1], "l", "linsert")
     return len(value)

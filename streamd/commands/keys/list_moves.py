@@ -1,12 +1,14 @@
 """Commands that take elements of a list, or move them to another, waiting for them if asked to."""
 
-from streamd.base.errors import SyntaxError_
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_wait_ms
 from streamd.catalog.counted_keys import CountedKeys
-from streamd.commands.keys.lists import end_if_empty, pop_elements
+from streamd.commands.keys.lists import end_if_empty, pop_elements, push_elements
 from streamd.commands.keys.waiting import parse_several, take_first, take_or_wait
-from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
 from streamd.resp.types import NULL_ARRAY, Reply
 
@@ -21,7 +23,7 @@ def _declare_pop(name: str, what: str, left: bool) -> None:
         )  # fmt: skip
 
     command(
-        name, arity=-3, flags="write noscript blocking", keys=(1, -2, 1), since="2.0.0", complexity="O(N), N the keys",
+        name, arity=-3, flags="write blocking", keys=(1, -2, 1), since="2.0.0", complexity="O(N), N the keys",
         group="list", syntax="key [key ...] timeout:double", access="RW access delete",
         summary=f"Take the {what} of the first list that has elements, and name that list; wait if all are empty.",
     )(handler)  # fmt: skip
@@ -76,18 +78,11 @@ def _move(context: Context, source: bytes, target: bytes, from_left: bool, to_le
     db = context.db
     value = db.get_as(source, LIST)
     assert value is not None
-    other = db.get_as(target, LIST)
+    db.get_as(target, LIST)
     element = value.popleft() if from_left else value.pop()
-    if other is None:
-        db.put(target, other := ElementList())
-    if to_left:
-        other.appendleft(element)
-    else:
-        other.append(element)
     # For each key a record of its own, as a rewrite asks: one key may be written already and the other not.
     context.record(b"LPOP" if from_left else b"RPOP", source, b"1")
-    context.record(b"LPUSH" if to_left else b"RPUSH", target, element, changes=0)
-    context.changed(target, "l", "lpush" if to_left else "rpush")
+    push_elements(context, target, [element], to_left, 0)
     context.changed(source, "l", "lpop" if from_left else "rpop")
     end_if_empty(context, source, value)
     return element
@@ -114,7 +109,7 @@ def lmove(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "BLMOVE", arity=6, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="6.2.0", complexity="O(1)",
+    "BLMOVE", arity=6, flags="write denyoom blocking", keys=(1, 2, 1), since="6.2.0", complexity="O(1)",
     group="list", syntax="source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout:double", access=_MOVE,
 )  # fmt: skip
 def blmove(context: Context, args: list[bytes]) -> Reply:
@@ -132,9 +127,106 @@ def rpoplpush(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "BRPOPLPUSH", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), since="2.2.0", complexity="O(1)",
+    "BRPOPLPUSH", arity=4, flags="write denyoom blocking", keys=(1, 2, 1), since="2.2.0", complexity="O(1)",
     group="list", syntax="source destination timeout:double", access=_MOVE,
 )  # fmt: skip
 def brpoplpush(context: Context, args: list[bytes]) -> Reply:
     """Move the last element of a list to the head of another and return it; wait if the list is empty."""
     return _move_or_wait(context, args, False, True, args[3])
+
+
+@dataclass(slots=True)
+class _Move:
+    """What LMOVEM asks for: from which end to which, how many elements at most, and their order.
+
+    is_exact: whether fewer elements are too few. reverses: whether they arrive in the reverse order.
+    """
+
+    from_left: bool
+    to_left: bool
+    count: int = 1
+    is_exact: bool = False
+    reverses: bool = False
+
+
+def _parse_move(args: list[bytes]) -> _Move:
+    return _Move(_is_left(args[3]), _is_left(args[4]))
+
+
+def _take_number(words: Arguments, move: _Move) -> None:
+    """Parse the number of elements and their order, up to the end. Raises: CommandError."""
+    if not words.left():
+        return
+    move.is_exact = words.flag(b"EXACTLY", followed_by=1)
+    if not move.is_exact and not words.flag(b"COUNT", followed_by=1):
+        raise SyntaxError_()
+    error = CommandError("ERR count should be greater than 0")
+    move.count = words.integer(error)
+    if move.count < 1:
+        raise error
+    # One by one, from one end to the same end, the last element arrives first.
+    one_by_one = words.flag(b"OBO")
+    if not one_by_one and not words.flag(b"BULK"):
+        raise SyntaxError_()
+    words.end()
+    move.reverses = one_by_one and move.from_left == move.to_left
+
+
+def _mover(context: Context, target: bytes, move: _Move) -> Callable[[bytes], Reply | None]:
+    """Return the function that moves elements of a list that is there; it returns None if there are too few."""
+
+    def take(source: bytes) -> Reply | None:
+        db = context.db
+        value = db.get_as(source, LIST)
+        assert value is not None
+        if move.is_exact and len(value) < move.count:
+            return None
+        db.get_as(target, LIST)
+        taken = value.take(move.count, move.from_left)
+        if move.from_left == move.reverses:
+            taken.reverse()
+        # For each key a record of its own, as for LMOVE.
+        context.record(b"LPOP" if move.from_left else b"RPOP", source, b"%d" % len(taken), changes=len(taken))
+        popped = "lpop" if move.from_left else "rpop"
+        if source == target:
+            context.changed(source, "l", popped)
+        push_elements(context, target, taken[::-1] if move.to_left else taken, move.to_left, 0)
+        if source != target:
+            context.changed(source, "l", popped)
+        end_if_empty(context, source, value)
+        return taken
+
+    return take
+
+
+_HOW_MANY = "[<COUNT count | EXACTLY exactly:integer> <OBO | BULK>]"
+
+
+@command(
+    "LMOVEM", arity=-5, flags="write denyoom", keys=(1, 2, 1), since="8.10.0",
+    complexity="O(N), N the elements moved", group="list",
+    syntax=f"source destination <LEFT | RIGHT> <LEFT | RIGHT> {_HOW_MANY}", access=_MOVE,
+)  # fmt: skip
+def lmovem(context: Context, args: list[bytes]) -> Reply:
+    """Move elements from an end of a list to an end of another and return them, or nil if there are too few.
+
+    One by one (OBO) each is moved behind the other; in bulk (BULK) they keep their order. The reply has the order in
+    which they stand in the other list.
+    """
+    move = _parse_move(args)
+    _take_number(Arguments(args, 5), move)
+    reply = take_first(context, [args[1]], LIST, _mover(context, args[2], move))
+    return NULL_ARRAY if reply is None else reply
+
+
+@command(
+    "BLMOVEM", arity=-6, flags="write denyoom blocking", keys=(1, 2, 1), since="8.10.0",
+    complexity="O(N), N the elements moved", group="list",
+    syntax=f"source destination <LEFT | RIGHT> <LEFT | RIGHT> timeout:double {_HOW_MANY}", access=_MOVE,
+)  # fmt: skip
+def blmovem(context: Context, args: list[bytes]) -> Reply:
+    """Move elements from an end of a list to an end of another and return them; wait if there are too few."""
+    move = _parse_move(args)
+    timeout_ms = parse_wait_ms(args[5])
+    _take_number(Arguments(args, 6), move)
+    return take_or_wait(context, [args[1]], LIST, _mover(context, args[2], move), timeout_ms)

@@ -20,6 +20,26 @@ def pop_elements(context: Context, key: bytes, count: int, left: bool) -> list[b
     return taken
 
 
+def push_elements(context: Context, key: bytes, elements: list[bytes], left: bool, changes: int) -> int:
+    """Put elements at an end of a list, the first one first, and return its length. Raises: WrongType.
+
+    changes: the number of changes that it counts for.
+    """
+    db = context.db
+    value = db.get_as(key, LIST)
+    if value is None:
+        db.put(key, value := ElementList())
+    elif key in db.waiting:
+        db.signal(key)  # a client may wait for several elements
+    if left:
+        value.extendleft(elements)
+    else:
+        value.extend(elements)
+    context.record_words([b"LPUSH" if left else b"RPUSH", key, *elements], changes)
+    context.changed(key, "l", "lpush" if left else "rpush")
+    return len(value)
+
+
 def end_if_empty(context: Context, key: bytes, value: ElementList) -> None:
     """Remove a list that has no elements any more."""
     if not value:
@@ -29,22 +49,11 @@ def end_if_empty(context: Context, key: bytes, value: ElementList) -> None:
 
 def _declare_push(name: str, end: str, since: str, needs_list: bool) -> None:
     left = end == "head"
-    word, event = (b"LPUSH", "lpush") if left else (b"RPUSH", "rpush")
 
     def handler(context: Context, args: list[bytes]) -> Reply:
-        key, items = args[1], args[2:]
-        value = context.db.get_as(key, LIST)
-        if value is None:
-            if needs_list:
-                return 0
-            context.db.put(key, value := ElementList())
-        if left:
-            value.extendleft(items)
-        else:
-            value.extend(items)
-        context.record_words([word, key, *items], len(items))
-        context.changed(key, "l", event)
-        return len(value)
+        if needs_list and context.db.get_as(args[1], LIST) is None:
+            return 0
+        return push_elements(context, args[1], args[2:], left, len(args) - 2)
 
     command(
         name, arity=-3, flags="write denyoom fast", keys=(1, 1, 1), since=since, complexity="O(1) for each element",

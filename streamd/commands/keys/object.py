@@ -8,6 +8,7 @@ from streamd.resp.types import Reply
 container(
     "OBJECT",
     since="2.2.3",
+    help_since="6.2.0",
     group="generic",
     help_lines=[
         "ENCODING <key>",

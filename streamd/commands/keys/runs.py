@@ -12,12 +12,13 @@ from typing import Final
 from streamd.base.limits import LARGE_REPLY_BYTES
 from streamd.catalog import Context
 from streamd.data.sorted_set import SortedSet
-from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk, format_float
+from streamd.resp.encoder import BULK_HEADERS, SHORT_BYTES_MAX, bulk
+from streamd.resp.floats import format_float
 from streamd.resp.template import Requests
 
 EX: Final = frozenset({b"EX", b"ex"})
 _ZERO: Final = ord("0")
-_EVENTS_OF_SET: Final = frozenset({"$", "g", "n"})
+_EVENTS_OF_SET: Final = frozenset({"$", "g", "n", "o", "c"})
 _SCORE_DIGITS_MAX: Final = 15
 # So many GETs are one run at most: their replies are one output.
 _GETS_MAX: Final = 256

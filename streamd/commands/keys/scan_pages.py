@@ -5,7 +5,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from streamd.base.errors import SyntaxError_
+from streamd.base.errors import CommandError, SyntaxError_
 from streamd.base.glob import Matcher, compile_glob
 from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.catalog import Context
@@ -19,11 +19,17 @@ from streamd.resp.types import LongArray, Reply, Sliced
 Beside = Callable[[Any, list[bytes]], Iterable[bytes]]
 
 
-def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Matcher | None, str | None]:
-    """Take COUNT, the matcher of MATCH (None for all), and the name behind TYPE, or None. Raises: CommandError."""
+def take_options(
+    words: Arguments, takes_type: bool = False, has_values: bool = False
+) -> tuple[int, Matcher | None, str | None, bool]:
+    """Take COUNT, the matcher of MATCH (None for all), the name behind TYPE, or None, and whether NOVALUES is there.
+
+    has_values: whether that makes sense. Raises: CommandError.
+    """
     count = 10
     matches: Matcher | None = None
     type_name: str | None = None
+    leaves_out = False
     while words.left():
         if words.flag(b"MATCH", followed_by=1):
             matches = compile_glob(words.word())
@@ -33,21 +39,33 @@ def take_options(words: Arguments, takes_type: bool = False) -> tuple[int, Match
                 raise SyntaxError_()
         elif takes_type and words.flag(b"TYPE", followed_by=1):
             type_name = words.word().lower().decode("utf-8", "surrogateescape")
+        elif words.flag(b"NOVALUES"):
+            if not has_values:
+                raise CommandError("ERR NOVALUES option can only be used in HSCAN")
+            leaves_out = True
         else:
             raise SyntaxError_()
-    return count, matches, type_name
+    return count, matches, type_name, leaves_out
 
 
-def page_reply(context: Context, args: list[bytes], kind: ValueType[Any, Any], beside: Beside | None = None) -> Reply:
+def page_reply(
+    context: Context,
+    args: list[bytes],
+    kind: ValueType[Any, Any],
+    beside: Beside | None = None,
+    has_values: bool = False,
+) -> Reply:
     """Return a page of the value at a key: the next cursor, 0 at the end, and the elements with the words beside each.
 
-    Raises: CommandError.
+    has_values: whether the words beside are values, which NOVALUES leaves out. Raises: CommandError.
     """
     cursor = parse_cursor(args[2])
     value = context.db.read_as(args[1], kind)
     if value is None:
         return [b"0", []]
-    count, matches, _ = take_options(Arguments(args, 3))
+    count, matches, _, leaves_out = take_options(Arguments(args, 3), has_values=has_values)
+    if leaves_out:
+        beside = None
     if count > SLICED_ITEMS_MIN and len(value) > SLICED_ITEMS_MIN and not context.in_unit:
         pieces = in_slices(value.page, partial(_words, value, beside, matches), cursor, count)
         return Sliced(LongArray(2, pieces), ROW_OVERHEAD * min(count, len(value)))

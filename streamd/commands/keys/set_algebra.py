@@ -38,7 +38,7 @@ def _difference(operands: list[MemberSet]) -> Iterator[bytes]:
     return found
 
 
-def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]], access: str, what: str) -> None:
+def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]], what: str) -> None:
     def show(context: Context, args: list[bytes]) -> Reply:
         return SetReply(list(operation(_operands(context, args[1:]))))
 
@@ -54,37 +54,58 @@ def _declare(name: str, operation: Callable[[list[MemberSet]], Iterable[bytes]],
     )(show)  # fmt: skip
     command(
         f"{name}STORE", arity=-3, flags="write denyoom", keys=(1, -1, 1), since="1.0.0", complexity=complexity,
-        group="set", syntax="destination key [key ...]", access=f"{access} update; RO access",
+        group="set", syntax="destination key [key ...]", access="OW update; RO access",
         summary=f"Put {what} sets at a key; return how many members it has.",
     )(store)  # fmt: skip
 
 
-_declare("SINTER", common, "RW", "the intersection of")
-_declare("SUNION", _union, "OW", "the union of")
-_declare("SDIFF", _difference, "OW", "what the first has and no other of")
+_declare("SINTER", common, "the intersection of")
+_declare("SUNION", _union, "the union of")
+_declare("SDIFF", _difference, "what the first has and no other of")
 
 
-@command(
-    "SINTERCARD", arity=-3, flags="readonly", since="7.0.0", complexity="O(N*K), N the members of the smallest of K",
-    group="set", find_keys=CountedKeys(1), syntax="numkeys:integer key [key ...] [LIMIT limit:integer]",
-    access="RO access",
+def _declare_card(
+    name: str, since: str, complexity: str, operation: Callable[[list[MemberSet]], Iterable[bytes]],
+    options: str, summary: str,
+) -> None:  # fmt: skip
+    """options: words that may stand beside LIMIT; APPROX allows an estimate, and the number is exact all the same."""
+
+    def handler(context: Context, args: list[bytes]) -> Reply:
+        words = Arguments(args, 1)
+        keys = take_counted_keys(
+            words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
+        )
+        limit = take_limit(words, b"APPROX" if options else b"")
+        found = operation(_operands(context, keys))
+        return sum(1 for _ in (islice(found, limit) if limit else found))
+
+    command(
+        name, arity=-3, flags="readonly", since=since, complexity=complexity, group="set", find_keys=CountedKeys(1),
+        syntax=f"numkeys:integer key [key ...] {options}[LIMIT limit:integer]", access="RO access", summary=summary,
+    )(handler)  # fmt: skip
+
+
+_declare_card(
+    "SINTERCARD", "7.0.0", "O(N*K), N the members of the smallest of K", common, "",
+    "Return the number of members that all sets share, counted up to a limit.",
 )  # fmt: skip
-def sintercard(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of members that all sets share, counted up to a limit."""
-    words = Arguments(args, 1)
-    keys = take_counted_keys(
-        words, "ERR numkeys should be greater than 0", "ERR Number of keys can't be greater than number of args"
-    )
-    limit = take_limit(words)
-    found = common(_operands(context, keys))
-    return sum(1 for _ in (islice(found, limit) if limit else found))
+_declare_card(
+    "SUNIONCARD", "8.10.0", "O(N), N the members of all", _union, "[APPROX] ",
+    "Return the number of members of the union of sets, counted up to a limit.",
+)  # fmt: skip
+_declare_card(
+    "SDIFFCARD", "8.10.0", "O(N), N the members of all", _difference, "",
+    "Return the number of members that the first set has and no other, counted up to a limit.",
+)  # fmt: skip
 
 
-def take_limit(words: Arguments) -> int:
-    """Parse an optional `LIMIT number`; 0 for no limit. Raises: CommandError."""
+def take_limit(words: Arguments, ignored: bytes = b"") -> int:
+    """Parse an optional `LIMIT number`, and a word that is ignored; 0 for no limit. Raises: CommandError."""
     limit = 0
     error = CommandError("ERR LIMIT can't be negative")
     while words.left():
+        if ignored and words.flag(ignored):
+            continue
         if not words.flag(b"LIMIT", followed_by=1):
             raise SyntaxError_()
         limit = words.integer(error)

@@ -26,16 +26,20 @@ def _sum(one: float, other: float) -> float:
     return 0.0 if isnan(total) else total
 
 
-_AGGREGATES: Final[dict[bytes, Aggregate]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
+_AGGREGATES: Final[dict[bytes, Aggregate]] = {b"SUM": _sum, b"COUNT": _sum, b"MIN": min, b"MAX": max}
 
 
 @dataclass(slots=True)
 class _Asked:
-    """The operands of a request, with their weights, and how scores are combined."""
+    """The operands of a request, with their weights, and how scores are combined.
+
+    counts: whether each score counts as 1 before it is weighted.
+    """
 
     operands: list[Scores]
     weights: list[float] = field(default_factory=list)
     aggregate: Aggregate = _sum
+    counts: bool = False
     shows_scores: bool = False
 
 
@@ -60,10 +64,10 @@ def _parse(context: Context, args: list[bytes], at: int, stores: bool, weighted:
             error = CommandError("ERR weight value is not a float")
             asked.weights = [parse_double(words.word(), error) for _ in operands]
         elif weighted and words.flag(b"AGGREGATE", followed_by=1):
-            aggregate = _AGGREGATES.get(words.word().upper())
-            if aggregate is None:
+            name = words.word().upper()
+            if name not in _AGGREGATES:
                 raise SyntaxError_()
-            asked.aggregate = aggregate
+            asked.aggregate, asked.counts = _AGGREGATES[name], name == b"COUNT"
         elif not stores and words.flag(b"WITHSCORES"):
             asked.shows_scores = True
         else:
@@ -90,7 +94,7 @@ def _union(asked: _Asked) -> Scores:
     found: Scores = {}
     for scores, weight in _smallest_first(asked):
         for member, score in scores.items():
-            score = _weighted(score, weight)
+            score = _weighted(1.0 if asked.counts else score, weight)
             found[member] = asked.aggregate(found[member], score) if member in found else score
     return found
 
@@ -100,9 +104,9 @@ def _intersection(asked: _Asked) -> Scores:
     found: Scores = {}
     for member, score in least.items():
         if all(member in scores for scores, _ in others):
-            total = _weighted(score, weight)
+            total = _weighted(1.0 if asked.counts else score, weight)
             for scores, other_weight in others:
-                total = asked.aggregate(total, scores[member] * other_weight)
+                total = asked.aggregate(total, (1.0 if asked.counts else scores[member]) * other_weight)
             found[member] = total
     return found
 
@@ -115,7 +119,7 @@ def _difference(asked: _Asked) -> Scores:
 def _declare(
     name: str, since: str, operation: Callable[[_Asked], Scores], weighted: bool, complexity: str, what: str
 ) -> None:
-    options = " [WEIGHTS weight:integer [weight:integer ...]] [AGGREGATE <SUM | MIN | MAX>]" if weighted else ""
+    options = " [WEIGHTS weight:integer [weight:integer ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]" if weighted else ""
 
     def show(context: Context, args: list[bytes]) -> Reply:
         asked = _parse(context, args, 1, stores=False, weighted=weighted)

@@ -59,7 +59,7 @@ def _declare_waiting_pop(name: str, which: str, last: bool) -> None:
         )  # fmt: skip
 
     command(
-        name, arity=-3, flags="write noscript blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
+        name, arity=-3, flags="write blocking fast", keys=(1, -2, 1), since="5.0.0", complexity=_OLOG,
         group="sorted-set", syntax="key [key ...] timeout:double", access="RW access delete",
         summary=f"Take the member with the {which} score of the first sorted set that has one; wait if all are empty.",
     )(handler)  # fmt: skip

@@ -11,7 +11,7 @@ from streamd.catalog.arguments import Arguments, parse_bound, parse_integer
 from streamd.commands.keys.results import end_removal, store_result, with_values
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
-from streamd.resp.encoder import format_float
+from streamd.resp.floats import format_float
 from streamd.resp.template import Requests
 from streamd.resp.types import Raw, Reply
 

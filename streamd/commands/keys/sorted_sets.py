@@ -12,14 +12,10 @@ from streamd.commands.keys.runs import zadd_run, zscore_run
 from streamd.commands.keys.scan_pages import page_reply
 from streamd.data.sorted_set import SortedSet
 from streamd.data.types import SORTED_SET
+from streamd.resp.floats import format_float
 from streamd.resp.types import NULL_ARRAY, Reply
 
 _OLOG: Final = "O(log(N)) for each member, N the members"
-
-
-def score_text(score: float) -> bytes:
-    """Return a score as Redis writes it; it is parsed as the same number."""
-    return b"%.17g" % score
 
 
 _OPTIONS: Final = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
@@ -86,7 +82,7 @@ def _add(context: Context, key: bytes, conditions: _Conditions, pairs: list[tupl
             else:
                 updated += 1
             value.put(member, score)
-            decided += (score_text(score), member)
+            decided += (format_float(score), member)
     finally:
         if not len(value):
             context.db.remove(key)
@@ -113,7 +109,7 @@ def _add_one(context: Context, key: bytes, score: float, member: bytes) -> int:
     state = context.state
     state.dirty += 1
     if state.records is not None:
-        state.records.append((db.index, [b"ZADD", key, score_text(score), member]))
+        state.records.append((db.index, [b"ZADD", key, format_float(score), member]))
     if key in db.followed:
         context.changed(key, "z", "zadd")
     return 1 if before is None else 0
@@ -277,6 +273,6 @@ def zscan(context: Context, args: list[bytes]) -> Reply:
     """
 
     def beside(value: SortedSet, members: list[bytes]) -> Iterable[bytes]:
-        return map(score_text, map(value.scores.__getitem__, members))
+        return map(format_float, map(value.scores.__getitem__, members))
 
     return page_reply(context, args, SORTED_SET, beside)

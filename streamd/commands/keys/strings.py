@@ -1,29 +1,58 @@
 """Commands on strings: reading and writing them whole."""
 
-from streamd.base.errors import InvalidExpire, SyntaxError_, WrongArity, WrongType
+from dataclasses import dataclass
+from typing import Final
+
+from streamd.base.errors import CommandError, NotAnInteger, SyntaxError_, WrongArity, WrongType
 from streamd.catalog import Batch, Context, command
-from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
-from streamd.commands.keys.expiry import EXPIRY_SYNTAX, Expiry, set_due, take_expiry
+from streamd.catalog.arguments import Arguments, parse_integer
+from streamd.catalog.counted_keys import CountedKeys
+from streamd.commands.keys.comparisons import comparison_holds, is_comparison
+from streamd.commands.keys.expiry import EXPIRY_SYNTAX, Expiry, expiry_ms, remove_key, set_due, take_expiry
 from streamd.commands.keys.runs import EX, get_run, is_plain_expiry, set_run
 from streamd.data.keyspace import Database
 from streamd.data.types import STRING
 from streamd.resp.types import Reply
 
 
-def _expiry_ms(context: Context, expiry: Expiry, name: str) -> int:
-    """Return the Unix milliseconds of an expiry. Raises: NotAnInteger, InvalidExpire."""
-    unit_ms, relative, word = expiry
-    number = parse_integer(word)
-    if not 0 < number <= INT64_MAX // unit_ms:
-        raise InvalidExpire(name)
-    due_ms = number * unit_ms + (context.now_ms if relative else 0)
-    if due_ms > INT64_MAX:
-        raise InvalidExpire(name)
-    return due_ms
+@dataclass(slots=True)
+class _Settings:
+    """The options of SET and MSETEX: a condition on the old value, with what that is compared with; and the expiry."""
+
+    condition: bytes | None = None
+    operand: bytes = b""
+    expiry: Expiry | None = None
+    get: bool = False
+    keep_ttl: bool = False
 
 
-def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
+def _take_settings(words: Arguments, reads: bool) -> _Settings:
+    """Parse options up to the end. reads: whether they may need the old value (GET, IFEQ ...). Raises: SyntaxError_."""
+    found = _Settings()
+    while words.left():
+        option = words.word().upper()
+        if option in (b"NX", b"XX") and found.condition in (None, option):
+            found.condition = option
+        elif reads and is_comparison(option) and found.condition in (None, option):
+            found.condition, found.operand = option, words.word()
+        elif reads and option == b"GET":
+            found.get = True
+        elif option == b"KEEPTTL" and found.expiry is None:
+            found.keep_ttl = True
+        else:
+            words.at -= 1
+            taken = None if found.keep_ttl else take_expiry(words)
+            if taken is None or (found.expiry is not None and found.expiry[:2] != taken[:2]):
+                raise SyntaxError_()
+            found.expiry = taken
+    return found
+
+
+def _put(context: Context, key: bytes, value: bytes, expires_ms: int | None, keep_ttl: bool) -> None:
+    """Set a key to a string and record it, without the events on that."""
     db, state = context.db, context.state
+    if state.notify_flags:
+        context.notify_overwritten(key, value)
     db.put(key, value)
     state.dirty += 1
     records = state.records
@@ -39,7 +68,11 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
             db.clear_expiry(key)
         if records is not None:
             records.append((db.index, [b"SET", key, value]))
-    if key in db.followed:
+
+
+def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = None, keep_ttl: bool = False) -> None:
+    _put(context, key, value, expires_ms, keep_ttl)
+    if key in context.db.followed:
         context.changed(key, "$", "set")
         if expires_ms is not None:
             context.notify(key, "g", "expire")
@@ -47,14 +80,16 @@ def _store(context: Context, key: bytes, value: bytes, expires_ms: int | None = 
 
 @command(
     "SET", arity=-3, flags="write denyoom", keys=(1, 1, 1), since="1.0.0", complexity="O(1)", group="string",
-    syntax=f"key value [NX | XX] [GET] [{EXPIRY_SYNTAX} | KEEPTTL]", access="RW access update variable_flags",
+    syntax="key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest] [GET] "
+    f"[{EXPIRY_SYNTAX} | KEEPTTL]",
+    access="RW access update variable_flags",
     batch=Batch(set_run, any_keys=True),
 )  # fmt: skip
 def set_(context: Context, args: list[bytes]) -> Reply:
     """Set a key to a string, over any value.
 
-    Reply: OK; nil when NX or XX kept it from being set. With GET: the old string, or nil.
-    Raises: SyntaxError_, NotAnInteger, InvalidExpire, WrongType (with GET).
+    Reply: OK; nil when a condition kept it from being set. With GET: the old string, or nil.
+    Raises: SyntaxError_, NotAnInteger, InvalidExpire, WrongType (with GET, IFEQ ...), CommandError.
     """
     key, value = args[1], args[2]
     if len(args) == 3:
@@ -64,32 +99,29 @@ def set_(context: Context, args: list[bytes]) -> Reply:
         # As below, for what most clients send.
         _store(context, key, value, context.state.time.ms + int(args[4]) * 1000)
         return "OK"
-    words = Arguments(args, 3)
-    condition: bytes | None = None
-    expiry: Expiry | None = None
-    get = keep_ttl = False
-    while words.left():
-        option = words.peek()
-        if option in (b"NX", b"XX") and condition in (None, option):
-            condition = option
-            words.word()
-        elif words.flag(b"GET"):
-            get = True
-        elif option == b"KEEPTTL" and expiry is None:
-            keep_ttl = True
-            words.word()
+    settings = _take_settings(Arguments(args, 3), reads=True)
+    expires_ms = None if settings.expiry is None else expiry_ms(context, settings.expiry, "set")
+    db, condition = context.db, settings.condition
+    compares = condition not in (None, b"NX", b"XX")
+    # (A comparison with a missing key is no miss.)
+    reads = settings.get or (compares and db.peek(key) is not None)
+    old = db.read_as(key, STRING) if reads else db.get(key)
+    if condition is None:
+        is_met = True
+    elif compares and isinstance(old, bytes):
+        is_met = comparison_holds((condition, settings.operand), old)
+    else:
+        is_met = (old is None) == (condition in _MET_BY_NOTHING)
+    if is_met:
+        if expires_ms is not None and expires_ms <= context.now_ms:
+            remove_key(context, key)
         else:
-            taken = None if keep_ttl else take_expiry(words)
-            if taken is None or (expiry is not None and expiry[:2] != taken[:2]):
-                raise SyntaxError_()
-            expiry = taken
-    expires_ms = None if expiry is None else _expiry_ms(context, expiry, "set")
-    db = context.db
-    old = db.read_as(key, STRING) if get else db.get(key)
-    if condition is not None and (old is None) != (condition == b"NX"):
-        return old if get else None
-    _store(context, key, value, expires_ms, keep_ttl)
-    return old if get else "OK"
+            _store(context, key, value, expires_ms, settings.keep_ttl)
+    return old if settings.get else "OK" if is_met else None
+
+
+# The conditions that a missing key meets.
+_MET_BY_NOTHING: Final = (b"NX", b"IFNE", b"IFDNE")
 
 
 @command(
@@ -106,7 +138,7 @@ def setnx(context: Context, args: list[bytes]) -> Reply:
 
 def _declare_setex(name: str, since: str, unit: str, unit_ms: int) -> None:
     def handler(context: Context, args: list[bytes]) -> Reply:
-        _store(context, args[1], args[3], _expiry_ms(context, (unit_ms, True, args[2]), name.lower()))
+        _store(context, args[1], args[3], expiry_ms(context, (unit_ms, True, args[2]), name.lower()))
         return "OK"
 
     command(
@@ -156,9 +188,7 @@ def getdel(context: Context, args: list[bytes]) -> Reply:
     key = args[1]
     old = context.db.read_as(key, STRING)
     if old is not None:
-        context.db.delete(key)
-        context.record(b"DEL", key)
-        context.changed(key, "g", "del")
+        remove_key(context, key)
     return old
 
 
@@ -184,7 +214,7 @@ def getex(context: Context, args: list[bytes]) -> Reply:
     if value is None:
         return None
     if expiry is not None:
-        set_due(context, key, _expiry_ms(context, expiry, "getex"))
+        set_due(context, key, expiry_ms(context, expiry, "getex"))
     elif persist and db.clear_expiry(key):
         context.record(b"PERSIST", key)
         context.changed(key, "g", "persist")
@@ -224,7 +254,6 @@ def mset(context: Context, args: list[bytes]) -> Reply:
 @command(
     "MSETNX", arity=-3, flags="write denyoom", keys=(1, -1, 2), since="1.0.1", complexity="O(N), N the keys",
     group="string", syntax="key value [key value ...]", access="OW insert",
-    tips="request_policy:multi_shard response_policy:agg_min",
 )  # fmt: skip
 def msetnx(context: Context, args: list[bytes]) -> Reply:
     """Set several keys to strings if none of them exists; return whether they were set."""
@@ -234,4 +263,40 @@ def msetnx(context: Context, args: list[bytes]) -> Reply:
         return 0
     for key, value in zip(args[1::2], args[2::2], strict=True):
         _store(context, key, value)
+    return 1
+
+
+@command(
+    "MSETEX", arity=-4, flags="write denyoom", since="8.4.0", complexity="O(N), N the keys", group="string",
+    find_keys=CountedKeys(1, step=2),
+    syntax=f"numkeys:integer key value [key value ...] [NX | XX] [{EXPIRY_SYNTAX} | KEEPTTL]",
+    access="OW update", tips="request_policy:multi_shard response_policy:all_succeeded",
+)  # fmt: skip
+def msetex(context: Context, args: list[bytes]) -> Reply:
+    """Set several keys to strings that expire at one time, or only if none, or each, of them exists.
+
+    Reply: integer, 1 if they were set.
+    """
+    try:
+        count = parse_integer(args[1])
+    except NotAnInteger:
+        count = 0
+    if not 0 < count < 2**31:
+        raise CommandError("ERR invalid numkeys value")
+    end = 2 + 2 * count
+    if len(args) < end:
+        raise CommandError("ERR wrong number of key-value pairs")
+    settings = _take_settings(Arguments(args, end), reads=False)
+    expires_ms = None if settings.expiry is None else expiry_ms(context, settings.expiry, "msetex")
+    keys, db = args[2:end:2], context.db
+    if settings.condition is not None:
+        wants_new = settings.condition == b"NX"
+        if any((db.get(key) is None) != wants_new for key in keys):
+            return 0
+    for key, value in zip(keys, args[3:end:2], strict=True):
+        _put(context, key, value, expires_ms, settings.keep_ttl)
+        if key in db.followed:
+            if expires_ms is not None:
+                context.notify(key, "g", "expire")
+            context.changed(key, "$", "set")
     return 1

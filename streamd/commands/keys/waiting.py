@@ -32,9 +32,12 @@ def parse_several(words: Arguments, end: bytes, other: bytes) -> tuple[list[byte
 
 
 def take_first(
-    context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply]
+    context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply | None]
 ) -> Reply | None:
-    """Return the result of `take` for the first key that exists, or None. Raises: WrongType."""
+    """Return the result of `take` for the first key that exists, or None. Raises: WrongType.
+
+    take: returns None where there is too little at the key.
+    """
     for key in keys:
         if context.db.get_as(key, kind) is not None:
             return take(key)
@@ -45,13 +48,14 @@ def take_or_wait(
     context: Context,
     keys: Sequence[bytes],
     kind: ValueType[Any, Any],
-    take: Callable[[bytes], Reply],
+    take: Callable[[bytes], Reply | None],
     timeout_ms: int,
     in_transaction: Reply = NULL_ARRAY,
 ) -> Reply:
-    """Return the result of `take` for the first key that exists, as soon as one does.
+    """Return the result of `take` for the first key that exists, as soon as one does, and has enough.
 
-    in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait.
+    in_transaction: the reply where no client may wait. A key that gets a value of another type ends no wait, but is an
+    error at its end if it stands before the key that ends it.
     Raises: WrongType.
     """
     reply = take_first(context, keys, kind, take)
@@ -61,9 +65,10 @@ def take_or_wait(
         return in_transaction
 
     def attempt() -> Reply:
-        for key in keys:
-            if type(context.db.peek(key)) is kind.holds:
-                return take(key)
-        return BLOCKED
+        ready = context.state.blocked.serving
+        if ready is not None and type(context.db.peek(ready)) is not kind.holds:
+            return BLOCKED
+        reply = take_first(context, keys, kind, take)
+        return BLOCKED if reply is None else reply
 
     return context.block(keys, timeout_ms, attempt, on_timeout=NULL_ARRAY)

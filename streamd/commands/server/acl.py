@@ -4,7 +4,7 @@ from streamd.acl.categories import CATEGORIES
 from streamd.acl.selector import Selector
 from streamd.acl.users import is_name
 from streamd.base.errors import CommandError, SubcommandSyntax, echoed
-from streamd.catalog import Context, command, container
+from streamd.catalog import EVERY_NODE, Context, command, container
 from streamd.catalog.arguments import parse_integer
 from streamd.catalog.describe import categories
 from streamd.resp.types import Reply, SetReply
@@ -67,7 +67,7 @@ def acl_cat(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ACL SETUSER", arity=-3, flags=_ADMIN, since="6.0.0", complexity="O(N), N the rules", group="server",
-    syntax="username [rule [rule ...]]",
+    syntax="username [rule [rule ...]]", tips=EVERY_NODE,
 )  # fmt: skip
 def acl_setuser(context: Context, args: list[bytes]) -> Reply:
     """Change a user by rules from left to right, or add one; all rules are taken or none."""
@@ -79,7 +79,7 @@ def acl_setuser(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "ACL DELUSER", arity=-3, flags=_ADMIN, since="6.0.0", complexity="O(N), N the connections", group="server",
-    syntax="username [username ...]",
+    syntax="username [username ...]", tips=EVERY_NODE,
 )  # fmt: skip
 def acl_deluser(context: Context, args: list[bytes]) -> Reply:
     """Remove users and close their connections; return how many there were."""
@@ -142,7 +142,9 @@ def acl_load(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
-@command("ACL SAVE", arity=2, flags=_ADMIN, since="6.0.0", complexity="O(N), N the users", group="server")
+@command(
+    "ACL SAVE", arity=2, flags=_ADMIN, since="6.0.0", complexity="O(N), N the users", group="server", tips=EVERY_NODE,
+)  # fmt: skip
 def acl_save(context: Context, args: list[bytes]) -> Reply:
     """Write all users to the ACL file."""
     context.services.access.save()
@@ -222,5 +224,5 @@ def acl_dryrun(context: Context, args: list[bytes]) -> Reply:
     if decision.reason == "ok":
         return "OK"
     if decision.reason == "command":
-        return f"This user has no permissions to run the '{found.name}' command".encode()
-    return b"This user has no permissions to access the '%b' %b" % (decision.object, decision.reason.encode())
+        return b"User %b has no permissions to run the '%b' command" % (user.name, found.name.encode())
+    return b"User %b has no permissions to access the '%b' %b" % (user.name, decision.object, decision.reason.encode())

@@ -1,7 +1,7 @@
 """CLIENT: the connections, one's own and the others'."""
 
 from streamd.base.errors import CommandError, NotAnInteger, SubcommandSyntax, SyntaxError_, echoed
-from streamd.catalog import Context, command, container
+from streamd.catalog import EVERY_NODE, Context, command, container
 from streamd.catalog.arguments import Arguments, parse_integer, parse_timeout_ms
 from streamd.connected.client import Client
 from streamd.resp.types import NO_REPLY, Reply, Verbatim
@@ -12,6 +12,7 @@ _ADMIN = "admin noscript loading stale"
 container(
     "CLIENT",
     since="2.4.0",
+    help_since="5.0.0",
     group="connection",
     help_lines=[
         "CACHING (YES|NO)",
@@ -67,7 +68,7 @@ def client_getname(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "CLIENT SETNAME", arity=3, flags=_FLAGS, since="2.6.9", complexity="O(1)", group="connection",
-    syntax="connection-name",
+    syntax="connection-name", tips=EVERY_NODE,
 )  # fmt: skip
 def client_setname(context: Context, args: list[bytes]) -> Reply:
     """Give the connection a name; an empty one takes it away."""
@@ -79,7 +80,7 @@ def client_setname(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "CLIENT SETINFO", arity=4, flags=_FLAGS, since="7.2.0", complexity="O(1)", group="connection",
-    syntax="LIB-NAME libname | LIB-VER libver",
+    syntax="LIB-NAME libname | LIB-VER libver", tips=EVERY_NODE,
 )  # fmt: skip
 def client_setinfo(context: Context, args: list[bytes]) -> Reply:
     """Set the name or the version of the client's library."""
@@ -247,7 +248,7 @@ def client_unblock(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "CLIENT PAUSE", arity=-3, flags=_ADMIN, since="2.9.50", complexity="O(1)", group="connection",
+    "CLIENT PAUSE", arity=-3, flags=_ADMIN, since="3.0.0", complexity="O(1)", group="connection",
     syntax="timeout [WRITE | ALL]",
 )  # fmt: skip
 def client_pause(context: Context, args: list[bytes]) -> Reply:

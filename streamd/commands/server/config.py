@@ -2,7 +2,7 @@
 
 from streamd.base.errors import SyntaxError_
 from streamd.base.glob import compile_glob
-from streamd.catalog import Context, command, container
+from streamd.catalog import EVERY_NODE, Context, command, container
 from streamd.resp.types import Reply
 
 _FLAGS = "admin noscript loading stale"
@@ -11,6 +11,7 @@ _SPECIAL = frozenset(b"*?[")
 container(
     "CONFIG",
     since="2.0.0",
+    help_since="5.0.0",
     group="server",
     help_lines=[
         "GET <pattern> [<pattern> ...]",
@@ -52,7 +53,7 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "CONFIG SET", arity=-4, flags=_FLAGS, since="2.0.0", complexity="O(N), N the options", group="server",
-    syntax="parameter value [parameter value ...]", tips="request_policy:all_nodes response_policy:all_succeeded",
+    syntax="parameter value [parameter value ...]", tips=EVERY_NODE,
 )  # fmt: skip
 def config_set(context: Context, args: list[bytes]) -> Reply:
     """Set options, all or none."""
@@ -63,7 +64,10 @@ def config_set(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
-@command("CONFIG RESETSTAT", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the commands", group="server")
+@command(
+    "CONFIG RESETSTAT", arity=2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the commands", group="server",
+    tips=EVERY_NODE,
+)  # fmt: skip
 def config_resetstat(context: Context, args: list[bytes]) -> Reply:
     """Set the statistics back to zero."""
     for one in context.services.commands.values():
@@ -73,7 +77,9 @@ def config_resetstat(context: Context, args: list[bytes]) -> Reply:
     return "OK"
 
 
-@command("CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server")
+@command(
+    "CONFIG REWRITE", arity=2, flags=_FLAGS, since="2.8.0", complexity="O(1)", group="server", tips=EVERY_NODE,
+)  # fmt: skip
 def config_rewrite(context: Context, args: list[bytes]) -> Reply:
     """Write what CONFIG SET and ACL SETUSER have changed into the configuration file; users only without an aclfile."""
     context.services.access.rewrite()

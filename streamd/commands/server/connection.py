@@ -146,7 +146,7 @@ def reset(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "WAIT", arity=3, flags="noscript", since="3.0.0", complexity="O(1)", group="generic", acl="connection",
+    "WAIT", arity=3, flags="blocking", since="3.0.0", complexity="O(1)", group="generic", acl="connection",
     syntax="numreplicas timeout", tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def wait(context: Context, args: list[bytes]) -> Reply:

@@ -49,14 +49,14 @@ def _protocol(context: Context, kind: bytes) -> Reply:
 @command(
     "DEBUG", arity=-2, flags="admin noscript loading stale", since="1.0.0", complexity="Depends on subcommand.",
     group="server",
-    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF | PROTOCOL type | "
+    syntax="SLEEP seconds | SET-ACTIVE-EXPIRE <0 | 1> | RELOAD | LOADAOF | PROTOCOL type | ERROR text | "
     "SET-DISABLE-DENY-SCRIPTS <0 | 1> | QUICKLIST-PACKED-THRESHOLD size",
 )  # fmt: skip
 def debug(context: Context, args: list[bytes]) -> Reply:
     """Sleep (SLEEP), stop removing expired keys in the background (SET-ACTIVE-EXPIRE 0), or load the journal.
 
     RELOAD rewrites the journal and loads it, LOADAOF loads it as it is. PROTOCOL replies with a value of the named
-    kind.
+    kind, ERROR with an error of this text.
     After SET-DISABLE-DENY-SCRIPTS 1 scripts may call commands that are not for them. QUICKLIST-PACKED-THRESHOLD is
     accepted for Redis's own tests: lists have a single form.
     """
@@ -75,6 +75,8 @@ def debug(context: Context, args: list[bytes]) -> Reply:
         context.state.restrict()
     elif subcommand == b"PROTOCOL" and len(args) == 3:
         return _protocol(context, args[2].upper())
+    elif subcommand == b"ERROR" and len(args) == 3:
+        raise CommandError(args[2].decode("utf-8", "surrogateescape"))
     elif subcommand in (b"RELOAD", b"LOADAOF"):
         if context.state.journal is None:
             raise CommandError("ERR there is no journal to load: the server was started with appendonly no")

@@ -70,7 +70,7 @@ def apply_load(applying: Applying, words: list[bytes]) -> None:
 
 @contextmanager
 def _needing_lua() -> Iterator[None]:
-    """End the program if Lua is not installed: the journal is whole, and must not be mended instead. Raises: Failure."""
+    """End the program if Lua is not installed: the journal is whole, and must not be mended. Raises: Failure."""
     try:
         yield
     except LuaNotInstalled:

@@ -14,6 +14,7 @@ container(
     "COMMAND",
     arity=-1,
     since="2.8.13",
+    help_since="5.0.0",
     group="server",
     flags=_FLAGS,
     acl="connection",
@@ -120,7 +121,7 @@ def _keys_of(context: Context, args: list[bytes]) -> tuple[Command, list[bytes]]
 
 
 @command(
-    "COMMAND GETKEYS", arity=-4, flags=_FLAGS, since="2.8.13", complexity="O(N), N the words", group="server",
+    "COMMAND GETKEYS", arity=-3, flags=_FLAGS, since="2.8.13", complexity="O(N), N the words", group="server",
     acl="connection", syntax="command arg [arg ...]",
 )  # fmt: skip
 def command_getkeys(context: Context, args: list[bytes]) -> Reply:
@@ -129,7 +130,7 @@ def command_getkeys(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "COMMAND GETKEYSANDFLAGS", arity=-4, flags=_FLAGS, since="7.0.0", complexity="O(N), N the words", group="server",
+    "COMMAND GETKEYSANDFLAGS", arity=-3, flags=_FLAGS, since="7.0.0", complexity="O(N), N the words", group="server",
     acl="connection", syntax="command arg [arg ...]",
 )  # fmt: skip
 def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:

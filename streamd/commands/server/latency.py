@@ -56,7 +56,7 @@ def latency_history(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "LATENCY RESET", arity=-2, flags=_LATENCY, since="2.8.13", complexity="O(1)", group="server",
-    syntax="[event [event ...]]", tips=f"{_NODES} response_policy:all_succeeded",
+    syntax="[event [event ...]]", tips=f"{_NODES} response_policy:agg_sum",
 )  # fmt: skip
 def latency_reset(context: Context, args: list[bytes]) -> Reply:
     """Forget the samples of events; return the number of these events."""

@@ -5,6 +5,7 @@ from streamd.catalog import answer, container
 container(
     "MODULE",
     since="4.0.0",
+    help_since="5.0.0",
     group="server",
     help_lines=[
         "LIST",

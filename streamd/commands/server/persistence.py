@@ -59,7 +59,8 @@ def save(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "WAITAOF", arity=4, flags="blocking", since="7.2.0", complexity="O(1)", group="generic",
-    syntax="numlocal numreplicas timeout",
+    acl="connection", syntax="numlocal numreplicas timeout",
+    tips="request_policy:all_shards response_policy:agg_min",
 )  # fmt: skip
 def waitaof(context: Context, args: list[bytes]) -> Reply:
     """Wait until all writes so far are synced; return for how many journals here, and on how many replicas (0)."""

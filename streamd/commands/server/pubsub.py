@@ -32,7 +32,7 @@ def _announce(context: Context, word: bytes, names: Iterable[bytes], change: Cal
 
 
 @command(
-    "SUBSCRIBE", arity=-2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the channels", group="pubsub",
+    "SUBSCRIBE", arity=-2, flags=f"denyoom {_FLAGS}", since="2.0.0", complexity="O(N), N the channels", group="pubsub",
     syntax="channel [channel ...]",
 )  # fmt: skip
 def subscribe(context: Context, args: list[bytes]) -> Reply:
@@ -44,7 +44,7 @@ def subscribe(context: Context, args: list[bytes]) -> Reply:
 
 
 @command(
-    "PSUBSCRIBE", arity=-2, flags=_FLAGS, since="2.0.0", complexity="O(N), N the patterns", group="pubsub",
+    "PSUBSCRIBE", arity=-2, flags=f"denyoom {_FLAGS}", since="2.0.0", complexity="O(N), N the patterns", group="pubsub",
     syntax="pattern [pattern ...]",
 )  # fmt: skip
 def psubscribe(context: Context, args: list[bytes]) -> Reply:
@@ -93,6 +93,7 @@ def publish(context: Context, args: list[bytes]) -> Reply:
 container(
     "PUBSUB",
     since="2.8.0",
+    help_since="6.2.0",
     group="pubsub",
     help_lines=[
         "CHANNELS [<pattern>]",

@@ -1,13 +1,14 @@
 """EVAL, EVALSHA and SCRIPT: Lua scripts on the server."""
 
 from streamd.base.errors import CommandError, NoScript
-from streamd.catalog import Context, command, container
+from streamd.catalog import EVERY_NODE, Context, command, container
 from streamd.commands.server.running import declare_runner, keys_count, show_request
 from streamd.resp.types import Reply
 
 container(
     "SCRIPT",
     since="2.6.0",
+    help_since="5.0.0",
     group="scripting",
     help_lines=[
         "EXISTS <sha1> [<sha1> ...]",
@@ -54,7 +55,7 @@ _declare_eval(
 
 @command(
     "SCRIPT LOAD", arity=3, flags="noscript stale", since="2.6.0", complexity="O(N), N the bytes of the script",
-    group="scripting", syntax="script", tips="request_policy:all_nodes response_policy:all_succeeded",
+    group="scripting", syntax="script", tips=EVERY_NODE,
 )  # fmt: skip
 def script_load(context: Context, args: list[bytes]) -> Reply:
     """Store a script and return its SHA1."""
@@ -76,7 +77,7 @@ def script_exists(context: Context, args: list[bytes]) -> Reply:
 
 @command(
     "SCRIPT FLUSH", arity=-2, flags="noscript", since="2.6.0", complexity="O(N), N the scripts", group="scripting",
-    syntax="[ASYNC | SYNC]", tips="request_policy:all_nodes response_policy:all_succeeded",
+    syntax="[ASYNC | SYNC]", tips=EVERY_NODE,
 )  # fmt: skip
 def script_flush(context: Context, args: list[bytes]) -> Reply:
     """Forget all scripts."""

@@ -11,6 +11,7 @@ _NODES = "request_policy:all_nodes"
 container(
     "SLOWLOG",
     since="2.2.12",
+    help_since="6.2.0",
     group="server",
     help_lines=[
         "GET [<count>]",

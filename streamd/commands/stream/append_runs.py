@@ -117,6 +117,8 @@ def _append_columns(
     entry_id = max(state.time.ms << 64, stream.last_id + 1)
     if (entry_id & SEQ_MAX) + count > SEQ_MAX or entry_id > ID_MAX:
         return False  # the IDs of one millisecond are nearly used up, or all of them
+    if options.pid_at and entry_id >> 64 > state.time.ms:
+        return False  # ahead of the clock each iid has a time
     if trim is not None and not _is_trimmed_once(stream, trim, entry_id, count):
         return False
     if columns is None:
@@ -281,6 +283,8 @@ def _append_rows(context: Context, requests: list[list[bytes]], options: AppendO
             break
         else:
             entry_id = stream.last_id + 1
+            if pid_at and entry_id - new_id > SEQ_MAX:
+                break
             reply = reply_of(entry_id)
         pid = iid = None
         if pid_at:

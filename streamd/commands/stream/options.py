@@ -289,9 +289,9 @@ def parse_read_options(words: list[bytes], grouped: bool) -> ReadOptions:
         elif option == b"STREAMS" and more:
             at += 1
             if more % 2:
-                name, new = ("xreadgroup", ">") if grouped else ("xread", "$")
+                name, ids = ("xreadgroup", "an ID or '>'") if grouped else ("xread", "an ID, '+', or '$'")
                 raise CommandError(
-                    f"ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{new}' must be specified."
+                    f"ERR Unbalanced '{name}' list of streams: for each stream key {ids} must be specified."
                 )
             options.keys = words[at : at + more // 2]
             options.ids = words[at + more // 2 :]
@@ -342,10 +342,7 @@ def _parse_min_idle(word: bytes) -> int:
 
 
 def _parse_positive(word: bytes, name: str) -> int:
-    try:
-        number = parse_integer(word)
-    except NotAnInteger:
-        number = 0
+    number = parse_integer(word)
     if number < 1:
         raise CommandError(f"ERR {name} must be a positive integer")
     return number

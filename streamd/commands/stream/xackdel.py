@@ -21,7 +21,7 @@ NOT_PENDING, DELETED, KEPT = -1, 1, 2
     complexity="O(log(N)) for each entry, N being the number of pending entries of the group; times the number of "
     "groups with DELREF or ACKED.",
     syntax="key group [KEEPREF | DELREF | ACKED] IDS numids id [id ...]",
-    access="RW delete",
+    access="RW update delete",
 )
 def xackdel(context: Context, args: list[bytes]) -> Reply:
     """Acknowledge and delete entries; return for each: 1 both, 2 acknowledged only, -1 it was not pending.
@@ -40,8 +40,9 @@ def xackdel(context: Context, args: list[bytes]) -> Reply:
 
     if acknowledged:
         record_removed(context, key, group_name, acknowledged)
+    if deleted or (acknowledged and references == "delete"):
+        record_deleted(context, key, acknowledged if references == "delete" else deleted, references)
     if deleted:
-        record_deleted(context, key, deleted, references)
         context.changed(key, "t", "xdel")
     return results
 
@@ -58,14 +59,14 @@ def _acknowledge(
             results.append(NOT_PENDING)
             continue
         acknowledged.append(entry_id)
-        if references == "acked" and entry_id in stream.log and is_referenced(stream, entry_id):
+        if references == "acked" and is_referenced(stream, entry_id):
             results.append(KEPT)
             continue
         if stream.delete(entry_id):
             deleted.append(entry_id)
         results.append(DELETED)
     if references == "delete":
-        delete_references(stream, deleted)
+        delete_references(stream, acknowledged)
     return results, acknowledged, deleted
 
 

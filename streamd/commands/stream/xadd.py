@@ -9,6 +9,7 @@ from streamd.base.errors import CommandError, InvalidStreamId
 from streamd.catalog import Batch, Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.commands.stream.append_runs import append_requests
+from streamd.commands.stream.iid_times import record_iid
 from streamd.commands.stream.options import PLAIN_HEAD, parse_append, parse_ids, parse_recorded_append
 from streamd.data.entry_record import ID_AT, IDMP, IID_AT, NAME, NAMED_ID_AT, PID_AT, entry_words
 from streamd.idmp.digest import idmpauto_iid
@@ -66,9 +67,9 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
         pid = args[options.pid_at]
         iid = args[options.iid_at] if options.iid_at else idmpauto_iid(fields)
         known_id = (
-            stream.idmp.lookup(pid, iid, now_ms)
-            if entry_id > ID_MAX
-            else stream.idmp.lookup_or_record(pid, iid, entry_id, now_ms)
+            stream.idmp.lookup_or_record(pid, iid, entry_id, now_ms)
+            if entry_id - first_id <= SEQ_MAX
+            else _lookup_or_record_ahead(context, key, stream, pid, iid, entry_id)
         )
         if known_id is not None:
             return _duplicate(context, key, stream, known_id)
@@ -92,6 +93,16 @@ def xadd(context: Context, args: list[bytes]) -> Reply:
     if db.waiting:
         db.signal(key)
     return id_text
+
+
+def _lookup_or_record_ahead(
+    context: Context, key: bytes, stream: Stream, pid: bytes, iid: bytes, entry_id: int
+) -> int | None:
+    """Look an iid up, and record it for the next ID, which is ahead of the clock; IDs may also be exhausted."""
+    known_id = stream.idmp.lookup(pid, iid, context.now_ms)
+    if known_id is None and entry_id <= ID_MAX:
+        record_iid(context, key, stream, pid, iid, entry_id)
+    return known_id
 
 
 def _explicit_id(wanted_id: int, seq_given: bool, last_id: int) -> int:
@@ -142,7 +153,7 @@ def apply_entry(applying: Applying, words: list[bytes]) -> None:
     stream.append(entry_id, fields)
     if options.pid_at:
         iid = words[options.iid_at] if options.iid_at else idmpauto_iid(fields)
-        stream.idmp.record(words[options.pid_at], iid, entry_id)
+        stream.idmp.record(words[options.pid_at], iid, entry_id, applying.recorded_ms(key, entry_id))
     if options.trim is not None:
         options.trim.apply(stream)
 
@@ -182,8 +193,12 @@ def apply_columns(applying: Applying, places: Sequence[Column], count: int) -> b
 
 @applies("XIDMPDUPLICATE")
 def apply_duplicates(applying: Applying, words: list[bytes]) -> None:
-    """Set how many duplicates a stream has answered."""
+    """Set how many duplicates a stream has answered; with an entry ID and a time, that time is when the next iid is
+    recorded, if it is for that ID.
+    """
     applying.stream(words[1]).idmp.iids_duplicates = int(words[2])
+    if len(words) > 3:
+        applying.expect_iid(words[1], parse_id(words[3]), int(words[4]))
 
 
 def _rising_ids(texts: Sequence[bytes]) -> list[int]:

@@ -25,6 +25,9 @@ NOT_FOUND, DELETED, REFERENCED = -1, 1, 2
 def xdelex(context: Context, args: list[bytes]) -> Reply:
     """Delete entries and return what became of each: 1 deleted, -1 not there, 2 kept because a group refers to it.
 
+    As in Redis, ACKED says 2 also of an ID that no entry has but a group has still to read, and DELREF deletes also the
+    references to entries that are not there.
+
     Raises: WrongType; CommandError; InvalidStreamId.
     """
     key = args[1]
@@ -34,30 +37,31 @@ def xdelex(context: Context, args: list[bytes]) -> Reply:
         return [NOT_FOUND] * len(words)
     ids = parse_ids(words)
 
-    results, deleted = _delete(stream, ids, references)
+    results, deleted, freed = _delete(stream, ids, references)
 
+    if deleted or freed:
+        record_deleted(context, key, [*deleted, *freed], references)
     if deleted:
-        record_deleted(context, key, deleted, references)
         context.changed(key, "t", "xdel")
     return results
 
 
-def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int], list[int]]:
-    """Return the result for each entry, and the deleted IDs."""
+def _delete(stream: Stream, ids: list[int], references: str) -> tuple[list[int], list[int], list[int]]:
+    """Return the result for each entry, the deleted IDs, and those of missing entries that were still pending."""
     results: list[int] = []
     deleted: list[int] = []
     for entry_id in ids:
-        if entry_id not in stream.log:
-            results.append(NOT_FOUND)
-        elif references == "acked" and is_referenced(stream, entry_id):
+        if references == "acked" and is_referenced(stream, entry_id):
             results.append(REFERENCED)
-        else:
-            stream.delete(entry_id)
+        elif stream.delete(entry_id):
             deleted.append(entry_id)
             results.append(DELETED)
+        else:
+            results.append(NOT_FOUND)
+    freed: list[int] = []
     if references == "delete":
-        delete_references(stream, deleted)
-    return results, deleted
+        freed = sorted(delete_references(stream, ids).difference(deleted))
+    return results, deleted, freed
 
 
 @applies("XDELEX")

@@ -4,6 +4,7 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.commands.stream.group_effects import need_stream
+from streamd.commands.stream.iid_times import record_iid
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id, parse_id
 
@@ -38,8 +39,7 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
             raise CommandError("ERR IID already exists for this producer with a different stream ID")
         return "OK"
 
-    stream.idmp.record(pid, iid, entry_id)
-
+    record_iid(context, key, stream, pid, iid, entry_id)
     context.record(b"XIDMPRECORD", key, pid, iid, format_id(entry_id))
     return "OK"
 
@@ -48,4 +48,5 @@ def xidmprecord(context: Context, args: list[bytes]) -> Reply:
 def apply_iid(applying: Applying, words: list[bytes]) -> None:
     """Remember an idempotent ID as its producer's youngest; as a note, for an entry that is deleted."""
     _, key, pid, iid, entry_id = words
-    applying.stream(key).idmp.record(pid, iid, parse_id(entry_id))
+    made_id = parse_id(entry_id)
+    applying.stream(key).idmp.record(pid, iid, made_id, applying.recorded_ms(key, made_id))

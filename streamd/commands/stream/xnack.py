@@ -5,16 +5,17 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from streamd.base.errors import CommandError, NotAnInteger
+from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
-from streamd.catalog.arguments import parse_integer
+from streamd.catalog.arguments import Arguments
 from streamd.commands.stream.group_effects import decoded, need_group
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id
 from streamd.stream.groups.pending import COUNT_MAX
 
+_IDS_MAX: Final = 2**31 - 1
 # What becomes of the delivery count.
 MODES: Final[dict[bytes, Callable[[int], int]]] = {
     b"SILENT": lambda count: max(0, count - 1),
@@ -64,43 +65,41 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
 
 
 def _parse(args: list[bytes]) -> tuple[Callable[[int], int], list[int], int | None, bool]:
-    """Return (the change of the delivery count, IDs, RETRYCOUNT, FORCE). Raises: CommandError."""
+    """Return (the change of the delivery count, IDs, RETRYCOUNT, FORCE); of options given twice the last one counts.
+
+    Raises: CommandError; InvalidStreamId.
+    """
     mode = MODES.get(args[3].upper())
     if mode is None:
         raise CommandError("ERR mode must be SILENT, FAIL, or FATAL")
-    if args[4].upper() != b"IDS":
-        raise CommandError("ERR syntax error, expected IDS keyword")
-    number = _parse_number(args[5], "numids must be a positive integer", 1)
-    if number > len(args) - 6:
-        raise CommandError("ERR number of IDs doesn't match numids")
-    retry_count, force = _parse_options(args[6 + number :])
-    return mode, parse_ids(args[6 : 6 + number]), retry_count, force
-
-
-def _parse_number(word: bytes, error: str, minimum: int) -> int:
-    try:
-        number = parse_integer(word)
-    except NotAnInteger:
-        number = minimum - 1
-    if number < minimum:
-        raise CommandError(f"ERR {error}")
-    return number
-
-
-def _parse_options(words: list[bytes]) -> tuple[int | None, bool]:
-    """Return (RETRYCOUNT, FORCE). Raises: CommandError."""
-    retry_count, force, at = None, False, 0
-    while at < len(words):
-        option = words[at].upper()
-        if option == b"FORCE":
+    ids: list[bytes] = []
+    retry_count, force = None, False
+    options = Arguments(args, 4)
+    while options.left():
+        if options.flag(b"IDS", 1):
+            ids = _parse_ids(options)
+        elif options.flag(b"FORCE"):
             force = True
-        elif option == b"RETRYCOUNT" and at + 1 < len(words):
-            at += 1
-            retry_count = _parse_number(words[at], "Invalid RETRYCOUNT value, must be >= 0", 0)
+        elif options.flag(b"RETRYCOUNT", 1):
+            retry_count = options.integer()
+            if retry_count < 0:
+                raise CommandError("ERR Invalid RETRYCOUNT value, must be >= 0")
         else:
-            raise CommandError(f"ERR Unrecognized XNACK option '{decoded(words[at])}'")
-        at += 1
-    return retry_count, force
+            raise CommandError(f"ERR Unrecognized XNACK option '{decoded(options.word())}'")
+    if not ids:
+        raise CommandError("ERR syntax error, expected IDS keyword")
+    return mode, parse_ids(ids), retry_count, force
+
+
+def _parse_ids(options: Arguments) -> list[bytes]:
+    """Return the words of `numids id [id ...]`. Raises: CommandError."""
+    error = CommandError("ERR numids must be a positive integer")
+    number = options.integer(error)
+    if not 1 <= number <= _IDS_MAX:
+        raise error
+    if number > options.left():
+        raise CommandError("ERR number of IDs doesn't match numids")
+    return [options.word() for _ in range(number)]
 
 
 @applies("XNACK")

@@ -58,6 +58,9 @@ class _Attempt:
         self.question = context.client.protocol, *options.keys, *after, *limits
 
     def __call__(self) -> Reply:
+        ready = self.context.state.blocked.serving
+        if ready is not None and type(self.context.db.peek(ready)) is not Stream:
+            return BLOCKED
         shared = self.context.state.blocked.shared
         if shared is None:
             return self.read()
@@ -73,12 +76,10 @@ class _Attempt:
         return reply
 
     def read(self) -> Reply:
-        """Return the new entries of all streams, or BLOCKED."""
-        # A key that got a value of another type wakes no client; it is an error once one of the streams has an entry.
-        values = map(self.context.db.peek, self.options.keys)
-        lasts = [(one.log.last_id if type(one) is Stream else None) or 0 for one in values]
-        if not any(last_id > (at or 0) for last_id, at in zip(lasts, self.after, strict=True)):
-            return BLOCKED
+        """Return the new entries of all streams, or BLOCKED.
+
+        Raises: WrongType, if one of the keys is no stream any more. (That ends no wait by itself, as in Redis.)
+        """
         reply = _read(self.context, self.options, self.after)
         return BLOCKED if reply is None else reply
 
@@ -111,16 +112,16 @@ def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Re
         if start > last_id:
             continue
         if budget is None:
-            budget = ReadBudget(options.count, options.count_max, options.bytes_max)
-        elif budget.exhausted:
-            break
+            protocol = context.client.protocol
+            budget = ReadBudget(options.count, options.count_max, options.bytes_max, protocol, key)
         else:
-            budget.next_stream()
+            budget.next_stream(key)
+            if budget.exhausted:
+                break
         entries, shown = budget.take(stream.log, start, ID_MAX)
-        if entries:
-            found.append((key, shown))
-            if type(shown) is LongArray:
-                pinned += pinned_bytes(stream.log, entries)
+        found.append((key, shown))
+        if type(shown) is LongArray:
+            pinned += pinned_bytes(stream.log, entries)
     if not found:
         return None
     return Sliced(Pairs(found), pinned) if pinned else Pairs(found)

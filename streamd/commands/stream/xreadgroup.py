@@ -13,12 +13,12 @@ from streamd.commands.stream.group_effects import (
     need_group,
     record_owned,
     record_position,
-    record_removed,
     record_seen,
     record_taken,
 )
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
+from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Parts, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, format_id, parse_id
 from streamd.stream.entry_replies import ReadBudget, entries_now, gathered, pinned_bytes
@@ -148,10 +148,13 @@ class _Attempt:
             self.context.state.blocked.set_retry(waiter, None)
             return
         times = []
+        now_ms = self.context.now_ms
         for key in self.options.keys:
-            oldest_ms = need_group(self.context, key, self.options.group or b"", _WHERE)[1].pending.oldest_ms()
-            if oldest_ms is not None:
-                times.append(oldest_ms + idle_ms)
+            pending = need_group(self.context, key, self.options.group or b"", _WHERE)[1].pending
+            # Those that are idle long enough now were deleted: the read would have taken them.
+            next_ms = pending.first_ms_behind(now_ms - idle_ms)
+            if next_ms is not None:
+                times.append(next_ms + idle_ms)
         self.context.state.blocked.set_retry(waiter, min(times, default=None))
 
     def read(self) -> Reply:
@@ -159,18 +162,19 @@ class _Attempt:
         context, options = self.context, self.options
         assert options.group is not None
         groups = [need_group(context, key, options.group, _WHERE) for key in options.keys]
-        budget = ReadBudget(options.count, options.count_max, options.bytes_max)
+        limits = options.count, options.count_max, options.bytes_max
+        budget = ReadBudget(*limits, context.client.protocol, options.keys[0])
         found: list[tuple[Reply, Reply]] = []
         pinned = 0
         stop = _never if context.in_unit else slice_end(context)
         self.is_unfinished = False
         claims = options.claim_idle_ms is not None
         for key, (stream, group), after_id in zip(options.keys, groups, self.after, strict=True):
+            budget.next_stream(key)
             if budget.exhausted:
                 break  # the streams behind are not touched, as in Redis
             records = len(context.state.records or ())
             consumer = need_consumer(context, key, options.group, group, options.consumer)
-            budget.next_stream()
             if after_id != ID_MAX:
                 claims = False  # for the streams behind it, too, as in Redis
                 found.append((key, _read_again(context, key, options.group, stream, group, consumer, after_id, budget)))
@@ -219,6 +223,7 @@ def _read_again(
     """Return pending entries of a consumer, which counts as a delivery; a deleted entry comes without fields."""
     now_ms = context.now_ms
     log, pending = stream.log, group.pending
+    budget.show_stream()
     if context.state.records is None and not budget.sizes_count:
         # (A journal gets a record of each; without one not even a list of them is made.)
         whole = _read_all_again(stream, pending, consumer, after_id, budget, now_ms)
@@ -246,9 +251,10 @@ def _read_again(
         find = _finder(log, ids)
         for entry_id in ids:
             fields = find(entry_id)
-            if not budget.admit(0 if fields is None else sum(map(len, fields))):
+            entry: Reply = [format_id(entry_id), NULL_ARRAY if fields is None else fields]
+            if not budget.admit(len(encode(entry, context.client.protocol)) if budget.sizes_count else 0):
                 break
-            shown.append([format_id(entry_id), NULL_ARRAY if fields is None else fields])
+            shown.append(entry)
             if fields is not None:
                 there.append(entry_id)
         ids = there
@@ -331,9 +337,8 @@ class _Delivery:
             self._deliver(ids, passed_id)
             return gathered([b"*%d\r\n" % len(ids), *parts]) if ids else None
         entries, shown = budget.take(log, start, ID_MAX, ids)
-        if not entries:
-            return None
-        self._deliver(ids)
+        if entries:
+            self._deliver(ids)
         return shown
 
     def _search(self, wanted: EntryFilter, budget: ReadBudget) -> tuple[list[int], list[bytes], int]:
@@ -356,11 +361,11 @@ class _Delivery:
         ids: list[int] = []
         parts: list[bytes] = []
         for entry_id in found.ids:
-            fields = _fields_of(log, entry_id) or []
-            if not budget.admit(sum(map(len, fields))):
+            part = encode_entry(entry_id, _fields_of(log, entry_id) or [])
+            if not budget.admit(len(part)):
                 return ids, parts, ids[-1] if ids else self.group.last_id
             ids.append(entry_id)
-            parts.append(encode_entry(entry_id, fields))
+            parts.append(part)
         return ids, parts, found.passed_id
 
     def _deliver(self, ids: list[int], passed_id: int | None = None) -> None:
@@ -380,8 +385,8 @@ class _Delivery:
         if not ids:
             record_position(context, self.key, self.options.group, group, changes=0)
             return
-        consumer.active_ms = now_ms
         if not self.options.no_ack:
+            consumer.active_ms = now_ms
             group.pending.deliver(ids, consumer, now_ms)
             record_owned(context, self.key, self.options.group, group, consumer, recorded_ids, now_ms, 1)
         # However many entries: one change, as in Redis.
@@ -390,7 +395,8 @@ class _Delivery:
     def read_claiming(self, budget: ReadBudget) -> Reply:
         """Take over pending entries that are idle long enough, then deliver new ones; None without entries.
 
-        Every entry comes with its idle time and its number of earlier deliveries.
+        Pending entries that were deleted stay with their owner, as in Redis; XAUTOCLAIM shows them. Every entry comes
+        with its idle time and its number of earlier deliveries.
         """
         parts = self._claim(budget)
         log, start = self.stream.log, self.group.last_id + 1
@@ -398,17 +404,19 @@ class _Delivery:
         passed_id = None
         if self.group.wanted is not None:
             if start <= (log.last_id or 0) and not budget.exhausted and budget.entries_left != 0:
-                fresh, _, passed_id = self._search(self.group.wanted, budget)
+                fresh, found, passed_id = self._search(self.group.wanted, budget)
+                parts += [_four(part, _NEW) for part in found]
         elif start <= (log.last_id or 0):
             for entry_id, fields in log.iterate(start):
-                if not budget.admit(sum(map(len, fields))):
+                part = _four(encode_entry(entry_id, fields), _NEW)
+                if not budget.admit(len(part)):
                     break
                 fresh.append(entry_id)
-        for entry_id in fresh:
-            parts += [_four(part, _NEW) for part in log.encode_parts(entry_id, entry_id)[1]]
+                parts.append(part)
         if fresh or passed_id is not None:
             self._deliver(fresh, passed_id)
-        return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))) if parts else None
+        shows = parts or (budget.sizes_count and budget.shows_stream)
+        return Raw(b"*%d\r\n%b" % (len(parts), b"".join(parts))) if shows else None
 
     def _claim(self, budget: ReadBudget) -> list[bytes]:
         context, stream, group, consumer = self.context, self.stream, self.group, self.consumer
@@ -416,24 +424,17 @@ class _Delivery:
         assert self.options.claim_idle_ms is not None
         now_ms = context.now_ms
         parts: list[bytes] = []
-        gone: list[int] = []
         taken: list[int] = []
-        for entry_id, owner, time_ms, count in group.pending.oldest(
-            now_ms - self.options.claim_idle_ms, budget.entries_left
-        ):
-            fields = _fields_of(stream.log, entry_id)
-            if fields is None:
-                gone.append(entry_id)
-                continue
-            if not budget.admit(sum(map(len, fields))):
+        until_ms = now_ms - self.options.claim_idle_ms
+        for entry_id, _, time_ms, count in group.pending.oldest(until_ms, budget.entries_left, stream.log.__contains__):
+            fields = _fields_of(stream.log, entry_id) or []
+            # The time of a released entry is 0: it is idle since 1970, as in Redis.
+            part = _four(encode_entry(entry_id, fields), b":%d\r\n:%d\r\n" % (max(0, now_ms - time_ms), count))
+            if not budget.admit(len(part)):
                 break
-            idle_ms = -1 if owner is None else max(0, now_ms - time_ms)
-            parts.append(_four(encode_entry(entry_id, fields), b":%d\r\n:%d\r\n" % (idle_ms, count)))
+            parts.append(part)
             group.pending.set(entry_id, consumer, now_ms, again(count))
             taken.append(entry_id)
-        if gone:
-            group.pending.remove_many(gone)
-            record_removed(context, self.key, self.options.group, gone)
         record_taken(context, self.key, self.options.group, group, consumer, taken, now_ms)
         context.state.dirty += len(taken)
         if taken:

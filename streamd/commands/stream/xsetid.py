@@ -28,12 +28,12 @@ def xsetid(context: Context, args: list[bytes]) -> Reply:
     last_id, entries_added, max_deleted_id = _parse(args)
     key = args[1]
     stream = need_stream(context.stream(key))
+    if last_id < stream.max_deleted_id:
+        raise CommandError("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id")
     if last_id < (stream.log.last_id or 0):
         raise CommandError("ERR The ID specified in XSETID is smaller than the target stream top item")
     if len(stream) and entries_added is not None and len(stream) > entries_added:
         raise CommandError("ERR The entries_added specified in XSETID is smaller than the target stream length")
-    if last_id < stream.max_deleted_id:
-        raise CommandError("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id")
 
     _set(stream, last_id, entries_added, max_deleted_id)
 

@@ -14,8 +14,8 @@
 
 -- has_libraries: the state is for functions, which get KEYS and ARGV as parameters; else it is for scripts.
 
-local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, may_call, version, version_number, has_libraries =
-  ...
+local sandbox, invoke, invoke_any, pull, write_log, sha1, set_protocol, may_call, word_of, version, version_number,
+  has_libraries = ...
 
 local STATUS, ERROR, FLAT, NESTED = 1, 2, 3, 4
 local ARRAY, MAP, SET, DOUBLE, BIG_NUMBER, VERBATIM, NIL, BOOLEAN = 5, 6, 7, 8, 9, 10, 11, 12
@@ -29,7 +29,7 @@ local RESULTS_MAX = 200  -- so many values are returned to Python at once
 
 local type, error, select, unpack, setmetatable, rawget = type, error, select, unpack, setmetatable, rawget
 local pairs, tostring, tonumber, xpcall, getinfo = pairs, tostring, tonumber, xpcall, debug.getinfo
-local gsub, format = string.gsub, string.format
+local gsub = string.gsub
 local concat, collect = table.concat, collectgarbage
 local fail, SOURCE, behind = sandbox.fail, sandbox.SOURCE, sandbox.behind
 
@@ -142,11 +142,11 @@ local function raise(value, failed)
   return value
 end
 
--- A number as a word has all its digits; what a whole one has, Lua writes more quickly.
+-- A number as a word has all its digits; what a whole one has, Lua writes more quickly. (There is no negative zero.)
 local function word(value)
   if type(value) == 'string' then return value end
-  if value % 1 == 0 and value < 1e14 and value > -1e14 then return value .. '' end
-  return format('%.17g', value)
+  if value % 1 == 0 and value < 1e14 and value > -1e14 then return value + 0 .. '' end
+  return word_of(value)
 end
 
 -- The same as `raise(reply(...))`, for what comes most.
@@ -211,7 +211,7 @@ function redis.log(...)
   local n, level = select('#', ...), (...)
   if n < 2 then fail_as_table('redis.log() requires two arguments or more.') end
   if type(level) ~= 'number' then fail_as_table('First argument must be a number (log level).') end
-  if level < 0 or level > 3 then fail_as_table('Invalid debug level.') end
+  if level < 0 or level > 3 then fail_as_table('Invalid log level.') end
   local words = { select(2, ...) }
   for i = 1, n - 1 do
     words[i] = is_word[type(words[i])] and tostring(words[i]) or ''
@@ -233,7 +233,7 @@ if not has_libraries then
 end
 
 function redis.set_repl(...)
-  if select('#', ...) ~= 1 then fail_as_table('redis.set_repl() requires two arguments.') end
+  if select('#', ...) ~= 1 then fail_as_table('redis.set_repl() requires one argument.') end
   local flags = tonumber((...))
   if not flags or flags < 0 or flags > 3 then
     fail_as_table('Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.')

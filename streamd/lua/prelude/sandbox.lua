@@ -419,6 +419,7 @@ end
 for name, value in raw_pairs(env) do behind[name] = value end
 behind._G = G
 behind.string, behind.table, behind.math, behind.coroutine = front(str), front(tbl), front(mth), front(co)
+behind.os = front({ clock = os.clock })
 getmetatable('').__index = str
 shown_meta.string = front({ __index = behind.string })
 

@@ -1,7 +1,7 @@
 """Pending entries: the entries that a consumer group delivered and no consumer has acknowledged yet."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from sys import maxsize
@@ -403,10 +403,20 @@ class PendingEntries(PendingInSlices):
         chunk = self._oldest_chunk(())
         return None if chunk is None else chunk.noted_ms
 
-    def oldest(self, until_ms: int, count: int | None = None) -> list[PendingEntry]:
-        """Return up to `count` entries delivered at `until_ms` or before: released ones first, then by (time, ID)."""
+    def first_ms_behind(self, after_ms: int) -> int | None:
+        """Return the earliest delivery time after `after_ms`, or None."""
+        oldest_ms = None if self.nacked else self.oldest_ms()
+        if oldest_ms is not None and oldest_ms > after_ms:
+            return oldest_ms
+        return min((row[2] for row in self.iterate() if row[1] is not None and row[2] > after_ms), default=None)
+
+    def oldest(self, until_ms: int, count: int | None, is_wanted: Callable[[int], bool]) -> list[PendingEntry]:
+        """Return up to `count` entries delivered at `until_ms` or before: released ones first, then by (time, ID).
+
+        is_wanted: says of an ID whether its entry may be among them.
+        """
         wanted = self._length if count is None else count
-        chosen = list(islice(self.nacked, wanted))
+        chosen = list(islice(filter(is_wanted, self.nacked), wanted))
         opened: dict[int, Chunk] = {}
         candidates: list[tuple[int, int]] = []
         while len(chosen) < wanted:
@@ -421,7 +431,9 @@ class PendingEntries(PendingInSlices):
                         heappush(candidates, (chunk.time_at(index), entry_id))
             if not candidates:
                 break
-            chosen.append(heappop(candidates)[1])
+            entry_id = heappop(candidates)[1]
+            if is_wanted(entry_id):
+                chosen.append(entry_id)
         for chunk in opened.values():
             noted_ms, chunk.noted_ms = chunk.noted_ms, None
             assert noted_ms is not None

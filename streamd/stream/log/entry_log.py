@@ -3,6 +3,7 @@
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.segment import Segment
@@ -247,6 +248,16 @@ class Log(Tail):
     def segments(self) -> int:
         """How many nodes there are."""
         return len(self._sealed or ()) + bool(self._ids or self._gone) + (self._emptied is not None)
+
+    def node_from(self, start: int) -> tuple[int, int] | None:
+        """Return (number of entries, last ID) of the first node that reaches beyond ID `start`; None without one."""
+        sealed, ids = self._sealed, self._ids
+        if sealed:
+            index = max(sealed.index(start), sealed.head)
+            for segment in islice(sealed.segments, index, index + 2):
+                if segment.last_id >= start:
+                    return segment.live_count, segment.last_id
+        return (len(ids), ids[-1]) if ids and ids[-1] >= start else None
 
     @property
     def memory_bytes(self) -> int:

@@ -1,6 +1,7 @@
 """The columns that a run of entries is sealed into."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from streamd.stream.wire.entry_columns import EntryColumns
 from streamd.stream.wire.entry_encoder import split_fields
@@ -14,7 +15,7 @@ except ImportError:  # pragma: no cover - not on CPython, where lz4 is a depende
 # Values up to so many bytes in all are joined. More stay as they came: what an object of its own costs each is little
 # beside them, and copying a hundred large values would hold up one XADD in a hundred. It is also malloc's limit for a
 # mapping of its own.
-_JOINED_BYTES_MAX = 128 * 1024
+JOINED_BYTES_MAX: Final = 128 * 1024
 # lz4 takes a few microseconds of a segment, so it is always tried, and kept when it saves an eighth.
 _COMPRESSED_BYTES_MIN = 256
 
@@ -57,7 +58,7 @@ def seal_texts(
 
 def join_texts(texts: Sequence[bytes], size: int) -> tuple[bytes | tuple[bytes, ...], int]:
     """Return `(texts, raw_bytes)` for a Segment; size: the sum of the texts' lengths."""
-    if size > _JOINED_BYTES_MAX:
+    if size > JOINED_BYTES_MAX:
         return tuple(texts), 0
     joined = b"".join(texts)
     if size >= _COMPRESSED_BYTES_MIN and compress is not None:

@@ -39,8 +39,14 @@ def test_a_key_that_goes_and_comes_back_is_met_once(engine, keys):
     assert scan(engine, "COUNT 3") == keys
 
 
-def test_a_negative_cursor_lies_behind_everything(engine, keys):
-    assert engine.do("SCAN -1 COUNT 1000") == engine.do("SCAN 0 COUNT 1000")
+@pytest.mark.parametrize("cursor", ["-1", "", "x", "1 ", "18446744073709551616"])
+def test_a_cursor_is_no_negative_number(engine, keys, cursor):
+    assert engine.execute(["SCAN", cursor, "COUNT", 1000]) == Error("ERR invalid cursor")
+
+
+@pytest.mark.parametrize("cursor", [" -1", "+18446744073709551615", "-18446744073709551615"])
+def test_other_numbers_are_read_as_c_reads_them(engine, keys, cursor):
+    assert engine.execute(["SCAN", cursor, "COUNT", 1000])[0] == b"0"
 
 
 def test_scan_shows_the_keys_of_one_type(engine, keys):

@@ -109,7 +109,7 @@ def test_xsetid(engine):
     engine.do("XDEL s 6-1")
     smaller = "ERR The ID specified in XSETID is smaller than"
     for line, reply in [
-        ("XSETID s 5-0", Error(f"{smaller} the target stream top item")),
+        ("XSETID s 5-0", Error(f"{smaller} current max_deleted_entry_id")),
         ("XSETID s 5-9", Error(f"{smaller} current max_deleted_entry_id")),
         ("XSETID s 7-0 MAXDELETEDID 8-0", Error(f"{smaller} the provided max_deleted_entry_id")),
         ("XSETID s 7-0 ENTRIESADDED -1", Error("ERR entries_added must be positive")),

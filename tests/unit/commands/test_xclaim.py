@@ -79,7 +79,9 @@ def pending(engine, *more):
         ("XACKDEL s other IDS 2 1-1", "ERR The `numids` parameter must match the number of arguments"),
         ("XNACK s other FAIL IDS 1 1-1", NO_GROUP),
         ("XNACK s g foo IDS 1 1-1", "ERR mode must be SILENT, FAIL, or FATAL"),
-        ("XNACK s g FAIL foo 1 1-1", "ERR syntax error, expected IDS keyword"),
+        ("XNACK s g FAIL FORCE RETRYCOUNT 1", "ERR syntax error, expected IDS keyword"),
+        ("XNACK s g FAIL foo 1 1-1", "ERR Unrecognized XNACK option 'foo'"),
+        ("XNACK s g FAIL RETRYCOUNT x IDS 1 1-1", "ERR value is not an integer or out of range"),
         ("XNACK s g FAIL IDS 0 1-1", "ERR numids must be a positive integer"),
         ("XNACK s g FAIL IDS 2 1-1", "ERR number of IDs doesn't match numids"),
         ("XNACK s g FAIL IDS 1 1-1 RETRYCOUNT -1", "ERR Invalid RETRYCOUNT value, must be >= 0"),
@@ -227,7 +229,7 @@ def ids(engine):
         ("", [1, 1, -1], ["3-1", "4-1", "5-1"], 4, 1),
         ("KEEPREF", [1, 1, -1], ["3-1", "4-1", "5-1"], 4, 1),
         ("DELREF", [1, 1, -1], ["3-1", "4-1", "5-1"], 2, 0),
-        ("ACKED", [2, 2, -1], ["1-1", "2-1", "3-1", "4-1", "5-1"], 4, 1),
+        ("ACKED", [2, 2, 2], ["1-1", "2-1", "3-1", "4-1", "5-1"], 4, 1),
     ],
 )
 def test_xdelex(two_groups, references, reply, left, pending_g, pending_h):

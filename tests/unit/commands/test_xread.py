@@ -41,13 +41,13 @@ def fill(engine, *names, key="s"):
         ("XREAD MAXCOUNT 2 STREAMS s t 0 0", [[b"s", [entry("1-1"), entry("2-1")]]]),
         ("XREAD COUNT 1 MAXCOUNT 2 STREAMS s t 0 0", [[b"s", [entry("1-1")]], [b"t", [entry("7-1")]]]),
         ("XREAD MAXSIZE 1 STREAMS s t 0 0", [[b"s", [entry("1-1")]]]),
-        ("XREAD MAXSIZE 2 STREAMS s t 0 0", [[b"s", [entry("1-1")]]]),
-        ("XREAD MAXSIZE 4 STREAMS s t 1-1 0", [[b"s", [entry("2-1"), entry("3-1")]]]),
+        ("XREAD MAXSIZE 42 STREAMS s t 0 0", [[b"s", [entry("1-1")]]]),
+        ("XREAD MAXSIZE 43 STREAMS s t 1-1 0", [[b"s", [entry("2-1"), entry("3-1")]]]),
         (
             "XREAD MAXCOUNT 3 MAXSIZE 99 STREAMS t s 0 1-1",
             [[b"t", [entry("7-1")]], [b"s", [entry("2-1"), entry("3-1")]]],
         ),
-        ("XREAD MAXSIZE 6 COUNT 1 STREAMS s t 1-1 0", [[b"s", [entry("2-1")]], [b"t", [entry("7-1")]]]),
+        ("XREAD MAXSIZE 58 COUNT 1 STREAMS s t 1-1 0", [[b"s", [entry("2-1")]], [b"t", [entry("7-1")]]]),
     ],
 )
 def test_what_xread_returns(engine, line, reply):
@@ -65,7 +65,7 @@ SYNTAX = "ERR syntax error"
         ("XREAD STREAMS s", "ERR wrong number of arguments for 'xread' command"),
         (
             "XREAD STREAMS s t 0",
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified.",
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.",
         ),
         (
             "XREADGROUP GROUP g c STREAMS s t >",
@@ -94,7 +94,7 @@ SYNTAX = "ERR syntax error"
             "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
         ),
         ("XREAD MAXCOUNT 0 STREAMS s 0", "ERR MAXCOUNT must be a positive integer"),
-        ("XREAD MAXCOUNT x STREAMS s 0", "ERR MAXCOUNT must be a positive integer"),
+        ("XREAD MAXCOUNT x STREAMS s 0", "ERR value is not an integer or out of range"),
         ("XREAD MAXSIZE -1 STREAMS s 0", "ERR MAXSIZE must be a positive integer"),
         ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0", "ERR MAXCOUNT must be greater than or equal to COUNT"),
         ("XREADGROUP NOACK COUNT 1 STREAMS s >", "ERR Missing GROUP option for XREADGROUP"),
@@ -396,7 +396,7 @@ def test_a_claiming_reader_gets_what_is_released(engine):
     reader = engine.connect()
     reader.say("XREADGROUP GROUP g b BLOCK 0 CLAIM 100 STREAMS s >")
     assert engine.do("XNACK s g FAIL IDS 1 1-1") == 1
-    assert reader.replies() == [[[b"s", [[*entry("1-1"), -1, 1]]]]]
+    assert reader.replies() == [[[b"s", [[*entry("1-1"), 1_000_000_000_000, 1]]]]]
 
 
 def test_readers_who_wait_together_get_what_each_asked_for(engine):

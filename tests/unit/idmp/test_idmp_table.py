@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from streamd.idmp import packed, table
+from streamd.idmp import packed, table, windows
 from streamd.idmp.table import IdmpTable
 
 START_MS = 1_000_000
@@ -105,7 +105,7 @@ def form(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def unused_tables_share_dicts_that_stay_empty():
     yield
-    assert table._NO_PACKED == {} == table._NO_INDEXED
+    assert windows.NO_PACKED == windows.NO_INDEXED == windows.NO_TIMED == {}
 
 
 def every_history(maxsize: int, names: list[tuple[bytes, bytes]], depth: int) -> int:

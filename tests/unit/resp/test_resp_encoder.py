@@ -7,6 +7,7 @@ import pytest
 
 from streamd.base.errors import CommandError, ProtocolError, WrongType
 from streamd.resp.encoder import encode
+from streamd.resp.floats import format_float
 from streamd.resp.reply_ends import split_replies
 from streamd.resp.types import NO_REPLY, NULL_ARRAY, Pairs, Parts, Push, Raw, SetReply, Verbatim
 
@@ -44,7 +45,7 @@ TABLE = [
     ),
     (1.5, b"$3\r\n1.5\r\n", b",1.5\r\n"),
     (3.0, b"$1\r\n3\r\n", b",3\r\n"),
-    (0.1, b"$19\r\n0.10000000000000001\r\n", b",0.10000000000000001\r\n"),
+    (0.1, b"$3\r\n0.1\r\n", b",0.1\r\n"),
     (-2.5e20, b"$8\r\n-2.5e+20\r\n", b",-2.5e+20\r\n"),
     (float("inf"), b"$3\r\ninf\r\n", b",inf\r\n"),
     (float("-inf"), b"$4\r\n-inf\r\n", b",-inf\r\n"),
@@ -84,7 +85,7 @@ def plain(reply, protocol):
         case bool():
             return reply if protocol == 3 else int(reply)
         case float():
-            return reply if protocol == 3 else b"%.17g" % reply
+            return reply if protocol == 3 else format_float(reply)
         case str():
             return reply.replace("\r", " ").replace("\n", " ").encode()
         case dict():

@@ -1,0 +1,20 @@
+"""DUMP payloads: one value, with a version and a checksum behind it."""
+
+from collections.abc import Callable
+
+from streamd.data.types import KeyValue
+from streamd.rdb.bytes import body_of, with_footer
+from streamd.rdb.values import kind_of, pieces_of, read_value
+from streamd.stream.stream import Stream
+
+
+def payload_of(value: KeyValue) -> bytes:
+    """Return the payload of a value; its version is the earliest that has all of it."""
+    kind, version = kind_of(value)
+    return with_footer(b"".join([bytes((kind,)), *pieces_of(kind, value)]), version)
+
+
+def value_in(payload: bytes, new_stream: Callable[[], Stream]) -> KeyValue:
+    """Return the value in a payload. new_stream: see `read_value`. Raises: BadFooter, BadData."""
+    reader = body_of(payload)
+    return read_value(reader.byte(), reader, new_stream)
