@@ -83,6 +83,12 @@ TRANSACTIONS = (
     Row("UNWATCH", before="WATCH k#*N", n=1_000),
 )
 
+# A library, whose code is the last word.
+_LIBRARY = (
+    "FUNCTION LOAD #!lua\\ name=l\nredis.register_function{function_name='f',callback=function(k,a)return\\ #a\\ end,"
+    "flags={'no-writes'}}"
+)
+
 SCRIPTS = (
     Row("EVAL 'return #ARGV' 0 a#*N", whole=True),
     Row("EVAL 'return #KEYS' N a#*N", whole=True),
@@ -108,6 +114,15 @@ SCRIPTS = (
     Row("SCRIPT SHOW e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "1", prepare="SCRIPT LOAD 'return 1'"),
     Row("SCRIPT KILL", "1", refused=True),
     Row("SCRIPT LOAD 'return #ARGV --x^N'", n=BYTES),
+    *rows(
+        "FUNCTION FLUSH ; " + _LIBRARY,
+        Row("FCALL f 0 a#*N", whole=True),
+        Row("FCALL_RO f 0 a#*N", whole=True),
+        Row("FUNCTION DUMP", "1"),
+    ),
+    Row(_LIBRARY + " --x^N", n=BYTES, before="FUNCTION FLUSH"),
+    Row("FUNCTION RESTORE x^N", refused=True, n=BYTES),
+    Row("FUNCTION DELETE l", "1", prepare="FUNCTION FLUSH ; " + _LIBRARY, fresh=True),
     Row("FUNCTION FLUSH", "1"),
     Row("FUNCTION LIST", "1"),
     Row("FUNCTION STATS", "1"),

@@ -292,8 +292,8 @@ def test_scripts_of_eval_are_bounded_and_those_of_load_stay():
     used = scripts.evaluated(b"return 'used'")
     for number in range(EVALUATED_MAX + 5):
         scripts.evaluated(b"return %d" % number)
-        assert scripts.find(used.sha.encode()) is used
-    assert scripts.find(kept.sha.encode()) is kept
+        assert scripts.find(used.name.encode()) is used
+    assert scripts.find(kept.name.encode()) is kept
     assert len(scripts) == EVALUATED_MAX + 1
     assert scripts.find(b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db") is None  # return 1
 

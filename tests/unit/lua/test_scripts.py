@@ -317,7 +317,7 @@ def test_a_threshold_of_zero_never_interrupts(slow):
 def test_a_full_server_refuses_scripts_that_say_they_may_write():
     session = Session(config=Config(maxmemory=1 * MIB))
     session.state.refuse_growth(True)
-    assert session.execute(["EVAL", "#!lua\nreturn 1", 0]).text.startswith("OOM allow-oom flag is not set")
+    assert session.execute(["EVAL", "#!lua\nreturn 1", 0]).text.startswith("OOM command not allowed")
     assert session.execute(["EVAL", "#!lua flags=allow-oom\nreturn 1", 0]) == 1
     assert session.execute(["EVAL", "#!lua flags=no-writes\nreturn 1", 0]) == 1
     assert session.execute(["EVAL", "return 1", 0]) == 1
