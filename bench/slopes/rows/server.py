@@ -83,11 +83,9 @@ TRANSACTIONS = (
     Row("UNWATCH", before="WATCH k#*N", n=1_000),
 )
 
-# A library, whose code is the last word.
-_LIBRARY = (
-    "FUNCTION LOAD #!lua\\ name=l\nredis.register_function{function_name='f',callback=function(k,a)return\\ #a\\ end,"
-    "flags={'no-writes'}}"
-)
+_FUNCTION = "{function_name='f', callback=function(k, a) return #a end, flags={'no-writes'}}"
+_CODE = f"#!lua name=l\nredis.register_function{_FUNCTION}"
+_LIBRARY = f'FUNCTION LOAD "{_CODE}"'
 
 SCRIPTS = (
     Row("EVAL 'return #ARGV' 0 a#*N", whole=True),
@@ -120,7 +118,7 @@ SCRIPTS = (
         Row("FCALL_RO f 0 a#*N", whole=True),
         Row("FUNCTION DUMP", "1"),
     ),
-    Row(_LIBRARY + " --x^N", n=BYTES, before="FUNCTION FLUSH"),
+    Row(f'FUNCTION LOAD "{_CODE} --x^N"', n=BYTES, before="FUNCTION FLUSH"),
     Row("FUNCTION RESTORE x^N", refused=True, n=BYTES),
     Row("FUNCTION DELETE l", "1", prepare="FUNCTION FLUSH ; " + _LIBRARY, fresh=True),
     Row("FUNCTION FLUSH", "1"),
