@@ -23,7 +23,8 @@ def test_replies_are_those_that_are_shown(block: Block):
             if step.seconds:
                 server.advance(milliseconds=round(step.seconds * 1000))
                 continue
-            reply = shown(client.ask([word.encode() for word in shlex.split(step.line)]))
+            words = [word.replace("\\n", "\n").encode() for word in shlex.split(step.line)]  # as redis-cli reads them
+            reply = shown(client.ask(words))
             assert step.shown in (reply, ""), step.line
             assert step.shown or not reply.startswith("(error)"), step.line
         client.close()
