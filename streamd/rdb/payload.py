@@ -14,7 +14,7 @@ def payload_of(value: KeyValue) -> bytes:
     return with_footer(b"".join([bytes((kind,)), *pieces_of(kind, value)]), version)
 
 
-def value_in(payload: bytes, new_stream: Callable[[], Stream]) -> KeyValue:
-    """Return the value in a payload. new_stream: see `read_value`. Raises: BadFooter, BadData."""
+def value_in(payload: bytes, new_stream: Callable[[], Stream], now_ms: int | None = None) -> KeyValue:
+    """Return the value in a payload. new_stream, now_ms: see `read_value`. Raises: BadFooter, BadData."""
     reader = body_of(payload)
-    return read_value(reader.byte(), reader, new_stream)
+    return read_value(reader.byte(), reader, new_stream, now_ms)

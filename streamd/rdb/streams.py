@@ -37,8 +37,11 @@ _UNKNOWN: Final = 2**64 - 1
 _PIECE_ITEMS: Final = 256
 
 
-def read_stream(kind: int, reader: Reader, stream: Stream) -> Stream:
-    """Return `stream`, new and empty, filled with the one that is read. kind: one of TYPES. Raises: BadData."""
+def read_stream(kind: int, reader: Reader, stream: Stream, now_ms: int | None) -> Stream:
+    """Return `stream`, new and empty, filled with the one that is read. Raises: BadData.
+
+    kind: one of TYPES. now_ms: see `read_value`.
+    """
     for _ in range(reader.count(2)):
         read_node(stream, reader.string(), reader.string())
     if reader.length() != len(stream.log):
@@ -61,7 +64,7 @@ def read_stream(kind: int, reader: Reader, stream: Stream) -> Stream:
         groups[name] = _read_group(kind, reader, stream)
     stream.groups = groups or None
     if kind >= WITH_WINDOW:
-        _read_window(reader, stream.idmp)
+        _read_window(reader, stream.idmp, now_ms)
     return stream
 
 
@@ -142,7 +145,7 @@ def _deliver(
         group.pending.set(entry_id, None, *deliveries[entry_id])
 
 
-def _read_window(reader: Reader, idmp: IdmpTable) -> None:
+def _read_window(reader: Reader, idmp: IdmpTable, now_ms: int | None) -> None:
     """Read a window's settings, its iids, each producer's oldest first, and its counters."""
     idmp.duration_s, idmp.maxsize = reader.length(), reader.length()
     if not (DURATION_S_MIN <= idmp.duration_s <= DURATION_S_MAX and MAXSIZE_MIN <= idmp.maxsize <= MAXSIZE_MAX):
@@ -159,7 +162,9 @@ def _read_window(reader: Reader, idmp: IdmpTable) -> None:
             if not iid or iid in iids:
                 raise BadData("an idempotent ID comes twice, or is empty")
             iids.add(iid)
-            idmp.record(pid, iid, _read_parts(reader))
+            entry_id = _read_parts(reader)
+            is_ahead = now_ms is not None and entry_id >> 64 > now_ms
+            idmp.record(pid, iid, entry_id, now_ms if is_ahead else None)
     idmp.iids_added, idmp.iids_duplicates = _read_number(reader), _read_number(reader)
 
 

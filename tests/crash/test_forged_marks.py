@@ -29,6 +29,9 @@ def forgeries(size: int) -> list[bytes]:
     return found
 
 
+WITHOUT_SALT = [sample for sample in SAMPLES if int(sample.parent.name) < 2]
+
+
 @pytest.mark.parametrize("policy", ["always", "everysec"])
 def test_a_start_cuts_an_end_that_is_torn_within_a_value_of_forged_lines(policy):
     server = Restartable(appendfsync=policy)
@@ -75,7 +78,7 @@ def test_two_files_have_two_salts_and_one_says_nothing_of_the_other():
     assert other.restart().send("GET", "k") == b"$6\r\nbefore\r\n"
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.parent.name}-{sample.name}")
+@pytest.mark.parametrize("sample", WITHOUT_SALT, ids=lambda sample: f"{sample.parent.name}-{sample.name}")
 def test_a_file_without_a_salt_gets_one_from_where_it_is_written_on(sample):
     disk = disk_of(sample)
     path = max(path for path in disk.names if path.startswith(JOURNAL) and path.endswith(".incr.aof"))

@@ -1,6 +1,7 @@
 """Values in RDB form: any value comes back; any bytes are a value or refused, before much memory is taken."""
 
 import tracemalloc
+from copy import deepcopy
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -77,7 +78,7 @@ def test_changed_payloads_are_refused_or_are_values_that_come_back(body, changes
     # What is taken is a sound value: commands read it, and it is written and read as the same again.
     session = Session()
     session.execute(["RESTORE", "k", "0", with_footer(body, 10)])
-    before = dump(session.engine)
+    before = deepcopy(dump(session.engine))  # a look removes fields whose time has passed
     for line in ("DEBUG x", "XLEN k", "XINFO STREAM k FULL", "XTRIM k MAXLEN 1", "ZRANGE k 0 -1", "LPOP k", "SPOP k"):
         session.do(line)
     db = session.state.keyspace[0]

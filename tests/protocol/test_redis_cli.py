@@ -82,7 +82,7 @@ def terminal() -> Iterator[Terminal]:
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("set ", b"key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|"),
+        ("set ", b"[GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|"),
         ("xadd ", b"field value [field value ...]"),
         ("config get ", b"parameter [parameter ...]"),
         ("xinfo stream ", b"key [FULL [COUNT count]]"),

@@ -37,8 +37,15 @@ def streamd(streamd_port: int) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def plain_redis(redis_port: int) -> Iterator[redis.Redis]:
-    """A client of an empty Redis that knows no IDMP."""
+def plain_redis() -> Iterator[redis.Redis]:
+    """A client of an empty redis-server 7.0.15, which knows no idempotent IDs."""
+    with servers.old_redis_server() as port, servers.client(port) as client:
+        yield client
+
+
+@pytest.fixture
+def other_redis(redis_port: int) -> Iterator[redis.Redis]:
+    """A client of an empty Redis 8.10.2."""
     yield from _emptied(redis_port)
 
 

@@ -1,5 +1,6 @@
 """Servers for the tests of the data source: streamd as a process, and Redis 8.10.2."""
 
+import shutil
 import socket
 import subprocess
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import redis
 
 from bench.ports import free_port
@@ -22,10 +24,29 @@ def streamd_server(directory: Path, *options: str) -> Iterator[int]:
 
 
 @contextmanager
-def redis_server(*options: str, port: int | None = None) -> Iterator[int]:
+def old_redis_server(*options: str) -> Iterator[int]:
+    """Run redis-server 7.0.15, which knows no idempotent IDs; gives its port. Skips the test where it is not installed."""
+    program = shutil.which("redis-server") or pytest.skip("there is no redis-server 7.0.15")
+    with redis_server(*options, program=program) as port:
+        yield port
+
+
+@contextmanager
+def redis_server(*options: str, port: int | None = None, program: str = "") -> Iterator[int]:
     """Run Redis 8.10.2 without persistence; gives its port. Skips the test where it cannot be made."""
     port = port or free_port()
-    words = [str(judge()), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", *options]
+    words = [
+        program or str(judge()),
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        *options,
+    ]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

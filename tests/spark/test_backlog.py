@@ -27,9 +27,9 @@ def queue(client: redis.Redis, **options: object):
 
 
 @pytest.fixture
-def backlog(plain_redis: redis.Redis) -> redis.Redis:
-    add(plain_redis, range(COUNT))
-    return plain_redis
+def backlog(other_redis: redis.Redis) -> redis.Redis:
+    add(other_redis, range(COUNT))
+    return other_redis
 
 
 def walked(client: redis.Redis) -> int:

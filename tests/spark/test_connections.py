@@ -24,7 +24,7 @@ from spark_source.writing.durable import Durability, choose_durability
 from spark_source.writing.sink import Task, TaskWriter
 from tests.spark.deployments import move_slot_of, redis_cluster
 from tests.spark.schemas import schema
-from tests.spark.servers import redis_server, streamd_server
+from tests.spark.servers import old_redis_server, redis_server, streamd_server
 
 pytestmark = pytest.mark.redis
 
@@ -67,7 +67,7 @@ def test_the_rights_that_the_document_lists_are_enough_on_streamd(tmp_path: Path
 
 
 def test_a_user_with_few_rights_and_a_password_from_a_file(tmp_path: Path) -> None:
-    rights = "+@stream +@hash +@string +@transaction +@connection +time +del -info -command"
+    rights = "+@stream +@hash +@string +@transaction +@connection +time +del +expire -info -command"
     (tmp_path / "secret").write_text("hunter2\n")
     users = ["--user", "default", "off", "--user", "spark", "on", ">hunter2", "~*", *rights.split()]
     with redis_server(*users) as port:
@@ -208,7 +208,7 @@ def test_a_server_that_does_not_come_is_given_up() -> None:
 
 
 def test_durability_is_promised_only_where_the_server_keeps_it(tmp_path: Path) -> None:
-    with redis_server("--dir", str(tmp_path)) as port:
+    with old_redis_server("--dir", str(tmp_path)) as port:
         options = parse_options({"port": str(port), "stream": "s", "durability": "fsync"})
         server = Server(options.connection)
         with pytest.raises(OptionError, match="durability=fsync needs appendonly yes and appendfsync always"):

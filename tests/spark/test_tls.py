@@ -12,7 +12,7 @@ from spark_source.connecting.connection import Reply, Server, Session
 from spark_source.errors import StreamdError
 from spark_source.settings.options import parse_options
 from tests.spark.deployments import Certificates, make_certificates
-from tests.spark.servers import client, redis_server, streamd_server
+from tests.spark.servers import client, old_redis_server, redis_server, streamd_server
 from tests.spark.test_connections import EXPECTED, round_trip
 
 pytestmark = pytest.mark.redis
@@ -29,7 +29,7 @@ def port(request: pytest.FixtureRequest, made: Certificates, tmp_path_factory: p
     port = free_port()
     options = made.options(port)
     if request.param == "redis":
-        with redis_server(*options):
+        with old_redis_server(*options):  # (Redis 8.10.2 as it can be had here knows no TLS.)
             yield port
     else:
         with streamd_server(tmp_path_factory.mktemp("encrypted"), *options):

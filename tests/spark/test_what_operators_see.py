@@ -75,16 +75,16 @@ def test_a_group_that_somebody_consumes_from_is_left_alone(either: redis.Redis) 
 
 
 def test_a_server_that_refuses_the_group_is_said_once_and_the_query_goes_on(
-    plain_redis: redis.Redis, caplog: pytest.LogCaptureFixture
+    other_redis: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fill(plain_redis, 10)
-    plain_redis.acl_setuser("few", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-xgroup"])
-    source = reader(plain_redis, progressGroup="spark", username="few", password="any")
+    fill(other_redis, 10)
+    other_redis.acl_setuser("few", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-xgroup"])
+    source = reader(other_redis, progressGroup="spark", username="few", password="any")
     end = through_json(source.latestOffset(source.initialOffset(), ReadAllAvailable()))
     with caplog.at_level(logging.WARNING):
         source.latestOffset(end, ReadAllAvailable())
         source.latestOffset(end, ReadAllAvailable())
-    plain_redis.acl_deluser("few")
+    other_redis.acl_deluser("few")
 
     assert [record.message.partition(": ")[0] for record in caplog.records] == [
         "progressGroup=spark cannot be set for stream in"

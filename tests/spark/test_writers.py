@@ -308,9 +308,9 @@ def test_a_target_that_is_a_source_of_the_query_is_refused_before_the_first_row(
 
 
 def test_a_stream_of_that_name_on_another_server_is_none(
-    streamd: redis.Redis, plain_redis: redis.Redis, task: Context, tmp_path: Path
+    streamd: redis.Redis, other_redis: redis.Redis, task: Context, tmp_path: Path
 ) -> None:
-    location = checkpoint_of(tmp_path / "c", plain_redis, "s")
+    location = checkpoint_of(tmp_path / "c", other_redis, "s")
     micro_batch(streamd, task, "q", 0, ROWS, checkpointLocation=location)
 
     assert entries(streamd) == wanted(ROWS)

@@ -69,7 +69,7 @@ def restore(context: Context, args: list[bytes]) -> Reply:
     if due_ms < 0:
         raise CommandError("ERR Invalid TTL value, must be >= 0")
     try:
-        value = value_in(payload, context.new_stream)
+        value = value_in(payload, context.new_stream, context.now_ms)
     except BadFooter:
         raise CommandError("ERR DUMP payload version or checksum are wrong")
     except BadData:

@@ -86,8 +86,10 @@ def test_an_export_for_newer_redis_has_the_windows_too(seed):
         assert found[key][:2] == (kind, expiry)
         shown = found[key][2]
         if kind == "stream":
-            for part in ("entries", "iids", "settings"):
+            for part in ("entries", "settings"):
                 assert shown[part] == value[part]
+            # (Redis has no place for the time at which a name was recorded ahead of the clock.)
+            assert shown["iids"] == [name[:3] for name in value["iids"]]
             assert numbers(shown["info"]) == numbers(value["info"])
         else:
             assert shown == value
