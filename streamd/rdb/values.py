@@ -26,13 +26,11 @@ _VERSIONS: Final = {
 }
 
 
-def read_value(
-    kind: int, reader: Reader, new_stream: Callable[[], Stream], now_ms: int | None = None
-) -> KeyValue:
+def read_value(kind: int, reader: Reader, new_stream: Callable[[], Stream], now_ms: int | None = None) -> KeyValue:
     """Return the value behind its type's byte; the cursor stands behind it then.
 
-    kind: that byte. new_stream: makes an empty stream with the settings that a stream has whose type tells none. now_ms:
-    the time at which names whose IDs are ahead of it count as recorded; None if that is not known.
+    kind: that byte. new_stream: makes an empty stream with the settings that a stream has whose type tells none.
+    now_ms: the time at which names whose IDs are ahead of it count as recorded; None if that is not known.
     Raises: BadData; nothing else, whatever the bytes are.
     """
     if kind == _STRING:

@@ -66,7 +66,11 @@ def test_redis_sees_the_same_requests(server, data, requests):
             assert reply == b"PONG"
 
 
-@pytest.mark.parametrize(("data", "requests", "error"), REFUSED, ids=lambda value: repr(value)[:40])
+# Of a length of more than 16,384 digits Redis 8.10 waits for the rest for ever: docs/differences.md.
+ANSWERED = [one for one in REFUSED if one[2] != "too big bulk count string"]
+
+
+@pytest.mark.parametrize(("data", "requests", "error"), ANSWERED, ids=lambda value: repr(value)[:40])
 def test_redis_answers_malformed_input_with_the_same_error(server, data, requests, error):
     replies = answers(server, data)
 

@@ -25,7 +25,7 @@ def streamd_server(directory: Path, *options: str) -> Iterator[int]:
 
 @contextmanager
 def old_redis_server(*options: str) -> Iterator[int]:
-    """Run redis-server 7.0.15, which knows no idempotent IDs; gives its port. Skips the test where it is not installed."""
+    """Run redis-server 7.0.15, which knows no idempotent IDs; gives its port. Skips the test where there is none."""
     program = shutil.which("redis-server") or pytest.skip("there is no redis-server 7.0.15")
     with redis_server(*options, program=program) as port:
         yield port
