@@ -250,7 +250,7 @@ UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {
     "times": _takes_clock,
     "a result over another type": _stores_where_one_waits,
     "a name without an ID": _has_no_id_left,
-    "end of a name's time": _records_an_old_name,
+    "end of a name's time, `XADD ... IDMP`": _records_an_old_name,
     "order of keys and members": _leaves_a_set_as_it_is,
 }
 
@@ -269,6 +269,24 @@ def _without_negative_zero(reply: Reply) -> Reply:
     return replace(reply, text=b"0") if reply.text == b"-0" else reply
 
 
-RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {"a score of -0": _negative_zero}
+def _names_encoding(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether both name how a value is kept."""
+    if [word.upper() for word in request[:2]] != [b"OBJECT", b"ENCODING"]:
+        return False
+    return theirs.kind == ours.kind == b"$" and b"stream" not in (theirs.text, ours.text)
+
+
+def _names_keys_all_the_same(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether a user's read that is malformed was refused for its keys, where Redis found none."""
+    if request[0].upper() not in (b"XREAD", b"XREADGROUP") or (theirs.kind, ours.kind) != (b"-", b"-"):
+        return False
+    return ours.text == b"NOPERM No permissions to access a key" and theirs.text.startswith(b"ERR ")
+
+
+RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
+    "a score of -0": _negative_zero,
+    "OBJECT ENCODING": _names_encoding,
+    "keys of a malformed XREADGROUP": _names_keys_all_the_same,
+}
 
 ALLOWED = {*FIELDS, *UNFIT, *UNFIT_NOW, *RULES}

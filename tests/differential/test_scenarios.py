@@ -64,7 +64,8 @@ def run_on_redis(port: int, steps: list[Step]) -> list[dict[str, bytes]]:
         if name not in clients:
             clients[name] = RawClient(port)
         clients[name].send(*requests)
-        for _ in range(2):
+        # (Redis frees in the background what FLUSHALL removes, and replies when that is done.)
+        for _ in range(500 if any(request[0].lower().startswith(b"flush") for request in requests) else 2):
             control.ask([b"CLIENT", b"LIST"])
         got.append({name: data for name, client in clients.items() if (data := normal(client.arrived()))})
     for client in (*clients.values(), control):
@@ -86,10 +87,16 @@ def run_on_streamd(steps: list[Step]) -> list[dict[str, bytes]]:
     return got
 
 
+def marks_of(table: Path, at: int) -> list:
+    """Return the marks of a scenario: the third of clients.txt shows a difference that docs/differences.md lists."""
+    listed = pytest.mark.xfail(strict=True, reason="docs/differences.md: a client that publishes to itself")
+    return [listed] if (table.stem, at) == ("clients", 3) else []
+
+
 def named_scenarios() -> list:
     """Return each scenario with a name: its table and its first request."""
     return [
-        pytest.param(steps, id=f"{table.stem}: {steps[0][1][0][0].decode()} {at}")
+        pytest.param(steps, id=f"{table.stem}: {steps[0][1][0][0].decode()} {at}", marks=marks_of(table, at))
         for table in TABLES
         for at, steps in enumerate(scenarios(table), 1)
     ]

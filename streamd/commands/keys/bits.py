@@ -153,11 +153,12 @@ _PAGES: Final = {byte: [bytes([byte]) * size for size in (65_536, 4_096, 256, 16
 )  # fmt: skip
 def bitcount(context: Context, args: list[bytes]) -> Reply:
     """Return the number of set bits in a string, or in a part of it."""
+    if len(args) == 3:
+        raise SyntaxError_()
+    _range(args, 2, 0, unit_before_end=False)  # as in Redis, words are parsed before the key is looked up
     value = context.db.read_as(args[1], STRING)
     if value is None:
         return 0
-    if len(args) == 3:
-        raise SyntaxError_()
     start, end = _range(args, 2, len(value), unit_before_end=False)
     if len(args) > 3 and 0 > parse_integer(args[2]) > parse_integer(args[3]):
         return 0  # even where both are in front of the string, which is its first byte else
@@ -177,6 +178,7 @@ def bitpos(context: Context, args: list[bytes]) -> Reply:
     bit = parse_integer(args[2])
     if bit not in (0, 1):
         raise CommandError("ERR The bit argument must be 1 or 0.")
+    _range(args, 3, 0, unit_before_end=True)  # as for BITCOUNT
     value = context.db.read_as(args[1], STRING)
     if value is None:
         return -bit

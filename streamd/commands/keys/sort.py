@@ -132,9 +132,7 @@ def _sort(context: Context, elements: list[bytes], asked: _Asked) -> list[bytes]
 
         def key(element: bytes) -> tuple[object, ...]:
             word = weight(element)
-            # Blanks in front are no fault, and nothing is 0.
-            word = (word or b"").lstrip()
-            return (parse_double(word, error) if word else 0.0, element)
+            return (0.0 if word is None else parse_double(word, error), element)
 
     return sorted(elements, key=key, reverse=asked.descending)
 

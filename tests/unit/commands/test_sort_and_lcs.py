@@ -44,9 +44,10 @@ def test_elements_come_in_the_order_that_is_asked_for(sortable, request_line, re
     assert sortable.do(request_line) == reply
 
 
-def test_an_element_without_bytes_counts_as_0(engine: Session):
-    engine.execute(["RPUSH", "l", "1", "", " -1"])
-    assert engine.do("SORT l") == [b" -1", b"", b"1"]
+@pytest.mark.parametrize("element", ["", " -1", "1 "])
+def test_an_element_that_is_no_number_is_an_error(engine: Session, element: str):
+    engine.execute(["RPUSH", "l", "1", element])
+    assert engine.do("SORT l") == Error("ERR One or more scores can't be converted into double")
 
 
 def test_what_is_sorted_can_be_stored(sortable):
