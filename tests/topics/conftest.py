@@ -1,7 +1,9 @@
-"""The servers that the tests of topics run on: streamd by both protocol versions, and redis-server where it is."""
+"""The servers that the tests of topics run on: streamd by both protocols, Redis 8.10.2, and 7.0.15 by scripts."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import redis
@@ -10,10 +12,12 @@ from streamd.base.clock import Clock
 from streamd.testing import EmbeddedServer
 from tests.differential.redis_process import needs_redis, running_redis
 
+OLD_REDIS = shutil.which("redis-server")
 SERVERS = [
     pytest.param("streamd-2"),
     pytest.param("streamd-3"),
     pytest.param("redis", marks=needs_redis),
+    pytest.param("old", marks=pytest.mark.skipif(OLD_REDIS is None, reason="there is no redis-server 7.0.15")),
 ]
 
 
@@ -28,8 +32,9 @@ class Servers:
 
     def port(self, kind: str) -> int:
         if kind not in self.ports:
-            if kind == "redis":
-                self.ports[kind] = self.stack.enter_context(running_redis(self.directory))
+            if kind in ("redis", "old"):
+                program = Path(OLD_REDIS or "") if kind == "old" else None
+                self.ports[kind] = self.stack.enter_context(running_redis(self.directory, program))
             else:
                 self.streamd = self.stack.enter_context(EmbeddedServer(Clock()))
                 self.ports["streamd"] = self.streamd.port
