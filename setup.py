@@ -46,8 +46,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "net": ("connection",),
 }
 # What mypyc cannot take: a class that derives from a set, or from a weak reference, or has type parameters; one whose
-# objects change their class, or that is asked for its slots; a frozen dataclass that is pickled; unions of int and Fraction,
-# at which it crashes. And what it makes slower: loops over integers of more than 64 bits.
+# objects change their class, or that is asked for its slots; a frozen dataclass that is pickled; a union of int and
+# Fraction, at which it crashes. And what it makes slower: loops over integers of more than 64 bits.
 INTERPRETED = {
     "streamd/commands/keys/increx.py",
     "streamd/data/hash.py",

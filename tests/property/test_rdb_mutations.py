@@ -83,7 +83,7 @@ def test_changed_payloads_are_refused_or_are_values_that_come_back(body, changes
         session.do(line)
     db = session.state.keyspace[0]
     db.place(b"k", value, None)
-    again = value_in(payload_of(value), new_stream)
+    again = value_in(payload_of(value), new_stream, session.engine.clock.now_ms())
     db.place(b"k", again, None)
     assert dump(session.engine) == before
     assert session.state.stats.internal_errors == 0
