@@ -30,14 +30,26 @@ SKIPPED: Final = Path(__file__).with_name("skipped.txt")
 _FROM_OUTSIDE: Final = (r'tags \{"acl external:skip"\}', 'tags {"acl"}')
 # There are no channels of shards; what is asked of them holds for the others, too.
 _NO_SHARDS: Final = (r"(?i)\bs(subscribe|unsubscribe|publish)\b", r"\1")
+# How Redis 8 says what a user may not, and how it lists one.
+_TEXTS_OF_8: Final = (
+    (r"NOPERM\*(key|channel)s\*", r"NOPERM*\1*"),
+    (r'assert_equal "This user', 'assert_match "User *'),
+)
+_LISTED_IN_8: Final = (r"on nopass resetchannels &foo", "on nopass sanitize-payload resetchannels &foo")
 # What is changed in the fetched files before they run, regular expressions and what comes in their places: what a name
 # in the list of skipped tests cannot say.
 CHANGES: Final = {
     # The same tests a second time, as functions, under the same names.
     "scripting": [(r"foreach is_eval \{0 1\} \{", "foreach is_eval {1} {")],
     # Single lines that ask for commands that are not there; the tests after them need what else stands beside.
-    "acl": [_FROM_OUTSIDE, _NO_SHARDS, (r"(?m)^ +(r DEBUG OBJECT|assert.* FCALL_RO) .*\n", "")],
-    "acl-v2": [_FROM_OUTSIDE, _NO_SHARDS, (r"(?m)^ +assert.* (MIGRATE|GEORADIUS|PFCOUNT) .*\n", "")],
+    "acl": [
+        _FROM_OUTSIDE,
+        _NO_SHARDS,
+        *_TEXTS_OF_8,
+        _LISTED_IN_8,
+        (r"(?m)^ +(r DEBUG OBJECT|assert.* FCALL_RO) .*\n", ""),
+    ],
+    "acl-v2": [_FROM_OUTSIDE, _NO_SHARDS, *_TEXTS_OF_8, (r"(?m)^ +assert.* (MIGRATE|GEORADIUS|PFCOUNT) .*\n", "")],
 }
 UNIT_S_MAX: Final = 540
 _LINE: Final = re.compile(r"^\[(ok|err|skip|ignore|exception)\]: (.*?)(?: \(\d+ ms\))?$")
