@@ -64,11 +64,26 @@ def take_or_wait(
     if context.in_unit:
         return in_transaction
 
-    def attempt() -> Reply:
-        ready = context.state.blocked.serving
-        if ready is not None and type(context.db.peek(ready)) is not kind.holds:
-            return BLOCKED
-        reply = take_first(context, keys, kind, take)
-        return BLOCKED if reply is None else reply
+    return context.block(keys, timeout_ms, _Attempt(context, keys, kind, take), on_timeout=NULL_ARRAY)
 
-    return context.block(keys, timeout_ms, attempt, on_timeout=NULL_ARRAY)
+
+class _Attempt:
+    """The command that is repeated for a waiting client. (Compiled, a closure would keep its client in memory.)"""
+
+    __slots__ = ("context", "keys", "kind", "take")
+
+    def __init__(
+        self, context: Context, keys: Sequence[bytes], kind: ValueType[Any, Any], take: Callable[[bytes], Reply | None]
+    ) -> None:
+        self.context = context
+        self.keys = keys
+        self.kind = kind
+        self.take = take
+
+    def __call__(self) -> Reply:
+        """Return the result of `take`, or BLOCKED. Raises: WrongType."""
+        ready = self.context.state.blocked.serving
+        if ready is not None and type(self.context.db.peek(ready)) is not self.kind.holds:
+            return BLOCKED
+        reply = take_first(self.context, self.keys, self.kind, self.take)
+        return BLOCKED if reply is None else reply
