@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streamd.idmp import table
 from streamd.idmp.table import IdmpTable
+from tests.property.window_limits import limit_windows
 
 START_MS = 1_000_000
 PIDS = [b"p", b"q", b"long-" * 20]
@@ -131,11 +132,7 @@ COLUMN_STEPS = st.one_of(
 @given(maxsize=st.sampled_from([1, 2, 5, 17, 40]), history=st.lists(COLUMN_STEPS, max_size=25))
 def test_columns_are_answered_as_one_request_after_the_other(always, indexed, crowd, repack, maxsize, history):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "PACKED_ALWAYS_MAX", always)
-        patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
-        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
-        patch.setattr(table, "REPACK_MAX", repack)
-        patch.setattr(table, "_DISTINCT_MIN", 0)
+        limit_windows(patch, always, indexed, crowd, repack)
         one_by_one, together = IdmpTable(2, maxsize), IdmpTable(2, maxsize)
         now_ms, seq = START_MS, 0
         asked: list = []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamd.idmp import table
 from streamd.idmp.table import IdmpTable
+from tests.property.window_limits import limit_windows
 
 START_MS = 1_000_000
 DURATION_MS = 2_000
@@ -76,11 +76,7 @@ def test_names_ahead_of_the_clock_expire_by_the_time_of_their_recording(
     always, indexed, crowd, repack, maxsize, history
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "PACKED_ALWAYS_MAX", always)
-        patch.setattr(table, "INDEXED_WINDOWS_MAX", indexed)
-        patch.setattr(table, "INDEXED_IN_A_CROWD_MAX", crowd)
-        patch.setattr(table, "REPACK_MAX", repack)
-        patch.setattr(table, "_DISTINCT_MIN", 0)
+        limit_windows(patch, always, indexed, crowd, repack)
         model, subject = Names(maxsize), IdmpTable(DURATION_MS // 1000, maxsize)
         now_ms, last_id = START_MS, 0
         snapshots: list = []
