@@ -4,9 +4,11 @@ from streamd.base.errors import CommandError, SyntaxError_
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
+from streamd.commands.stream.iid_times import record_window
 from streamd.rdb.bytes import BadData, BadFooter
 from streamd.rdb.payload import payload_of, value_in
 from streamd.resp.types import Reply
+from streamd.stream.stream import Stream
 
 
 @command(
@@ -87,6 +89,8 @@ def restore(context: Context, args: list[bytes]) -> Reply:
     if options.idle_s is not None:
         db.used_s[key] = db.time.s - options.idle_s
     context.record(b"RESTORE", key, b"%d" % due_ms, payload, b"REPLACE", b"ABSTTL")
+    if type(value) is Stream:
+        record_window(context, key, value)
     context.changed(key, "g", "restore")
     return "OK"
 

@@ -223,3 +223,26 @@ def test_a_journal_with_a_record_that_cannot_be_applied_is_refused(words, said):
     with pytest.raises(LoadError) as refusal:
         loaded(b"RESTORE", b"k", *words)
     assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_names_ahead_of_the_clock_are_restored_as_recorded_now_also_after_a_restart(rewritten):
+    server = Restartable(clock=ManualClock())
+    ahead_ms = server.clock.now_ms() + 10**9
+    server.send("XADD", "s", f"{ahead_ms}-0", "f", "v")
+    given = [server.send("XADD", "s", *words, "*", "f", "v") for words in (("IDMP", "p", "i"), ("IDMPAUTO", "q"))]
+    server.send("XCFGSET", "s", "IDMP-DURATION", "100")
+    payload = server.send("DUMP", "s").partition(b"\r\n")[2][:-2]
+    server.clock.advance(60_000)
+    assert server.send("RESTORE", "new", "0", payload) == b"+OK\r\n"
+    if rewritten:
+        server.send("BGREWRITEAOF")
+        for _ in range(20):
+            server.cron()
+            server.end_turn()
+    again = server.restart()
+    assert dump(again.engine) == dump(server.engine)
+    again.clock.advance(99_999)
+    assert again.send("XADD", "new", "IDMP", "p", "i", "*", "f", "v") == given[0]
+    again.clock.advance(1)
+    assert again.send("XADD", "new", "IDMP", "p", "i", "*", "f", "v") not in given
