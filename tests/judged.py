@@ -6,10 +6,10 @@ from typing import Any
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the number; add it to the file that the variable STREAMD_JUDGED names."""
+    """Print the number; add it to the file that the variable JUDGED_FILE names."""
     passed = sum("redis" in report.keywords for report in terminalreporter.stats.get("passed", ()))
     if passed:
         terminalreporter.write_line(f"{passed} tests compared streamd with Redis 8.10.2")
-    if path := os.environ.get("STREAMD_JUDGED"):
+    if path := os.environ.get("JUDGED_FILE"):
         with Path(path).open("a") as file:
             file.write(f"{passed}\n")
