@@ -23,8 +23,7 @@ _REASONS: Final = {
     "cluster-require-full-coverage cluster-slave-no-failover cluster-slave-validity-factor tls-cluster",
     "memory is laid out by Python": "active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes "
     "active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper activedefrag "
-    "activerehashing disable-thp hll-sparse-max-bytes jemalloc-bg-thread set-max-listpack-entries "
-    "set-max-listpack-value",
+    "activerehashing disable-thp hll-sparse-max-bytes jemalloc-bg-thread",
     "nothing is evicted": "lfu-decay-time lfu-log-factor maxmemory-clients maxmemory-eviction-tenacity "
     "maxmemory-samples",
     "whatever is large is freed in slices": "lazyfree-lazy-eviction lazyfree-lazy-expire lazyfree-lazy-server-del "

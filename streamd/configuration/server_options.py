@@ -126,11 +126,13 @@ def _parse_memory(text: str) -> int:
 
 # What clients and scripts for Redis set: up to where it keeps values in its compact forms.
 _COMPACT_FORMS: Final = tuple(
-    Option(name, kind, default, "accepted; values are kept in one form", minimum, maximum)
+    Option(name, kind, default, "accepted; values are kept in one form, OBJECT ENCODING names Redis's", minimum, maximum)
     for name, kind, default, minimum, maximum in (
-        ("hash-max-listpack-entries", "integer", 128, 0, 2**63 - 1),
+        ("hash-max-listpack-entries", "integer", 512, 0, 2**63 - 1),
         ("hash-max-listpack-value", "memory", 64, 0, 2**63 - 1),
         ("set-max-intset-entries", "integer", 512, 0, 2**63 - 1),
+        ("set-max-listpack-entries", "integer", 128, 0, 2**63 - 1),
+        ("set-max-listpack-value", "memory", 64, 0, 2**63 - 1),
         ("zset-max-listpack-entries", "integer", 128, 0, 2**63 - 1),
         ("zset-max-listpack-value", "memory", 64, 0, 2**63 - 1),
         ("list-max-listpack-size", "integer", -2, -(2**31), 2**31 - 1),
@@ -362,7 +364,7 @@ ALIASES: Final = {
     **{
         option.name.replace("listpack", "ziplist"): option.name
         for option in _COMPACT_FORMS
-        if "listpack" in option.name
+        if "listpack" in option.name and not option.name.startswith("set-")
     },
 }
 

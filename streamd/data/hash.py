@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from streamd.base.due_times import DueTimes
 
 # Redis keeps a hash of up to so many fields, none of whose words is longer, in a list, and shows it on one page.
-_LISTED_FIELDS_MAX = 128
+_LISTED_FIELDS_MAX = 512
 _LISTED_BYTES_MAX = 64
 
 

@@ -5,6 +5,14 @@ from itertools import groupby, islice
 from typing import Any, Final, Generic, TypeVar
 
 from streamd.data.element_list import ElementList
+from streamd.data.encodings import (
+    Bound,
+    hash_encoding,
+    list_encoding,
+    set_encoding,
+    sorted_set_encoding,
+    string_encoding,
+)
 from streamd.data.growing import GrowingString
 from streamd.data.hash import Hash
 from streamd.data.member_set import MemberSet
@@ -18,8 +26,6 @@ E = TypeVar("E")
 
 KeyValue = bytes | GrowingString | Hash | ElementList | MemberSet | SortedSet | Stream
 
-# Redis keeps strings up to so many bytes inside the object.
-_EMBEDDED_BYTES_MAX: Final = 44
 # What a Python bytes object, a container, and a row of one take beside their contents.
 BYTES_OVERHEAD: Final = 33
 _CONTAINER_OVERHEAD: Final = 64
@@ -37,7 +43,7 @@ class ValueType(Generic[T, V]):
     take a V.)
 
     name: the reply of TYPE. holds: the class of the values.
-    encoding: Redis's name for the encoding that it would choose. memory_bytes: estimated from this many elements; 0
+    encoding: Redis's name for the encoding that it would choose at that key, by the numbers of its options. memory_bytes: estimated from this many elements; 0
         means from all.
     elements: the number of elements to write with the value; a value with few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
@@ -65,7 +71,7 @@ class ValueType(Generic[T, V]):
         name: str,
         holds: type[T],
         *,
-        encoding: Callable[[V], bytes],
+        encoding: Callable[[bytes, V, Bound], bytes],
         memory_bytes: Callable[[V, int], int],
         elements: Callable[[V], int],
         commands: Callable[[bytes, V], Iterator[list[bytes]]] | None,
@@ -90,17 +96,6 @@ def _plain_string(value: bytes | GrowingString) -> bytes:
     return value if isinstance(value, bytes) else value.whole()
 
 
-def _string_encoding(value: bytes | GrowingString) -> bytes:
-    if isinstance(value, bytes) and len(value) <= 20:
-        try:
-            number = int(value)
-        except ValueError:
-            number = 2**63
-        if -(2**63) <= number < 2**63 and b"%d" % number == value:
-            return b"int"
-    return b"embstr" if len(value) <= _EMBEDDED_BYTES_MAX else b"raw"
-
-
 def _set_string(key: bytes, value: bytes | GrowingString) -> Iterator[list[bytes]]:
     yield [b"SET", key, _plain_string(value)]
 
@@ -112,7 +107,7 @@ def _string_memory_bytes(value: bytes | GrowingString, samples: int) -> int:
 STRING: Final[ValueType[bytes, bytes | GrowingString]] = ValueType(
     "string",
     bytes,
-    encoding=_string_encoding,
+    encoding=string_encoding,
     memory_bytes=_string_memory_bytes,
     elements=lambda value: 1,
     commands=_set_string,
@@ -143,12 +138,6 @@ def _hash_memory_bytes(value: Hash, samples: int) -> int:
     return _CONTAINER_OVERHEAD + words + rows + len(times_of(value)) * (2 * ROW_OVERHEAD + BYTES_OVERHEAD)
 
 
-def _hash_encoding(value: Hash) -> bytes:
-    if not value.is_listed:
-        return b"hashtable"
-    return b"listpackex" if isinstance(value, TimedHash) else b"listpack"
-
-
 def _set_fields(key: bytes, value: Hash) -> Iterator[list[bytes]]:
     for pairs in _parts(value.items()):
         yield [b"HSET", key, *(word for pair in pairs for word in pair)]
@@ -160,7 +149,7 @@ def _set_fields(key: bytes, value: Hash) -> Iterator[list[bytes]]:
 HASH: Final[ValueType[Hash, Hash]] = ValueType(
     "hash",
     Hash,
-    encoding=_hash_encoding,
+    encoding=hash_encoding,
     memory_bytes=_hash_memory_bytes,
     elements=lambda value: len(value) + len(times_of(value)),
     commands=_set_fields,
@@ -183,7 +172,7 @@ def _elements_added(name: bytes, key: bytes, value: ElementList | MemberSet) -> 
 LIST: Final[ValueType[ElementList, ElementList]] = ValueType(
     "list",
     ElementList,
-    encoding=lambda value: b"quicklist",
+    encoding=list_encoding,
     memory_bytes=_elements_memory_bytes,
     elements=len,
     commands=lambda key, value: _elements_added(b"RPUSH", key, value),
@@ -193,7 +182,7 @@ LIST: Final[ValueType[ElementList, ElementList]] = ValueType(
 SET: Final = ValueType(
     "set",
     MemberSet,
-    encoding=lambda value: b"hashtable",
+    encoding=set_encoding,
     memory_bytes=_elements_memory_bytes,
     elements=len,
     commands=lambda key, value: _elements_added(b"SADD", key, value),
@@ -216,7 +205,7 @@ def _add_members(key: bytes, value: SortedSet) -> Iterator[list[bytes]]:
 SORTED_SET: Final = ValueType(
     "zset",
     SortedSet,
-    encoding=lambda value: b"listpack" if value.is_listed else b"skiplist",
+    encoding=sorted_set_encoding,
     memory_bytes=_sorted_set_memory_bytes,
     elements=len,
     commands=_add_members,
@@ -236,7 +225,7 @@ def _stream_elements(value: Stream) -> int:
 STREAM: Final = ValueType(
     "stream",
     Stream,
-    encoding=lambda value: b"stream",
+    encoding=lambda key, value, bound: b"stream",
     memory_bytes=_stream_memory_bytes,
     elements=_stream_elements,
     commands=None,

@@ -46,7 +46,7 @@ class KeyRequests:
                 [b"DBSIZE"],
                 [b"KEYS", self.pick([b"*", b"?", b"s*", b"[st]", b"[^s]", b"\\s"])],
                 [b"SCAN", b"0", b"COUNT", b"1000", *self.choose.choice([[], [b"MATCH", b"s*"], [b"TYPE", b"stream"]])],
-                [b"OBJECT", self.pick([b"ENCODING", b"FREQ"]), self.pick(STREAMS)],
+                [b"OBJECT", self.pick([b"ENCODING", b"ENCODING", b"FREQ"]), key],
                 [b"RENAME", key, other],
                 [b"RENAME", self.stream_key(), self.stream_key()],
                 [b"RENAMENX", key, other],

@@ -112,7 +112,7 @@ def run_unit(tree: Path, unit: str, skips: Skips, only: list[str], log: Path) ->
         words = ["tclsh", "tests/test_helper.tcl", "--host", "127.0.0.1", "--port", str(server.port), "--durable"]
         # The ports at which the parts of the suite talk to each other; another run may be under way.
         words += ["--baseport", str(20_000 + server.port % 10_000)]
-        words += ["--ignore-encoding", "--ignore-digest", "--clients", "1", "--single", f"unit/{unit}"]
+        words += ["--ignore-digest", "--clients", "1", "--single", f"unit/{unit}"]
         words += ["--skipfile", str(skip_file.absolute()), "--tags", " ".join(f"-{tag}" for tag in skips.tags)]
         for name in only:
             words += ["--only", name]

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from streamd.base.errors import CommandError, InvalidExpire, NotAnInteger, SyntaxError_
+from streamd.base.errors import CommandError, InvalidExpire
 from streamd.catalog import Context, command
 from streamd.catalog.arguments import Arguments, parse_integer
-from streamd.commands.keys.expiry import EXPIRY_SYNTAX, condition_holds, take_expiry
+from streamd.commands.keys.expiry import EXPIRY_SYNTAX, Expiry, condition_holds
 from streamd.commands.keys.hash_fields import remove_fields, set_fields
+from streamd.commands.keys.hash_words import SetOptions, take_all_fields, take_expire_options
 from streamd.data.hash import Hash
 from streamd.data.timed_hash import TimedHash, times_of, with_times
 from streamd.data.types import HASH
@@ -15,31 +16,12 @@ from streamd.resp.types import Reply
 
 # The latest Unix time in milliseconds that Redis takes for a field: that of the year 4199.
 _DUE_MS_MAX: Final = 2**46 - 1
-_CONDITIONS: Final = (b"NX", b"XX", b"GT", b"LT")
 _FIELDS: Final = "FIELDS numfields:integer field [field ...]"
 _ON: Final = "O(N), N the fields"
 
 # What is answered for a field that is not there, one without a time, one whose condition did not hold, one that got a
 # time, and one that was removed as its time has passed.
 _NO_FIELD, _NO_TIME, _NOT_MET, _SET, _REMOVED = -2, -1, 0, 1, 2
-
-
-def _take_fields(
-    words: Arguments, too_few: str = "Number of fields must be a positive integer", words_each: int = 1
-) -> list[bytes]:
-    """Parse `FIELDS number field ...`, which ends the request, or pairs of words. Raises: CommandError."""
-    if not words.flag(b"FIELDS"):
-        raise CommandError("ERR Mandatory argument FIELDS is missing or not at the right position")
-    try:
-        count = words.integer()
-    except NotAnInteger:
-        count = 0
-    if count < 1:
-        raise CommandError(f"ERR {too_few}")
-    taken = words.words[words.at :]
-    if len(taken) != count * words_each:
-        raise CommandError("ERR The `numfields` parameter must match the number of arguments")
-    return taken
 
 
 def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: str) -> int:
@@ -85,14 +67,9 @@ def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summar
         key = args[1]
         value = context.db.get_as(key, HASH)
         due_ms = _due_ms(context, parse_integer(args[2]), unit_ms, relative, name.lower())
-        words = Arguments(args, 3)
-        condition = words.peek() if words.peek() in _CONDITIONS else None
-        if condition is not None:
-            words.word()
-        fields = _take_fields(words, "Parameter `numFields` should be greater than 0")
+        fields, conditions = take_expire_options(Arguments(args, 3))
         if value is None:
             return [_NO_FIELD] * len(fields)
-        conditions = set() if condition is None else {condition}
         replies = []
         chosen: dict[bytes, None] = {}
         for field in fields:
@@ -128,7 +105,7 @@ def _declare_time(name: str, shown: Callable[[int, int], int], summary: str) -> 
 
     def handler(context: Context, args: list[bytes]) -> Reply:
         value = context.db.read_as(args[1], HASH)
-        fields = _take_fields(Arguments(args, 2))
+        fields = take_all_fields(Arguments(args, 2))
         if value is None:
             return [_NO_FIELD] * len(fields)
         times = times_of(value)
@@ -172,7 +149,7 @@ def hpersist(context: Context, args: list[bytes]) -> Reply:
     Reply: array, for each field 1, -1 if it had no time, -2 if it is missing.
     """
     value = context.db.get_as(args[1], HASH)
-    fields = _take_fields(Arguments(args, 2))
+    fields = take_all_fields(Arguments(args, 2))
     if value is None:
         return [_NO_FIELD] * len(fields)
     replies = []
@@ -187,13 +164,22 @@ def hpersist(context: Context, args: list[bytes]) -> Reply:
     return replies
 
 
-def _take_due_ms(context: Context, words: Arguments, name: str) -> int | None:
-    """Parse `EX 10` and the like; return Unix milliseconds, or None without such an option. Raises: CommandError."""
-    expiry = take_expiry(words)
-    if expiry is None:
-        return None
-    unit_ms, relative, word = expiry
-    return _due_ms(context, parse_integer(word), unit_ms, relative, name)
+def _take_options(context: Context, args: list[bytes], name: str, keep: bytes) -> SetOptions:
+    def parse_due(expiry: Expiry) -> int:
+        unit_ms, relative, word = expiry
+        return _due_ms(context, parse_integer(word), unit_ms, relative, name)
+
+    return SetOptions(Arguments(args, 2), name, keep, parse_due)
+
+
+def _values_once(value: Hash, fields: list[bytes]) -> list[bytes | None]:
+    """Values of fields that are removed as they are read: of a field that is named again, None."""
+    seen: set[bytes] = set()
+    values = []
+    for field in fields:
+        values.append(None if field in seen else value.get(field))
+        seen.add(field)
+    return values
 
 
 @command(
@@ -203,18 +189,17 @@ def _take_due_ms(context: Context, words: Arguments, name: str) -> int | None:
 def hgetex(context: Context, args: list[bytes]) -> Reply:
     """Return the values of fields, nil for missing ones, and change when the fields expire."""
     key = args[1]
-    words = Arguments(args, 2)
-    due_ms = _take_due_ms(context, words, "hgetex")
-    persists = due_ms is None and words.flag(b"PERSIST")
-    fields = _take_fields(words)
     value = context.db.read_as(key, HASH)
+    options = _take_options(context, args, "hgetex", b"PERSIST")
+    fields, due_ms = options.fields, options.due_ms
     if value is None:
         return [None] * len(fields)
-    values = [value.get(field) for field in fields]
+    ends_now = due_ms is not None and due_ms <= context.now_ms
+    values = _values_once(value, fields) if ends_now else [value.get(field) for field in fields]
     there = [field for field in dict.fromkeys(fields) if field in value]
     if due_ms is not None:
         _give_time(context, key, value, there, due_ms)
-    elif persists:
+    elif options.keeps:
         _take_times(context, key, value, [field for field in there if field in times_of(value)])
     return values
 
@@ -225,16 +210,12 @@ def hgetex(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hgetdel(context: Context, args: list[bytes]) -> Reply:
     """Remove fields and return their values; nil for missing ones."""
-    fields = _take_fields(Arguments(args, 2))
     value = context.db.read_as(args[1], HASH)
+    fields = take_all_fields(Arguments(args, 2))
     if value is None:
         return [None] * len(fields)
-    values = []
-    seen: dict[bytes, None] = {}
-    for field in fields:
-        values.append(None if field in seen else value.get(field))
-        seen[field] = None
-    remove_fields(context, args[1], value, list(seen))
+    values = _values_once(value, fields)
+    remove_fields(context, args[1], value, list(dict.fromkeys(fields)))
     return values
 
 
@@ -249,18 +230,12 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
     Reply: 1; 0 when a field existed under FNX, or was missing under FXX, and nothing was set.
     """
     key, db = args[1], context.db
-    words = Arguments(args, 2)
-    wants_new, wants_old, keeps = words.flag(b"FNX"), words.flag(b"FXX"), False
-    if wants_new and wants_old:
-        raise SyntaxError_()
-    due_ms = _take_due_ms(context, words, "hsetex")
-    if due_ms is None:
-        keeps = words.flag(b"KEEPTTL")
-    pairs = _take_fields(words, words_each=2)
+    options = _take_options(context, args, "hsetex", b"KEEPTTL")
+    pairs, due_ms = options.fields, options.due_ms
     value = db.get_as(key, HASH)
     fields = list(dict.fromkeys(pairs[::2]))
     there = [field for field in fields if value is not None and field in value]
-    if (wants_new and there) or (wants_old and len(there) < len(fields)):
+    if (options.condition == b"FNX" and there) or (options.condition == b"FXX" and len(there) < len(fields)):
         return 0
     if due_ms is not None and due_ms <= context.now_ms:
         if value is not None:
@@ -268,7 +243,7 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
         return 1
     if value is None:
         db.put(key, value := Hash())
-    set_fields(context, key, value, pairs, "hset", keeps_times=keeps)
+    set_fields(context, key, value, pairs, "hset", keeps_times=options.keeps)
     if due_ms is not None:
         _give_time(context, key, value, fields, due_ms)
     return 1

@@ -2,6 +2,7 @@
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
+from streamd.data.encodings import is_integer
 from streamd.data.types import type_of
 from streamd.resp.types import Reply
 
@@ -25,13 +26,13 @@ container(
 
 @command(
     "OBJECT ENCODING", arity=3, flags="readonly", keys=(2, 2, 1), since="2.2.3",
-    complexity="O(1); O(N) for a small hash, N its fields", group="generic", syntax="key", access="RO",
+    complexity="O(N), N the elements of a small value", group="generic", syntax="key", access="RO",
     tips="nondeterministic_output",
 )  # fmt: skip
 def object_encoding(context: Context, args: list[bytes]) -> Reply:
     """Return Redis's name for the encoding that it would choose for the value, or nil."""
     value = context.db.inspect(args[2], says_miss=False)
-    return None if value is None else type_of(value).encoding(value)
+    return None if value is None else type_of(value).encoding(args[2], value, context.state.config.integer)
 
 
 @command(
@@ -43,8 +44,7 @@ def object_refcount(context: Context, args: list[bytes]) -> Reply:
     value = context.db.inspect(args[2], says_miss=False)
     if value is None:
         return None
-    is_small = isinstance(value, bytes) and value.isdigit() and len(value) <= 4
-    return 2**31 - 1 if is_small and type_of(value).encoding(value) == b"int" else 1
+    return 2**31 - 1 if isinstance(value, bytes) and len(value) <= 4 and value.isdigit() and is_integer(value) else 1
 
 
 @command(

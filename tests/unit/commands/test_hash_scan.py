@@ -31,11 +31,11 @@ def test_a_large_hash_comes_in_pages_of_count(engine):
 
 
 def test_without_count_a_page_has_ten_fields(engine):
-    fill(engine, 300)
+    fill(engine, 1_300)
     assert max(map(len, walk(engine, "h"))) == 10
 
 
-@pytest.mark.parametrize(("words", "pages"), [([f"f{n}" for n in range(256)], 1), (["f" * 65, "v"] * 1, 1)])
+@pytest.mark.parametrize(("words", "pages"), [([f"f{n}" for n in range(1024)], 1), (["f" * 65, "v"] * 1, 1)])
 def test_a_hash_that_redis_keeps_in_a_list_comes_whole(engine, words, pages):
     engine.execute(["HSET", "h", *words])
     found = walk(engine, "h", "COUNT", "1")

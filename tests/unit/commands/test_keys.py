@@ -141,7 +141,7 @@ def test_a_stream_that_appears_wakes_who_waits_for_it(engine, request_):
 
 def test_an_encoding_is_called_as_redis_calls_it(engine):
     engine.execute([b"SET", b"long", b"x" * 45])
-    engine.execute([b"HSET", b"large", *(b"%d" % number for number in range(258))])
+    engine.execute([b"HSET", b"large", *(b"%d" % number for number in range(1026))])
     engine.execute([b"HSET", b"wide", b"f", b"x" * 65])
     engine.do("XADD s * f v")
     encodings = [engine.do(f"OBJECT ENCODING {key}") for key in ("long", "large", "wide", "s")]

@@ -16,7 +16,7 @@ def test_a_list_is_pushed_to_read_and_popped_from_both_ends(engine: Session):
     assert engine.do("LPOP l") == b"a"
     assert engine.do("RPOP l 2") == [b"d", b"c"]
     assert engine.do("TYPE l") == "list"
-    assert engine.do("OBJECT ENCODING l") == b"quicklist"
+    assert engine.do("OBJECT ENCODING l") == b"listpack"
     assert engine.do("LPOP l 5") == [b"b"]
     assert engine.do("EXISTS l") == 0
     assert engine.do("LPOP l") is None

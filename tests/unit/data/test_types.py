@@ -18,7 +18,7 @@ def commands(key, value):
 BAG = ValueType(
     "bag",
     Bag,
-    encoding=lambda value: b"sack",
+    encoding=lambda key, value, bound: b"sack",
     memory_bytes=lambda value, samples: 1_000_000 * len(value),
     elements=len,
     commands=commands,
