@@ -31,8 +31,8 @@ GROUPS = {
     "connection": "Connections",
     "server": "The server",
 }
-# Redis has no page of these; docs/differences.md says of each what it is.
-OWN = {"backup", "xfilter", "xidmp", "xsplit"}
+# Redis has no page of these, or (BACKUP) one of other subcommands; docs/differences.md says of each what it is.
+OWN = {"backup", "journal", "xfilter", "xidmp", "xsplit"}
 LINE = 88  # characters of a syntax before it goes on in a new line
 ACCESSES = {"RO": "read", "RW": "read and written", "OW": "written", "RM": "removed"}
 

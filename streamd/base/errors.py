@@ -91,10 +91,10 @@ class InvalidRangeEnd(FixedError):
 
 
 class UnknownSubcommand(CommandError):
-    """`word` is echoed as the client sent it."""
+    """`word` is echoed as the client sent it; `advice` says what to do in place of asking for HELP."""
 
-    def __init__(self, container: str, word: str) -> None:
-        super().__init__(f"ERR unknown subcommand '{word[:128]}'. Try {container.upper()} HELP.")
+    def __init__(self, container: str, word: str, advice: str = "") -> None:
+        super().__init__(f"ERR unknown subcommand '{word[:128]}'. {advice or f'Try {container.upper()} HELP.'}")
 
 
 class SubcommandSyntaxError(CommandError):

@@ -211,6 +211,7 @@ class Command:
     acl: the command's ACL categories besides those of its flags; None: the category of its group.
     tips: hints for clients, separated by blanks.
     batch: executes a run of like requests at once; None for most.
+    advice: for a container: what the error says to clients that ask for a subcommand that it does not have.
     syntax: the words behind the name in the notation of Redis's documentation.
     calls, nanoseconds, rejected, failed: statistics.
     """
@@ -230,6 +231,7 @@ class Command:
     acl: str | None = None
     tips: str = ""
     batch: Batch | None = None
+    advice: str = ""
     subcommands: "dict[bytes, Command]" = field(default_factory=dict)
     calls: int = 0
     nanoseconds: int = 0
@@ -260,6 +262,7 @@ class Command:
             self.acl,
             self.tips,
             self.batch,
+            self.advice,
             {name: one.copy_for_server() for name, one in self.subcommands.items()},
         )
 

@@ -29,6 +29,7 @@ def command(
     acl: str | None = None,
     tips: str = "",
     batch: Batch | None = None,
+    advice: str = "",
     summary: str = "",
 ) -> Callable[[Handler], Handler]:
     """Declare the decorated handler as command `NAME`, or as subcommand `CONTAINER SUB`.
@@ -56,6 +57,7 @@ def command(
             acl=acl,
             tips=tips,
             batch=batch,
+            advice=advice,
         )
         container, _, sub = name.lower().partition(" ")
         if sub:
@@ -95,10 +97,11 @@ def container(
     flags: str = "",
     acl: str = "",
     tips: str = "",
+    advice: str = "",
 ) -> None:
     """Declare a command that has subcommands; its HELP answers `help_lines`. `run`: its handler without subcommand.
 
-    help_since: the version that brought HELP, where that is a later one.
+    help_since: the version that brought HELP, where that is a later one. advice: see `Command`.
     """
 
     def no_subcommand(context: Context, args: list[bytes]) -> Reply:
@@ -115,6 +118,7 @@ def container(
         flags=flags,
         acl=acl,
         tips=tips,
+        advice=advice,
         summary=f"A container for {name} commands.",
     )
     declare(no_subcommand)

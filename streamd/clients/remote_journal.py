@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     import redis
 
 READ_BYTES: Final = 256 * 1024
-# How long one BACKUP BEGIN waits for the rewrite before it is asked again, so that progress can be shown.
+# The command, and its name in the version before.
+_NAME: Final = "JOURNAL"
+_EARLIER_NAME: Final = "BACKUP"
+# How long one JOURNAL BEGIN waits for the rewrite before it is asked again, so that progress can be shown.
 _WAIT_MS: Final = 1_000
 # A server that has not answered for so long is not there any more.
 _TIMEOUT_S: Final = 60.0
@@ -17,6 +20,14 @@ _TIMEOUT_S: Final = 60.0
 
 class SourceError(Exception):
     """The server cannot be reached, or gives no backup; the message is one line."""
+
+
+class _RefusedError(SourceError):
+    """The server has no such command, or its rules do not allow it: it may have, or allow, the other name."""
+
+    def __init__(self, message: str, is_unknown: bool) -> None:
+        super().__init__(message)
+        self.is_unknown = is_unknown
 
 
 class UrlError(SourceError):
@@ -51,15 +62,33 @@ class RemoteJournal:
 
     def __init__(self, client: "redis.Redis") -> None:
         self._client = client
+        self._name = _NAME
 
     def begin(self, on_wait: Callable[[], None]) -> list[tuple[str, int]]:
         """Return names and sizes of the files after a rewrite, the base first.
 
         on_wait: called about once a second until then. Raises: SourceError.
         """
-        while (files := self._ask("BEGIN", _WAIT_MS)) is None:
+        files = self._begin()
+        while files is None:
             on_wait()
+            files = self._ask("BEGIN", _WAIT_MS)
         return [(name.decode("utf-8", "surrogateescape"), int(size)) for name, size in files]
+
+    def _begin(self) -> Any:
+        """Return the reply to BEGIN. Raises: SourceError.
+
+        Servers of the version before, and rules that were written for them, know the earlier name alone.
+        """
+        try:
+            return self._ask("BEGIN", _WAIT_MS)
+        except _RefusedError as error:
+            refused = error
+        self._name = _EARLIER_NAME
+        try:
+            return self._ask("BEGIN", _WAIT_MS)
+        except _RefusedError as error:
+            raise error if refused.is_unknown else refused
 
     def mark(self) -> list[int]:
         """Return the files' present sizes: up to these they are one state. Raises: SourceError."""
@@ -80,14 +109,18 @@ class RemoteJournal:
         import redis
 
         try:
-            return self._client.execute_command("BACKUP", *words)
+            return self._client.execute_command(self._name, *words)
         except (redis.AuthenticationError, redis.ConnectionError, redis.TimeoutError) as error:
             raise SourceError(f"the connection to the server failed: {_line(error)}")
         except redis.ResponseError as error:
             text = str(error)
-            if "unknown command" in text:
-                text = "it has no command BACKUP: no streamd, or an older one"
-            raise SourceError(f"the server refuses it: {_what_to_do(text)}")
+            is_unknown = text.startswith(("unknown command", "unknown subcommand"))
+            if is_unknown:
+                text = f"it has neither {_NAME} nor {_EARLIER_NAME} BEGIN: no streamd"
+            message = f"the server refuses it: {_what_to_do(text, self._name)}"
+            if is_unknown or f"'{self._name.lower()}|begin'" in text:
+                raise _RefusedError(message, is_unknown)
+            raise SourceError(message)
         except redis.RedisError as error:
             raise SourceError(_line(error))
 
@@ -96,14 +129,14 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
-def _what_to_do(text: str) -> str:
-    """Return the message of redis-py or of the server, with advice."""
+def _what_to_do(text: str, name: str = _NAME) -> str:
+    """Return the message of redis-py or of the server, with advice; `name`: of the command that was asked."""
     if "already authenticated" in text or "Authentication required" in text:
         return "a password is required; give it in STREAMD_URL, redis://user:password@host"
     if "username-password" in text:
         return "wrong user or password; give the right ones in STREAMD_URL, redis://user:password@host"
     if "no permissions" in text:
-        return f"{text}; a user for backups needs +backup +hello +client|setinfo"
+        return f"{text}; a user for backups needs +{name.lower()} +hello +client|setinfo"
     if "refused" in text:
         return f"{text}; start the server, or give another with --url"
     if "WRONG_VERSION_NUMBER" in text:

@@ -54,7 +54,7 @@ class Backups:
         rewrite is under way. To be called until then. Raises: CommandError.
         """
         if client in self._pinned:
-            raise CommandError("ERR this connection has a backup already; end it with BACKUP END")
+            raise CommandError("ERR this connection has a backup already; end it with JOURNAL END")
         rewriting = self._rewriting
         done, is_active = rewriting.progress
         if client not in self._waiting:
@@ -108,7 +108,7 @@ class Backups:
     def _of(self, client: Client) -> _Pinned:
         pinned = self._pinned.get(client)
         if pinned is None:
-            raise CommandError("ERR this connection has no backup; begin one with BACKUP BEGIN")
+            raise CommandError("ERR this connection has no backup; begin one with JOURNAL BEGIN")
         pinned.asked_ms = self._clock.monotonic_ms()
         return pinned
 

@@ -135,7 +135,7 @@ def _subcommand(container: Command, request: list[bytes]) -> Command:
         raise WrongArity(container.name)
     found = container.subcommands.get(request[1].lower())
     if found is None:
-        raise UnknownSubcommand(container.name, echoed(request[1]))
+        raise UnknownSubcommand(container.name, echoed(request[1]), container.advice)
     return found
 
 

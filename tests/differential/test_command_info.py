@@ -26,7 +26,7 @@ LACKING = {
     ),
     "there are no replicas": "failover psync replconf replicaof slaveof sync",
     "modules are not loaded": "module|load module|loadex module|unload",
-    "BACKUP is another command here": (
+    "a backup is made by `streamd backup`, with JOURNAL": (
         "backup|abort backup|cleanup backup|list backup|seal backup|start backup|status"
     ),
     "it sends hashes in parts between Redis servers": "himport",
@@ -34,7 +34,7 @@ LACKING = {
     "there is no debugger of scripts": "script|debug",
     "it has no use": "lolwut",
 }
-# What differs: BACKUP has arguments here.
+# Other names of JOURNAL, for one version: streamd had them before Redis had a BACKUP.
 DIFFERING = {b"backup", b"backup|help"}
 
 

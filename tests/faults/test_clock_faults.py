@@ -175,7 +175,7 @@ def sync_of_every_second(server: Restartable) -> Ended:
 
 def backup_that_asks_for_nothing(server: Restartable) -> Ended:
     reader = server.connect()
-    while server.send("BACKUP", "BEGIN", "0", client=reader) in (None, b"*-1\r\n", b"$-1\r\n"):
+    while server.send("JOURNAL", "BEGIN", "0", client=reader) in (None, b"*-1\r\n", b"$-1\r\n"):
         server.cron()
     return lambda: reader not in server.persistence.backups._pinned
 

@@ -133,7 +133,7 @@ def test_faults2_1_5_a_backlog_that_cannot_be_executed_ends_its_client(faulty):
     assert not client.backlog
 
 
-@pytest.mark.parametrize("request_", ["WAITAOF 1 0 0", "BACKUP BEGIN 0"])
+@pytest.mark.parametrize("request_", ["WAITAOF 1 0 0", "JOURNAL BEGIN 0"])
 def test_faults2_1_5_who_waits_for_the_journal_is_served_whatever_one_meets(request_):
     server = Restartable(appendfsync="everysec", at_once=False)
     clients = [server.connect() for _ in range(3)]

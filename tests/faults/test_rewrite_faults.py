@@ -195,7 +195,7 @@ def test_faults2_1_1_save_and_a_backup_are_told_of_which_key_and_why(caplog):
 
     why = b"-ERR the journal could not be rewritten: key b'spoiled' of database 0: TypeError: "
     assert server.send("SAVE").startswith(why)
-    assert server.send("BACKUP", "BEGIN", "0") is None
+    assert server.send("JOURNAL", "BEGIN", "0") is None
     server.cron()
     server.end_turn()
     assert server.replies[server.client][-1].startswith(why)

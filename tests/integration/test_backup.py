@@ -255,15 +255,17 @@ def test_the_server_may_be_named_by_a_variable_and_a_password_is_not_shown(tmp_p
     [
         ("", "a password is required; give it in STREAMD_URL, redis://user:password@host"),
         ("ann:wrong@", "wrong user or password; give the right ones in STREAMD_URL, redis://user:password@host"),
-        ("ann:right@", "the 'backup|begin' command; a user for backups needs +backup +hello +client|setinfo"),
+        ("ann:right@", "the 'journal|begin' command; a user for backups needs +journal +hello +client|setinfo"),
         ("bob:right@", ""),
+        ("eve:right@", ""),
     ],
 )
 def test_who_may_not_have_a_backup_is_told_what_is_missing(tmp_path: Path, capsys, login: str, said: str):
     with EmbeddedServer(appendonly=True, dir=str(tmp_path / "data")) as server, server.client() as client:
         rules = "on >right -@all +hello +client|setinfo"
         client.execute_command("ACL", "SETUSER", "ann", *rules.split())
-        client.execute_command("ACL", "SETUSER", "bob", *rules.split(), "+backup")
+        client.execute_command("ACL", "SETUSER", "bob", *rules.split(), "+journal")
+        client.execute_command("ACL", "SETUSER", "eve", *rules.split(), "+backup")  # of the version before
         client.execute_command("ACL", "SETUSER", "default", "off")
         code = cli.main(["backup", "--url", f"redis://{login}127.0.0.1:{server.port}", str(tmp_path / "copy")])
     shown = capsys.readouterr().err

@@ -1,16 +1,18 @@
-"""BACKUP: the journal over the protocol, as one state of the server."""
+"""JOURNAL: the journal over the protocol, as one state of the server; and its earlier name, BACKUP."""
+
+from collections.abc import Callable
+from typing import Any
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
 from streamd.catalog.arguments import parse_integer, parse_timeout_ms
+from streamd.catalog.context import Handler
 from streamd.connected.blocking import BLOCKED
 from streamd.connected.durability_ports import Backups
 from streamd.resp.types import Reply
 
-_ADMIN = "admin noscript no_multi no_async_loading"
-
 container(
-    "BACKUP",
+    "JOURNAL",
     since="0.1.0",
     group="server",
     help_lines=[
@@ -26,6 +28,39 @@ container(
     ],
 )
 
+# Redis has a BACKUP of its own since 8.10: what it has there is answered by what to do here.
+container(
+    "BACKUP",
+    since="0.1.0",
+    group="server",
+    advice="To make a backup run: streamd backup --url URL DIR",
+    help_lines=[
+        "BEGIN <timeout>",
+        "READ <number> <offset> <count>",
+        "MARK",
+        "END",
+        "    Deprecated: other names of JOURNAL BEGIN, READ, MARK and END, for clients of the version before.",
+    ],
+)
+
+
+def _subcommand(name: str, complexity: str, *, flags: str = "", **declaration: Any) -> Callable[[Handler], Handler]:
+    """Declare the decorated handler as a subcommand of JOURNAL, and under its deprecated name, of BACKUP."""
+    declaration |= {
+        "flags": f"admin noscript no_multi no_async_loading {flags}",
+        "complexity": complexity,
+        "since": "0.1.0",
+        "group": "server",
+        "acl": "admin dangerous",
+    }
+
+    def declare(handler: Handler) -> Handler:
+        command(f"JOURNAL {name}", **declaration)(handler)
+        command(f"BACKUP {name}", summary=f"Deprecated: another name of JOURNAL {name}.", **declaration)(handler)
+        return handler
+
+    return declare
+
 
 def _backups(context: Context) -> Backups:
     journal = context.state.journal
@@ -34,11 +69,8 @@ def _backups(context: Context) -> Backups:
     return journal.backups
 
 
-@command(
-    "BACKUP BEGIN", arity=3, flags=_ADMIN + " blocking", since="0.1.0", complexity="O(N), N the keys and entries",
-    group="server", acl="admin dangerous", syntax="timeout",
-)  # fmt: skip
-def backup_begin(context: Context, args: list[bytes]) -> Reply:
+@_subcommand("BEGIN", "O(N), N the keys and entries", arity=3, flags="blocking", syntax="timeout")
+def journal_begin(context: Context, args: list[bytes]) -> Reply:
     """Rewrite the journal, and keep its files readable for this connection.
 
     Reply: array of [name, size in bytes], in the order in which a server loads them; nil if that is not done in time.
@@ -63,27 +95,20 @@ def backup_begin(context: Context, args: list[bytes]) -> Reply:
     return parked
 
 
-@command(
-    "BACKUP READ", arity=5, flags=_ADMIN, since="0.1.0", complexity="O(N), N the bytes", group="server",
-    acl="admin dangerous", syntax="number offset count",
-)  # fmt: skip
-def backup_read(context: Context, args: list[bytes]) -> Reply:
+@_subcommand("READ", "O(N), N the bytes", arity=5, syntax="number offset count")
+def journal_read(context: Context, args: list[bytes]) -> Reply:
     """Return bytes of a file of the backup, fewer at its end."""
     number, offset, count = (parse_integer(word) for word in args[2:])
     return _backups(context).read(context.client, number, offset, count)
 
 
-@command(
-    "BACKUP MARK", arity=2, flags=_ADMIN, since="0.1.0", complexity="O(1)", group="server", acl="admin dangerous",
-)  # fmt: skip
-def backup_mark(context: Context, args: list[bytes]) -> Reply:
+@_subcommand("MARK", "O(1)", arity=2)
+def journal_mark(context: Context, args: list[bytes]) -> Reply:
     """Return the present sizes of the backup's files: up to these they are one state."""
     return list(_backups(context).mark(context.client))
 
 
-@command(
-    "BACKUP END", arity=2, flags=_ADMIN, since="0.1.0", complexity="O(1)", group="server", acl="admin dangerous",
-)  # fmt: skip
-def backup_end(context: Context, args: list[bytes]) -> Reply:
+@_subcommand("END", "O(1)", arity=2)
+def journal_end(context: Context, args: list[bytes]) -> Reply:
     """Release the backup's files; return 1 if there was one, else 0."""
     return int(_backups(context).end(context.client))
