@@ -23,7 +23,7 @@ from tests.redis_suite.source import NoSource, source_tree
 UNITS: Final = (  # noqa: SIM905  (read as a text)
     "type/string type/incr type/list type/list-2 type/list-3 type/set type/hash type/zset type/stream "
     "type/stream-cgroups bitops bitfield sort scan expire multi scripting keyspace other pubsub protocol slowlog quit "
-    "info-command limits pause introspection introspection-2 lazyfree tracking acl acl-v2"
+    "functions dump info-command limits pause introspection introspection-2 lazyfree tracking acl acl-v2"
 ).split()
 SKIPPED: Final = Path(__file__).with_name("skipped.txt")
 # The first part of the files for users works from outside as well: no server has to be started with a file of users.
@@ -49,17 +49,15 @@ _LISTED_IN_8: Final = (r"on nopass resetchannels &foo", "on nopass sanitize-payl
 # in the list of skipped tests cannot say.
 CHANGES: Final = {
     **dict.fromkeys(("type/list", "type/set", "sort", "scan", "keyspace"), [_NAMES_OF_8]),
-    # The same tests a second time, as functions, under the same names.
-    "scripting": [(r"foreach is_eval \{0 1\} \{", "foreach is_eval {1} {")],
     # Single lines that ask for commands that are not there; the tests after them need what else stands beside.
     "acl": [
         _FROM_OUTSIDE,
         _NO_SHARDS,
         *_TEXTS_OF_8,
         _LISTED_IN_8,
-        (r"(?m)^ +(r DEBUG OBJECT|assert.* FCALL_RO) .*\n", ""),
+        (r"(?m)^ +r DEBUG OBJECT .*\n", ""),
     ],
-    "acl-v2": [_FROM_OUTSIDE, _NO_SHARDS, *_TEXTS_OF_8, (r"(?m)^ +assert.* (MIGRATE|GEORADIUS|PFCOUNT) .*\n", "")],
+    "acl-v2": [_FROM_OUTSIDE, _NO_SHARDS, *_TEXTS_OF_8, (r"(?m)^ +assert.* (GEORADIUS|PFCOUNT) .*\n", "")],
 }
 UNIT_S_MAX: Final = 540
 _LINE: Final = re.compile(r"^\[(ok|err|skip|ignore|exception)\]: (.*?)(?: \(\d+ ms\))?$")
