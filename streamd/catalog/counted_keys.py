@@ -32,7 +32,8 @@ class CountedKeys:
             count = parse_integer(request[at])
         except NotAnInteger:
             return []
-        if not 0 < count * step <= len(request) - at - 1:
+        # (Of the last key, what belongs to it may be missing.)
+        if count < 1 or at + 1 + (count - 1) * step >= len(request):
             return []
         targets = [request[self.target]] if self.target else []
         return targets + request[at + 1 : at + 1 + count * step : step]

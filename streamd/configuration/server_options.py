@@ -126,7 +126,7 @@ def _parse_memory(text: str) -> int:
 
 # What clients and scripts for Redis set: up to where it keeps values in its compact forms.
 _COMPACT_FORMS: Final = tuple(
-    Option(name, kind, default, "accepted; values are kept in one form, OBJECT ENCODING names Redis's", minimum, maximum)
+    Option(name, kind, default, "what OBJECT ENCODING calls compact; values are kept in one form", minimum, maximum)
     for name, kind, default, minimum, maximum in (
         ("hash-max-listpack-entries", "integer", 512, 0, 2**63 - 1),
         ("hash-max-listpack-value", "memory", 64, 0, 2**63 - 1),

@@ -15,7 +15,7 @@ Bound = Callable[[str], int]
 
 # Redis keeps a string of up to so many bytes, its key's among them, inside the object.
 _EMBEDDED_BYTES_MAX: Final = 41
-# What the values -1 to -5 of list-max-listpack-size mean, and the bytes above which a number of elements counts no more.
+# What the values -1 to -5 of list-max-listpack-size mean, and the bytes above which its other values do not count.
 _LIST_BYTES_MAX: Final = (4096, 8192, 16384, 32768, 65536)
 _LIST_BYTES_SAFE: Final = 8192
 # The bytes of a listpack without elements.

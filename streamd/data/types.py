@@ -43,8 +43,8 @@ class ValueType(Generic[T, V]):
     take a V.)
 
     name: the reply of TYPE. holds: the class of the values.
-    encoding: Redis's name for the encoding that it would choose at that key, by the numbers of its options. memory_bytes: estimated from this many elements; 0
-        means from all.
+    encoding: Redis's name for the encoding that it would choose at that key, by the numbers of its options.
+    memory_bytes: estimated from this many elements; 0 means from all.
     elements: the number of elements to write with the value; a value with few is written at once.
     commands: the commands that make the value again at a free key, each made in well below a millisecond; None for a
         type that needs more than commands, which the journal knows how to write.

@@ -28,9 +28,13 @@ NODE_FIELDS = {b"radix-tree-keys", b"radix-tree-nodes"}
 TIME_FIELDS = {b"seen-time", b"active-time", b"idle", b"inactive"}
 # Commands that reply a time, and its unit in milliseconds.
 TIMES = {b"ttl": 1000, b"pttl": 1, b"expiretime": 1000, b"pexpiretime": 1}
+TIMES_OF_FIELDS = {b"h" + name: unit_ms for name, unit_ms in TIMES.items()}
 # Commands whose replies, or what comes second in them, have no order.
-UNORDERED = {b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember"}
-UNORDERED_SECOND = {b"scan", b"sscan", b"zscan"}
+UNORDERED = {b"hrandfield", b"hkeys", b"hvals", b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember"}
+UNORDERED_SECOND = {b"hscan", b"scan", b"sscan", b"zscan"}
+
+# A hash with times has its fields in another order, since Redis puts those first that end first.
+PAIRS = {b"hgetall"}
 
 FIELDS = {"producers-tracked", "radix-tree-*", "times", "order of keys and members"}
 
@@ -45,10 +49,15 @@ def same(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
         return _same_info(sub, theirs, ours)
     if command == b"xpending" and theirs.items is not None and ours.items is not None:
         return len(request) > 3 and _same_rows(theirs.items, ours.items, 2)
-    if command == b"xreadgroup" and b"CLAIM" in map(bytes.upper, request):
-        return _same_claimed(theirs, ours)
+    if command == b"xreadgroup" and b"CLAIM" in map(bytes.upper, request) and _same_claimed(theirs, ours):
+        return True
     if command in TIMES:
         return _close(theirs, ours, TIMES[command])
+    if command in TIMES_OF_FIELDS and theirs.items is not None and ours.items is not None:
+        unit_ms = TIMES_OF_FIELDS[command]
+        return _all_same(theirs.items, ours.items, lambda one, other: _close(one, other, unit_ms))
+    if command in PAIRS and theirs.items is not None and ours.items is not None:
+        return theirs.kind == ours.kind and _sorted_pairs(theirs.items) == _sorted_pairs(ours.items)
     if command in UNORDERED:
         return _sorted(theirs) == _sorted(ours)
     if command in UNORDERED_SECOND and theirs.items is not None and ours.items is not None:
@@ -119,8 +128,16 @@ def _close(theirs: Reply, ours: Reply, unit_ms: int) -> bool:
     return one == other or (one >= 0 <= other and abs(one - other) * unit_ms <= TOLERANCE_MS)
 
 
-def _sorted(reply: Reply) -> tuple[bytes, list[bytes]]:
-    return reply.kind, sorted(item.text for item in reply.items or ())
+def _sorted_pairs(items: list[Reply]) -> list[tuple[bytes, bytes]]:
+    return sorted(zip((item.text for item in items[::2]), (item.text for item in items[1::2]), strict=True))
+
+
+def _sorted(reply: Reply) -> tuple[bytes, list[tuple]]:
+    return reply.kind, sorted(map(_contents, reply.items or ()))
+
+
+def _contents(reply: Reply) -> tuple:
+    return reply.text, tuple(map(_contents, reply.items or ()))
 
 
 # -- requests that are not sent ---------------------------------------------------------------------------------------
@@ -161,7 +178,7 @@ def _records_an_old_name(words: list[bytes], value: object, client: Client) -> b
 
 def _has_no_id_left(words: list[bytes], value: object, client: Client) -> bool:
     """Whether a named XADD is refused for want of an ID: Redis counts its producer then."""
-    return words[0] == b"XADD" and words[2][:4] in (b"IDMP", b"NOMK", b"MAXL", b"MINI") and _is_full(value)
+    return words[0] == b"XADD" and _is_full(value) and not {b"IDMP", b"IDMPAUTO"}.isdisjoint(words[2:])
 
 
 def _is_full(value: object) -> bool:
@@ -191,11 +208,11 @@ def _behind(words: list[bytes], *options: bytes) -> list[bytes]:
 
 
 def _ends_soon(words: list[bytes]) -> bool:
-    if words[0] in (b"EXPIRE", b"SETEX"):
+    if words[0] in (b"EXPIRE", b"SETEX", b"HEXPIRE"):
         return _soon(words[2:3], 60)
-    if words[0] in (b"PEXPIRE", b"PSETEX"):
+    if words[0] in (b"PEXPIRE", b"PSETEX", b"HPEXPIRE"):
         return _soon(words[2:3], 60_000)
-    if words[0] in (b"SET", b"GETEX"):
+    if words[0] in (b"SET", b"GETEX", b"MSETEX", b"INCREX", b"HSETEX", b"HGETEX"):
         return _soon(_behind(words, b"EX"), 60) or _soon(_behind(words, b"PX"), 60_000)
     if words[0] in _WAITS_BEHIND and len(words) > 1:
         return 0 < _fraction(words[_WAITS_BEHIND[words[0]]]) * 1000 <= TOLERANCE_MS
@@ -284,9 +301,14 @@ def _was_larger(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
 
 def _names_keys_all_the_same(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
     """Whether a user's read that is malformed was refused for its keys, where Redis found none."""
-    if request[0].upper() not in (b"XREAD", b"XREADGROUP") or (theirs.kind, ours.kind) != (b"-", b"-"):
+    return refuses_a_key(request, ours) and theirs.kind == b"-" and theirs.text.startswith(b"ERR ")
+
+
+def refuses_a_key(request: list[bytes], ours: Reply) -> bool:
+    """Whether a user's read is refused for its keys."""
+    if request[0].upper() not in (b"XREAD", b"XREADGROUP"):
         return False
-    return ours.text == b"NOPERM No permissions to access a key" and theirs.text.startswith(b"ERR ")
+    return ours.kind == b"-" and ours.text == b"NOPERM No permissions to access a key"
 
 
 RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {

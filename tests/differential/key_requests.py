@@ -129,6 +129,62 @@ class KeyRequests:
             ]
         )
 
+    def fields_that_end(self) -> Words:
+        key = self.any_key() if self.often(0.1) else b"hash"
+        fields = [self.pick(FIELDS), self.pick(FIELDS)][: self.choose.choice([1, 2])]
+        named = [b"FIELDS", b"%d" % len(fields), *fields]
+        pairs = [word for field in fields for word in (field, self.pick(VALUES[:6]))]
+        set_ = [b"FIELDS", b"%d" % len(fields), *pairs]
+        at_s = self.state.time.ms // 1000 + self.choose.choice([1000, 10**6, -5])
+        expiry = self.choose.choice([[b"EX", self.pick(EXPIRE_S)], [b"EXAT", b"%d" % at_s], [b"PX", b"100000"], []])
+        condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"]])
+        return self.choose.choice(
+            [
+                [b"HEXPIRE", key, self.pick(EXPIRE_S), *self.shuffled(condition, named)],
+                [b"HPEXPIRE", key, b"%d000" % self.choose.choice([100, 1000, 0]), *self.shuffled(condition, named)],
+                [b"HEXPIREAT", key, b"%d" % at_s, *self.shuffled(condition, named)],
+                [b"HPEXPIREAT", key, b"%d000" % at_s, *self.shuffled(condition, named)],
+                [self.pick([b"HTTL", b"HPTTL", b"HEXPIRETIME", b"HPEXPIRETIME"]), key, *named],
+                [self.pick([b"HPERSIST", b"HGETDEL"]), key, *named],
+                [b"HGETEX", key, *self.shuffled(self.choose.choice([expiry, [b"PERSIST"], []]), named)],
+                [
+                    *(b"HSETEX", key),
+                    *self.shuffled(
+                        self.choose.choice([[], [], [b"FNX"], [b"FXX"]]),
+                        self.choose.choice([expiry, [b"KEEPTTL"]]),
+                        set_,
+                    ),
+                ],
+            ]
+        )
+
+    def newer(self) -> Words:
+        """Commands that Redis has since 8.4, and DUMP with RESTORE."""
+        key = self.any_key() if self.often(0.3) else b"string"
+        value = self.pick(VALUES)
+        compared = [self.pick([b"IFEQ", b"IFNE"]), self.pick(VALUES)]
+        expiry = self.choose.choice([[], [b"EX", b"100"], [b"PX", b"100000"], [b"EX", b"0"]])
+        number = self.pick([b"1", b"-7", b"10", b"9223372036854775807", b"-9223372036854775808"])
+        bounds = self.choose.choice([[], [b"UBOUND", b"10"], [b"LBOUND", b"-3", b"UBOUND", number]])
+        saturated = self.choose.choice([[], [b"SATURATE"]])
+        ends = [self.pick([b"LEFT", b"RIGHT"]), self.pick([b"LEFT", b"RIGHT"])]
+        many = [self.pick([b"COUNT", b"EXACTLY"]), self.pick([b"1", b"2", b"5", b"0"]), self.pick([b"OBO", b"BULK"])]
+        collections = [b"2", self.pick([b"set", b"other set", b"s"]), self.pick([b"set", b"other set"])]
+        return self.choose.choice(
+            [
+                [b"SET", key, value, *self.shuffled(compared, expiry)],
+                [b"DELEX", key, *self.choose.choice([[], compared])],
+                [b"DIGEST", key],
+                [b"MSETEX", b"2", key, value, b"string", b"5", *self.choose.choice([[], expiry, [b"NX"], [b"XX"]])],
+                [b"INCREX", key, b"BYINT", number, *self.shuffled(bounds, expiry, saturated)],
+                [b"LMOVEM", self.pick([b"list", b"s"]), self.pick([b"list", b"other list"]), *ends, *many],
+                [self.pick([b"SUNIONCARD", b"SDIFFCARD"]), *collections, *self.choose.choice([[], [b"LIMIT", b"2"]])],
+                [b"BITOP", self.pick([b"DIFF", b"DIFF1", b"ANDOR", b"ONE"]), b"string", b"string", b"other string"],
+                [b"HSCAN", b"hash", b"0", b"NOVALUES"],
+                [b"ZUNION", b"2", b"zset", self.pick([b"zset", b"set"]), b"AGGREGATE", b"COUNT", b"WITHSCORES"],
+            ]
+        )
+
     def lists_and_sets(self) -> Words:
         pushed = self.any_key() if self.often(0.2) else b"list"
         collected = self.any_key() if self.often(0.2) else b"set"

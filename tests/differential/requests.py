@@ -482,6 +482,8 @@ _SHARES: list[tuple[Callable[[Author], Words], int]] = [
     (Author.expiry, 3),
     (Author.strings, 5),
     (Author.hashes, 3),
+    (Author.fields_that_end, 2),
+    (Author.newer, 2),
     (Author.lists_and_sets, 2),
     (Author.about_collections, 3),
     (Author.scripts, 2),
@@ -494,6 +496,7 @@ _WEIGHTS = [share for _, share in _SHARES]
 _DELETING = (Author.xdel, Author.xtrim, Author.xsetid)
 _WEIGHTS_WITHOUT_DELETING = [0 if write in _DELETING else share for write, share in _SHARES]
 _ABOUT_KEYS = {Author.keys: 3, Author.expiry: 3, Author.strings: 3, Author.hashes: 8, Author.lists_and_sets: 8}
+_ABOUT_KEYS |= {Author.fields_that_end: 8, Author.newer: 8}
 _ABOUT_COLLECTIONS = {
     **_ABOUT_KEYS,
     Author.about_collections: 80,

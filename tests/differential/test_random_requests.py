@@ -34,11 +34,26 @@ WORDS: dict[str, list[bytes]] = {
     "time": [b"99999999999", b"0", b"-1", b"x", b"9223372036854775807"],
     "time_ms": [b"99999999999999", b"1", b"-1", b"x", b"9223372036854775807"],
     "db": [b"0", b"1", b"2", b"16", b"-1", b"x"],
+    "digest": [b"0" * 16, b"x", b"2d06800538d394c2", b"2D06800538D394C2", b""],
     "cursor": [b"0", b"5", b"x", b""],
 }
 # Lower-case words are chosen from WORDS; what is in brackets comes none, one or two times, one of its alternatives.
 REQUESTS = """
-SET key value [NX|XX|GET|EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|KEEPTTL|FOO]
+SET key value [NX|XX|GET|EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|KEEPTTL|FOO|IFEQ value|IFNE value]
+SET key value [NX|XX|EX ttl|PX ttl_ms|KEEPTTL|FOO|IFEQ value|IFNE value|IFDEQ digest|IFDNE digest]
+DELEX key [IFEQ value|IFNE value|IFDEQ digest|IFDNE digest|FOO]
+MSETEX small key value key value [NX|XX|EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|KEEPTTL|FOO]
+DIGEST key|MSETEX 1 key value|MSETEX int key value
+INCREX key [BYINT int|BYFLOAT float|LBOUND int|UBOUND int|SATURATE|EX ttl|PXAT time_ms|PERSIST|ENX|FOO]
+INCREX key BYINT int LBOUND int UBOUND int [SATURATE|EX ttl|PERSIST|ENX]
+HEXPIRE key ttl FIELDS small field [NX|XX|GT|LT|FOO|FIELDS 1 field]
+HPEXPIREAT key time_ms FIELDS 1 field [NX|XX|GT|LT]
+HEXPIREAT key time NX FIELDS 2 field field [NX|XX|GT|LT]
+HSETEX key FIELDS 1 field value [FNX|FXX|EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|KEEPTTL|FOO|FIELDS 1 field value]
+HSETEX key FXX EX ttl FIELDS small field value field value [FNX|FXX|KEEPTTL]
+HGETEX key FIELDS small field field [EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|PERSIST|FOO|FIELDS 1 field]
+HGETEX key PERSIST FIELDS 1 field|HGETDEL key FIELDS small field field|HPERSIST key FIELDS small field field
+HGETDEL key FIELDS 1 field|HPEXPIRETIME key FIELDS 2 field field
 GETEX key [EX ttl|PX ttl_ms|EXAT time|PXAT time_ms|PERSIST|FOO]
 GET key|GETSET key value|GETDEL key|SETNX key value|SETEX key ttl value|PSETEX key ttl_ms value
 MGET key key|MSET key value key value|MSETNX key value key value|MSET key value key
@@ -46,7 +61,7 @@ INCR key|DECRBY key int|INCRBY key int|INCRBYFLOAT key float|APPEND key value|ST
 SETRANGE key small value|HSET key field value|HSET key field value field value|HSET key field value field
 HMSET key field value|HSETNX key field value|HGET key field|HMGET key field field|HDEL key field field|HLEN key
 HEXISTS key field|HINCRBY key field int|HSTRLEN key field|HGETALL key|HKEYS key|HVALS key
-HSCAN key cursor [MATCH pattern|COUNT int]
+HSCAN key cursor [MATCH pattern|COUNT int|NOVALUES]
 DEL key key|UNLINK key|EXISTS key key|TYPE key|TOUCH key key|KEYS pattern|DBSIZE|RENAME key key|RENAMENX key key
 COPY key key [REPLACE|DB db|FOO]
 MOVE key db|SWAPDB db db|SELECT db

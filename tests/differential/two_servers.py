@@ -5,9 +5,10 @@ import time
 
 from streamd.acl.user import merged_rules
 from streamd.base.clock import ManualClock
+from streamd.data.timed_hash import TimedHash
 from streamd.data.types import type_of
 from streamd.stream.stream import Stream
-from tests.differential.allowances import is_unfit, same
+from tests.differential.allowances import is_unfit, refuses_a_key, same
 from tests.differential.redis_process import RawClient, complete_replies
 from tests.differential.replies import Reply, parse_all
 from tests.session import Session, SessionClient
@@ -168,6 +169,8 @@ class TwoServers:
             raise Difference(at, (self.unanswered[at] or [[b"(event)"]])[0], theirs, ours)
         for one, other in zip(parse_all(theirs), parse_all(ours), strict=True):
             request, queued = self._request_of(at, other)
+            if one.kind + one.text == b"+QUEUED" and refuses_a_key(request, other):
+                raise Undecided
             if not self._same(request, queued, one, other):
                 raise Difference(at, request, _text(one), _text(other))
 
@@ -207,10 +210,13 @@ class TwoServers:
                         self.run((0, [[b"XPENDING", key, group], [b"XINFO", b"CONSUMERS", key, group]]))
                 elif (show := _SHOWN_BY.get(type_of(value).name)) is not None:
                     self.run((0, [[show[0], key, *show[1:]]]))
+                if isinstance(value, TimedHash):
+                    self.run((0, [[b"HPTTL", key, b"FIELDS", b"%d" % len(value), *value]]))
 
 
 # What shows the whole of a value.
 _SHOWN_BY = {
+    "hash": [b"HGETALL"],
     "zset": [b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
     "list": [b"LRANGE", b"0", b"-1"],
     "set": [b"SMEMBERS"],

@@ -35,7 +35,7 @@ _TEXTS_OF_8: Final = (
     (r"NOPERM\*(key|channel)s\*", r"NOPERM*\1*"),
     (r'assert_equal "This user', 'assert_match "User *'),
 )
-# What Redis 8 calls a listpack where 7.0 names lists and sets of any size alike; the tests of both servers begin with it.
+# Redis 8 calls small lists and sets listpacks, where 7.0 has one name for those of any size.
 _NAMES_OF_8: Final = (
     r"\A",
     "proc assert_encoding {enc key} {\n"
@@ -48,7 +48,7 @@ _LISTED_IN_8: Final = (r"on nopass resetchannels &foo", "on nopass sanitize-payl
 # What is changed in the fetched files before they run, regular expressions and what comes in their places: what a name
 # in the list of skipped tests cannot say.
 CHANGES: Final = {
-    **dict.fromkeys(("type/list", "type/set", "sort", "scan", "keyspace"), [_NAMES_OF_8]),
+    **{unit: [_NAMES_OF_8] for unit in ("type/list", "type/set", "sort", "scan", "keyspace")},
     # Single lines that ask for commands that are not there; the tests after them need what else stands beside.
     "acl": [
         _FROM_OUTSIDE,

@@ -146,6 +146,8 @@ def increx(context: Context, args: list[bytes]) -> Reply:
         text = text_of_number(Fraction(total))
         _store(context, key, text, asked, due_ms)
         return [LongDouble(text), LongDouble(text_of_number(applied))]
+    if not INT64_MIN <= total - before <= INT64_MAX:
+        raise CommandError("ERR applied increment would overflow")
     _store(context, key, b"%d" % int(total), asked, due_ms)
     return [int(total), int(total - before)]
 

@@ -157,6 +157,8 @@ def _take_number(words: Arguments, move: _Move) -> None:
     """Parse the number of elements and their order, up to the end. Raises: CommandError."""
     if not words.left():
         return
+    if words.left() != 3:
+        raise SyntaxError_()
     move.is_exact = words.flag(b"EXACTLY", followed_by=1)
     if not move.is_exact and not words.flag(b"COUNT", followed_by=1):
         raise SyntaxError_()
@@ -168,7 +170,6 @@ def _take_number(words: Arguments, move: _Move) -> None:
     one_by_one = words.flag(b"OBO")
     if not one_by_one and not words.flag(b"BULK"):
         raise SyntaxError_()
-    words.end()
     move.reverses = one_by_one and move.from_left == move.to_left
 
 
