@@ -52,20 +52,26 @@ def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: s
     return due_ms
 
 
-def _give_time(context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int) -> None:
-    """Let present fields expire at a future time, or remove them if it has passed."""
+def _give_time(
+    context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int, just_set: bool = False
+) -> None:
+    """Let present fields expire at a future time, or remove them if it has passed; the event names them as they come.
+
+    just_set: this command has set all of them, which was counted as its changes.
+    """
     if not fields:
         return
     if due_ms <= context.now_ms:
-        remove_fields(context, key, value, fields)
+        remove_fields(context, key, value, fields, just_set)
         return
     timed = with_times(value)
-    for field in fields:
+    once = dict.fromkeys(fields)
+    for field in once:
         timed.times.set(field, due_ms)
     context.db.note_times(key, timed)
-    words = [b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"%d" % len(fields)]
-    context.record(*words, *fields, changes=len(fields))
-    context.changed(key, "h", "hexpire")
+    words = [b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"%d" % len(once)]
+    context.record(*words, *once, changes=0 if just_set else len(fields))
+    context.changed(key, "h", "hexpire", fields)
 
 
 def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> None:
@@ -77,7 +83,7 @@ def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) 
         value.times.drop(field)
     value.settle()
     context.record(b"HPERSIST", key, b"FIELDS", b"%d" % len(fields), *fields, changes=len(fields))
-    context.changed(key, "h", "hpersist")
+    context.changed(key, "h", "hpersist", fields)
 
 
 def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
@@ -94,18 +100,20 @@ def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summar
             return [_NO_FIELD] * len(fields)
         conditions = set() if condition is None else {condition}
         replies = []
-        chosen: dict[bytes, None] = {}
+        chosen: list[bytes] = []  # with the fields that are named twice
+        seen: set[bytes] = set()
         for field in fields:
-            if field not in value or (field in chosen and due_ms <= context.now_ms):
+            if field not in value or (field in seen and due_ms <= context.now_ms):
                 replies.append(_NO_FIELD)
                 continue
-            old_ms = due_ms if field in chosen else times_of(value).get(field)
+            old_ms = due_ms if field in seen else times_of(value).get(field)
             if not condition_holds(conditions, old_ms, due_ms):
                 replies.append(_NOT_MET)
                 continue
-            chosen[field] = None
+            chosen.append(field)
+            seen.add(field)
             replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
-        _give_time(context, key, value, list(chosen), due_ms)
+        _give_time(context, key, value, chosen, due_ms)
         return replies
 
     command(
@@ -196,6 +204,17 @@ def _take_due_ms(context: Context, words: Arguments, name: str) -> int | None:
     return _due_ms(context, parse_integer(word), unit_ms, relative, name)
 
 
+def _take_values(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> list[Reply]:
+    """Remove fields and return their values; nil for missing ones, and where a field is named again."""
+    values: list[Reply] = []
+    seen: dict[bytes, None] = {}
+    for field in fields:
+        values.append(None if field in seen else value.get(field))
+        seen[field] = None
+    remove_fields(context, key, value, seen)
+    return values
+
+
 @command(
     "HGETEX", arity=-5, flags="write fast", keys=(1, 1, 1), since="8.0.0", complexity=_ON, group="hash",
     syntax=f"key [{EXPIRY_SYNTAX} | PERSIST] {_FIELDS}", access="RW access update",
@@ -207,15 +226,17 @@ def hgetex(context: Context, args: list[bytes]) -> Reply:
     due_ms = _take_due_ms(context, words, "hgetex")
     persists = due_ms is None and words.flag(b"PERSIST")
     fields = _take_fields(words)
-    value = context.db.read_as(key, HASH)
+    value = context.db.get_as(key, HASH)
     if value is None:
         return [None] * len(fields)
+    if due_ms is not None and due_ms <= context.now_ms:
+        return _take_values(context, key, value, fields)
     values = [value.get(field) for field in fields]
-    there = [field for field in dict.fromkeys(fields) if field in value]
     if due_ms is not None:
-        _give_time(context, key, value, there, due_ms)
+        _give_time(context, key, value, [field for field in fields if field in value], due_ms)
     elif persists:
-        _take_times(context, key, value, [field for field in there if field in times_of(value)])
+        times = times_of(value)
+        _take_times(context, key, value, [field for field in dict.fromkeys(fields) if field in times])
     return values
 
 
@@ -226,16 +247,8 @@ def hgetex(context: Context, args: list[bytes]) -> Reply:
 def hgetdel(context: Context, args: list[bytes]) -> Reply:
     """Remove fields and return their values; nil for missing ones."""
     fields = _take_fields(Arguments(args, 2))
-    value = context.db.read_as(args[1], HASH)
-    if value is None:
-        return [None] * len(fields)
-    values = []
-    seen: dict[bytes, None] = {}
-    for field in fields:
-        values.append(None if field in seen else value.get(field))
-        seen[field] = None
-    remove_fields(context, args[1], value, list(seen))
-    return values
+    value = context.db.get_as(args[1], HASH)
+    return [None] * len(fields) if value is None else _take_values(context, args[1], value, fields)
 
 
 @command(
@@ -258,17 +271,15 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
         keeps = words.flag(b"KEEPTTL")
     pairs = _take_fields(words, words_each=2)
     value = db.get_as(key, HASH)
-    fields = list(dict.fromkeys(pairs[::2]))
-    there = [field for field in fields if value is not None and field in value]
-    if (wants_new and there) or (wants_old and len(there) < len(fields)):
+    fields = pairs[::2]
+    present = () if value is None else value
+    if (wants_new and any(field in present for field in fields)) or (
+        wants_old and not all(field in present for field in fields)
+    ):
         return 0
-    if due_ms is not None and due_ms <= context.now_ms:
-        if value is not None:
-            remove_fields(context, key, value, there)
-        return 1
     if value is None:
         db.put(key, value := Hash())
     set_fields(context, key, value, pairs, "hset", keeps_times=keeps)
     if due_ms is not None:
-        _give_time(context, key, value, fields, due_ms)
+        _give_time(context, key, value, fields, due_ms, just_set=True)
     return 1
