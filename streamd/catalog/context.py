@@ -9,6 +9,7 @@ from streamd.connected.blocking import BLOCKED
 from streamd.connected.client import Client
 from streamd.connected.filter_table import Filtering
 from streamd.connected.state import State
+from streamd.data.keyspace import Database
 from streamd.data.types import STREAM, KeyValue, type_of
 from streamd.resp.template import Requests
 from streamd.resp.types import Reply
@@ -111,33 +112,35 @@ class Context(Client):
         """Record a command like `record`, given as a list that no caller changes later; quicker for many words."""
         self.state.record(self.db.index, words, changes)
 
-    def changed(self, key: bytes, kind: str, event: str) -> None:
+    def changed(self, key: bytes, kind: str, event: str, subkeys: Sequence[bytes] = ()) -> None:
         """Tell the followers of `key`, and subscribers of keyspace events, that it changed.
 
         kind: the class letter of `notify-keyspace-events`: g generic, $ string, h hash, t stream, z sorted set ...
+        subkeys: the fields of a hash that changed.
         """
         db = self.db
         if key in db.followed:
             db.touch(key)
             if self.state.notify_flags:
-                self.state.notify(kind, event, key, db.index)
+                self.state.notify(kind, event, key, db.index, subkeys)
 
     def notify(self, key: bytes, kind: str, event: str) -> None:
         """Publish a keyspace event without telling the followers of the key."""
         if self.state.notify_flags:
             self.state.notify(kind, event, key, self.db.index)
 
-    def notify_overwritten(self, key: bytes, value: KeyValue, before: KeyValue | None = None) -> None:
-        """Publish that a value takes the place of another one at `key`, and whether the type changes.
+    def notify_overwritten(
+        self, key: bytes, before: KeyValue | None, value: KeyValue, db: Database | None = None
+    ) -> None:
+        """Publish that `value` takes the place of the value `before`, if there is one, and whether the type changes.
 
-        before: the other value; by default the present one at `key`, if there is one.
+        db: the key's database, if that is not the client's.
         """
-        if before is None:
-            before = self.db.peek(key)
-        if before is not None and self.state.notify_flags:
-            self.notify(key, "o", "overwritten")
+        state, index = self.state, (self.db if db is None else db).index
+        if before is not None and state.notify_flags:
+            state.notify("o", "overwritten", key, index)
             if type_of(before) is not type_of(value):
-                self.notify(key, "c", "type_changed")
+                state.notify("c", "type_changed", key, index)
 
     def unwatch(self) -> None:
         """Forget the keys that the client watches."""

@@ -4,7 +4,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from streamd.configuration.server_options import ALIASES, OPTIONS, SECRET_OPTIONS, Config, ConfigError, Option, meant
+from streamd.configuration.server_options import (
+    ALIASES,
+    EVENT_LETTERS,
+    OPTIONS,
+    SECRET_OPTIONS,
+    Config,
+    ConfigError,
+    Option,
+    meant,
+)
 
 PREFIX: Final = "STREAMD_"
 # Variables of this prefix that are not options: the Spark source's, and those that Docker and Kubernetes set in every
@@ -41,7 +50,7 @@ def wanted(option: Option) -> str:
         case "octal":
             return f"give an octal number, 0 to {option.maximum:o}"
         case "events":
-            return "give letters of Ag$lshzxeKEtmdn"
+            return f"give letters of {EVENT_LETTERS}"
         case "protocols":
             return "give TLSv1.2, TLSv1.3, or both in quotes; older versions are not spoken"
         case "name":

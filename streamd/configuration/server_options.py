@@ -62,10 +62,15 @@ class Option(NamedTuple):
         return text
 
     def format(self, value: Value) -> str:
-        """Return `value` as CONFIG GET shows it."""
+        """Return the text that `parse` makes `value` of."""
         if self.kind == "boolean":
             return "yes" if value else "no"
         return f"{value:o}" if self.kind == "octal" else str(value)
+
+    def shown(self, value: Value) -> str:
+        """Return `value` as CONFIG GET shows it."""
+        text = self.format(value)
+        return _shown_events(text) if self.kind == "events" else text
 
 
 _INTEGER = re.compile(r"-?[1-9][0-9]{0,18}|0")
@@ -99,17 +104,26 @@ def _parse_protocols(text: str) -> str:
 
 
 # The classes of keyspace events, in the order that CONFIG GET shows; A stands for all of the first line.
-_ALL_EVENTS: Final = "g$lshzxetd"
-_OTHER_EVENTS: Final = "nKEm"
+_ALL_EVENTS: Final = "g$lshzxetda"
+_OTHER_EVENTS: Final = "nocKEmSTIV"
+# Those that CONFIG GET leaves out behind A, as Redis does.
+_HIDDEN_EVENTS: Final = frozenset("noc")
+EVENT_LETTERS: Final = "Ag$lshzxeKEtmdnocaSTIV"
 
 
 def _parse_events(text: str) -> str:
     """Return the classes without repetition and in order, with `A` in place of all the classes that it stands for."""
     wanted = set(text.replace("A", _ALL_EVENTS))
     if not wanted <= {*_ALL_EVENTS, *_OTHER_EVENTS}:
-        raise ConfigError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+        raise ConfigError(f"Invalid event class character. Use '{EVENT_LETTERS}'.")
     main = "A" if wanted.issuperset(_ALL_EVENTS) else "".join(kind for kind in _ALL_EVENTS if kind in wanted)
     return main + "".join(kind for kind in _OTHER_EVENTS if kind in wanted)
+
+
+def _shown_events(text: str) -> str:
+    if not text.startswith("A"):
+        return text
+    return "".join(kind for kind in text if kind not in _HIDDEN_EVENTS)
 
 
 _UNITS: Final = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3}
@@ -427,7 +441,7 @@ class Config:
 
     def texts(self) -> dict[str, str]:
         """Return name -> text of all options, under their other names as well."""
-        texts = {name: OPTIONS[name].format(value) for name, value in self.values.items()}
+        texts = {name: OPTIONS[name].shown(value) for name, value in self.values.items()}
         return {**texts, **{alias: texts[name] for alias, name in ALIASES.items()}}
 
     def set_all(self, pairs: list[tuple[str, str]]) -> None:

@@ -369,6 +369,6 @@ class State:
         self.stats.expired_fields += len(fields)
         self.record(db.index, [b"HDEL", key, *fields])
         if self.notify_flags:
-            self.notify("h", "hexpired", key, db.index)
+            self.notify("h", "hexpired", key, db.index, fields)
             if key not in db.values:
                 self.notify("g", "del", key, db.index)

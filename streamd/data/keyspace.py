@@ -218,19 +218,19 @@ class Database:
         return value
 
     def replace(self, key: bytes, value: KeyValue) -> None:
-        """Store a value as if its key were new, without an expiry. The key keeps its place in walks over the keys."""
+        """Store a value without an expiry, over any other. A key keeps its place in walks over the keys."""
         if key in self.values:
             self.clear_expiry(key)
             self.field_times.drop(key)
-            if self.on_new is not None:
-                self.on_new(self, key)
         self.put(key, value)
 
     def place(self, key: bytes, value: KeyValue, expires_ms: int | None) -> None:
-        """Store a value that was made elsewhere, with the times of its fields, as if its key were new.
+        """Store a value that was made elsewhere, with the times of its fields. Its key counts as new in any case.
 
         expires_ms: when the key expires, Unix milliseconds, or None.
         """
+        if key in self.values and self.on_new is not None:
+            self.on_new(self, key)
         self.replace(key, value)
         if isinstance(value, TimedHash):
             self.note_times(key, value)

@@ -30,7 +30,9 @@ TIME_FIELDS = {b"seen-time", b"active-time", b"idle", b"inactive"}
 TIMES = {b"ttl": 1000, b"pttl": 1, b"expiretime": 1000, b"pexpiretime": 1}
 TIMES_OF_FIELDS = {b"h" + name: unit_ms for name, unit_ms in TIMES.items()}
 # Commands whose replies, or what comes second in them, have no order.
-UNORDERED = {b"hrandfield", b"hkeys", b"hvals", b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember"}
+UNORDERED = {
+    *(b"hkeys", b"hrandfield", b"hvals", b"keys", b"smembers", b"sinter", b"sunion", b"sdiff", b"spop", b"srandmember")
+}
 UNORDERED_SECOND = {b"hscan", b"scan", b"sscan", b"zscan"}
 
 # A hash with times has its fields in another order, since Redis puts those first that end first.

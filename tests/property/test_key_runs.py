@@ -41,7 +41,8 @@ OTHERS = st.sampled_from([
     ["ZREM", "set", "m1", "m2"], ["ZPOPMIN", "set", "3"], ["ZINCRBY", "set", "3", "m1"],
     ["ZADD", "set", "NX", "3", "m4"], ["ZADD", "set", "3"], ["ZADD", "set", "1", "m1", "2", "m2"], ["RENAME", "a", "b"],
     ["CONFIG", "SET", "notify-keyspace-events", "KEm"], ["SETBIT", "b", "9", "1"], ["APPEND", "c", "more"],
-    ["CLIENT", "REPLY", "ON"], ["PEXPIRE", "c", "3"], ["GET"],
+    ["CONFIG", "SET", "notify-keyspace-events", "Ko"], ["CONFIG", "SET", "notify-keyspace-events", "Ec"],
+    ["CONFIG", "SET", "notify-keyspace-events", "ASV"], ["CLIENT", "REPLY", "ON"], ["PEXPIRE", "c", "3"], ["GET"],
     ["ZRANGE", "set", "0", "100", "BYSCORE"], ["ZREMRANGEBYRANK", "set", "0", "1"], ["SET", "set"], ["ZSCORE", "set"],
 ])  # fmt: skip
 RUNS = st.one_of(
@@ -64,7 +65,7 @@ def outcome(turns: list[list[list[str]]], together: bool, journaled: bool) -> tu
     records = session.record() if journaled else None
     events: list[object] = []
 
-    def notify(kind: str, event: str, key: bytes, index: int) -> None:
+    def notify(kind: str, event: str, key: bytes, index: int, subkeys: object = ()) -> None:
         if kind in session.state.notify_flags:  # who publishes looks at that, too
             events.append((kind, event, key, index))
 

@@ -72,7 +72,7 @@ def test_each_deletion_of_a_run_is_published():
     session.send(*[["XADD", "a", "*", "f", "v"]] * 8)
     session.replies()
     events: list[str] = []
-    session.state.notify = lambda kind, event, key, index: events.append(event)
+    session.state.notify = lambda kind, event, key, index, subkeys: events.append(event)
     session.send(*[["XDEL", "a", f"1000000000000-{number}"] for number in (0, 1, 1, 2, 9, 3, 4)])
     assert session.replies() == [1, 1, 0, 1, 0, 1, 1]
     assert events == ["xdel"] * 5

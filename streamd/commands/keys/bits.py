@@ -229,7 +229,7 @@ def bitop(context: Context, args: list[bytes]) -> Reply:
     numbers = [int.from_bytes(value) << (length - len(value)) * 8 for value in values]
     number = numbers[0] ^ ((1 << length * 8) - 1) if name == b"NOT" else _OPERATIONS[name][0](numbers)
     result = number.to_bytes(length)
-    context.notify_overwritten(target, result)
+    context.notify_overwritten(target, db.peek(target), result)
     db.clear_expiry(target)
     db.put(target, result)
     context.record(b"SET", target, result)  # a rewrite may have written the other keys already, as they are later

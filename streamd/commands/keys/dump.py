@@ -64,8 +64,8 @@ def restore(context: Context, args: list[bytes]) -> Reply:
     """
     key, payload, db = args[1], args[3], context.db
     options = _Options(Arguments(args, 4))
-    is_there = db.get(key) is not None
-    if is_there and not options.replaces:
+    before = db.get(key)
+    if before is not None and not options.replaces:
         raise CommandError("BUSYKEY Target key name already exists.")
     due_ms = parse_integer(args[2])
     if due_ms < 0:
@@ -80,7 +80,7 @@ def restore(context: Context, args: list[bytes]) -> Reply:
         due_ms += context.now_ms
     if due_ms and not context.now_ms < due_ms <= INT64_MAX:
         # (A time that does not fit has passed for Redis, too.)
-        if is_there:
+        if before is not None:
             db.delete(key)
             context.record(b"DEL", key)
             context.changed(key, "g", "del")
@@ -92,6 +92,7 @@ def restore(context: Context, args: list[bytes]) -> Reply:
     if type(value) is Stream:
         record_window(context, key, value)
     context.changed(key, "g", "restore")
+    context.notify_overwritten(key, before, value)
     return "OK"
 
 

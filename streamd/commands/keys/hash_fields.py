@@ -1,5 +1,7 @@
 """Sets and removes fields of the hash at a key, for several commands."""
 
+from collections.abc import Collection
+
 from streamd.catalog import Context
 from streamd.data.hash import Hash
 from streamd.data.timed_hash import TimedHash
@@ -22,16 +24,22 @@ def set_fields(
     context.record(b"HSET", key, *pairs, changes=len(pairs) // 2)
     for field, due_ms in kept.items():
         context.record(b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"1", field, changes=0)
-    context.changed(key, "h", event)
+    if key in context.db.followed:
+        context.changed(key, "h", event, pairs[::2])
     return added
 
 
-def remove_fields(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> int:
-    """Remove fields of the hash at a key, and the key with the last one; return how many were there."""
+def remove_fields(
+    context: Context, key: bytes, value: Hash, fields: Collection[bytes], just_set: bool = False
+) -> int:
+    """Remove fields of the hash at a key, and the key with the last one; return how many were there.
+
+    just_set: this command has set all of them, which was counted as its changes.
+    """
     removed = [field for field in fields if value.drop(field)]
     if removed:
-        context.record_words([b"HDEL", key, *removed], len(removed))
-        context.changed(key, "h", "hdel")
+        context.record_words([b"HDEL", key, *removed], 0 if just_set else len(removed))
+        context.changed(key, "h", "hdel", [*fields] if just_set else removed)
         if not value:
             context.db.delete(key)
             context.notify(key, "g", "del")

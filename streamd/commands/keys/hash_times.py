@@ -34,20 +34,26 @@ def _due_ms(context: Context, number: int, unit_ms: int, relative: bool, name: s
     return due_ms
 
 
-def _give_time(context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int) -> None:
-    """Let present fields expire at a future time, or remove them if it has passed."""
+def _give_time(
+    context: Context, key: bytes, value: Hash, fields: list[bytes], due_ms: int, just_set: bool = False
+) -> None:
+    """Let present fields expire at a future time, or remove them if it has passed; the event names them as they come.
+
+    just_set: this command has set all of them, which was counted as its changes.
+    """
     if not fields:
         return
     if due_ms <= context.now_ms:
-        remove_fields(context, key, value, fields)
+        remove_fields(context, key, value, fields, just_set)
         return
     timed = with_times(value)
-    for field in fields:
+    once = dict.fromkeys(fields)
+    for field in once:
         timed.times.set(field, due_ms)
     context.db.note_times(key, timed)
-    words = [b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"%d" % len(fields)]
-    context.record(*words, *fields, changes=len(fields))
-    context.changed(key, "h", "hexpire")
+    words = [b"HPEXPIREAT", key, b"%d" % due_ms, b"FIELDS", b"%d" % len(once)]
+    context.record(*words, *once, changes=0 if just_set else len(fields))
+    context.changed(key, "h", "hexpire", fields)
 
 
 def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> None:
@@ -59,7 +65,7 @@ def _take_times(context: Context, key: bytes, value: Hash, fields: list[bytes]) 
         value.times.drop(field)
     value.settle()
     context.record(b"HPERSIST", key, b"FIELDS", b"%d" % len(fields), *fields, changes=len(fields))
-    context.changed(key, "h", "hpersist")
+    context.changed(key, "h", "hpersist", fields)
 
 
 def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summary: str) -> None:
@@ -71,18 +77,20 @@ def _declare_expire(name: str, amount: str, unit_ms: int, relative: bool, summar
         if value is None:
             return [_NO_FIELD] * len(fields)
         replies = []
-        chosen: dict[bytes, None] = {}
+        chosen: list[bytes] = []  # with the fields that are named twice
+        seen: set[bytes] = set()
         for field in fields:
-            if field not in value or (field in chosen and due_ms <= context.now_ms):
+            if field not in value or (field in seen and due_ms <= context.now_ms):
                 replies.append(_NO_FIELD)
                 continue
-            old_ms = due_ms if field in chosen else times_of(value).get(field)
+            old_ms = due_ms if field in seen else times_of(value).get(field)
             if not condition_holds(conditions, old_ms, due_ms):
                 replies.append(_NOT_MET)
                 continue
-            chosen[field] = None
+            chosen.append(field)
+            seen.add(field)
             replies.append(_REMOVED if due_ms <= context.now_ms else _SET)
-        _give_time(context, key, value, list(chosen), due_ms)
+        _give_time(context, key, value, chosen, due_ms)
         return replies
 
     command(
@@ -172,13 +180,14 @@ def _take_options(context: Context, args: list[bytes], name: str, keep: bytes) -
     return SetOptions(Arguments(args, 2), name, keep, parse_due)
 
 
-def _values_once(value: Hash, fields: list[bytes]) -> list[bytes | None]:
-    """Values of fields that are removed as they are read: of a field that is named again, None."""
-    seen: set[bytes] = set()
-    values = []
+def _take_values(context: Context, key: bytes, value: Hash, fields: list[bytes]) -> list[Reply]:
+    """Remove fields and return their values; nil for missing ones, and where a field is named again."""
+    values: list[Reply] = []
+    seen: dict[bytes, None] = {}
     for field in fields:
         values.append(None if field in seen else value.get(field))
-        seen.add(field)
+        seen[field] = None
+    remove_fields(context, key, value, seen)
     return values
 
 
@@ -189,18 +198,19 @@ def _values_once(value: Hash, fields: list[bytes]) -> list[bytes | None]:
 def hgetex(context: Context, args: list[bytes]) -> Reply:
     """Return the values of fields, nil for missing ones, and change when the fields expire."""
     key = args[1]
-    value = context.db.read_as(key, HASH)
+    value = context.db.get_as(key, HASH)
     options = _take_options(context, args, "hgetex", b"PERSIST")
     fields, due_ms = options.fields, options.due_ms
     if value is None:
         return [None] * len(fields)
-    ends_now = due_ms is not None and due_ms <= context.now_ms
-    values = _values_once(value, fields) if ends_now else [value.get(field) for field in fields]
-    there = [field for field in dict.fromkeys(fields) if field in value]
+    if due_ms is not None and due_ms <= context.now_ms:
+        return _take_values(context, key, value, fields)
+    values = [value.get(field) for field in fields]
     if due_ms is not None:
-        _give_time(context, key, value, there, due_ms)
+        _give_time(context, key, value, [field for field in fields if field in value], due_ms)
     elif options.keeps:
-        _take_times(context, key, value, [field for field in there if field in times_of(value)])
+        times = times_of(value)
+        _take_times(context, key, value, [field for field in dict.fromkeys(fields) if field in times])
     return values
 
 
@@ -210,13 +220,9 @@ def hgetex(context: Context, args: list[bytes]) -> Reply:
 )  # fmt: skip
 def hgetdel(context: Context, args: list[bytes]) -> Reply:
     """Remove fields and return their values; nil for missing ones."""
-    value = context.db.read_as(args[1], HASH)
+    value = context.db.get_as(args[1], HASH)
     fields = take_all_fields(Arguments(args, 2))
-    if value is None:
-        return [None] * len(fields)
-    values = _values_once(value, fields)
-    remove_fields(context, args[1], value, list(dict.fromkeys(fields)))
-    return values
+    return [None] * len(fields) if value is None else _take_values(context, args[1], value, fields)
 
 
 @command(
@@ -233,17 +239,15 @@ def hsetex(context: Context, args: list[bytes]) -> Reply:
     options = _take_options(context, args, "hsetex", b"KEEPTTL")
     pairs, due_ms = options.fields, options.due_ms
     value = db.get_as(key, HASH)
-    fields = list(dict.fromkeys(pairs[::2]))
-    there = [field for field in fields if value is not None and field in value]
-    if (options.condition == b"FNX" and there) or (options.condition == b"FXX" and len(there) < len(fields)):
+    fields = pairs[::2]
+    present = () if value is None else value
+    if options.condition == b"FNX" and any(field in present for field in fields):
         return 0
-    if due_ms is not None and due_ms <= context.now_ms:
-        if value is not None:
-            remove_fields(context, key, value, there)
-        return 1
+    if options.condition == b"FXX" and not all(field in present for field in fields):
+        return 0
     if value is None:
         db.put(key, value := Hash())
     set_fields(context, key, value, pairs, "hset", keeps_times=options.keeps)
     if due_ms is not None:
-        _give_time(context, key, value, fields, due_ms)
+        _give_time(context, key, value, fields, due_ms, just_set=True)
     return 1

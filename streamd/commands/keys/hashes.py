@@ -34,7 +34,8 @@ def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
         context.db.put(key, fields := Hash())
     added = fields.set_fields(pairs)
     context.record_words([b"HSET", key, *pairs], len(pairs) // 2)
-    context.changed(key, "h", "hset")
+    if key in context.db.followed:
+        context.changed(key, "h", "hset", pairs[::2])
     return added
 
 

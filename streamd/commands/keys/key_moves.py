@@ -13,7 +13,8 @@ def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
         raise NoSuchKey()
     if old_key == new_key:
         return overwrite
-    if db.get(new_key) is not None and not overwrite:
+    before = db.get(new_key)
+    if before is not None and not overwrite:
         return False
     expires_ms = db.expires_ms.get(old_key)
     value = db.remove(old_key)
@@ -22,6 +23,7 @@ def _rename(context: Context, args: list[bytes], overwrite: bool) -> bool:
     context.record(b"RENAME", old_key, new_key)
     context.changed(old_key, "g", "rename_from")
     context.changed(new_key, "g", "rename_to")
+    context.notify_overwritten(new_key, before, value)
     return True
 
 
@@ -66,13 +68,15 @@ def copy(context: Context, args: list[bytes]) -> Reply:
     value = db.read(source)
     if value is None:
         return 0
-    if target_db.get(target) is not None and not replace:
+    before = target_db.get(target)
+    if before is not None and not replace:
         return 0
     target_db.place(target, type_of(value).copy(value), db.expires_ms.get(source))
     context.record(b"COPY", source, target, b"DB", b"%d" % target_db.index, b"REPLACE")
     target_db.touch(target)
     if context.state.notify_flags:
         context.state.notify("g", "copy_to", target, target_db.index)
+    context.notify_overwritten(target, before, value, target_db)
     return 1
 
 

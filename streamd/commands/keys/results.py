@@ -47,9 +47,10 @@ def store_result(
             context.record(b"DEL", key)
             context.changed(key, "g", "del")
         return 0
-    was_there = db.peek(key) is not None
+    before = db.peek(key)
+    context.notify_overwritten(key, before, value)
     db.replace(key, value)
-    if was_there:
+    if before is not None:
         context.record(b"DEL", key, changes=0)
     assert kind.commands is not None
     for number, words in enumerate(kind.commands(key, value)):

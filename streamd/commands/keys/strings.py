@@ -52,7 +52,7 @@ def _put(context: Context, key: bytes, value: bytes, expires_ms: int | None, kee
     """Set a key to a string and record it, without the events on that."""
     db, state = context.db, context.state
     if state.notify_flags:
-        context.notify_overwritten(key, value)
+        context.notify_overwritten(key, db.peek(key), value)
     db.put(key, value)
     state.dirty += 1
     records = state.records

@@ -46,8 +46,13 @@ def need_group(context: Context, key: bytes, name: bytes, where: str = "") -> tu
     """Return the stream at `key` and its group. `where` ends the error's text. Raises: NoGroup, WrongType."""
     found = find_group(context, key, name)
     if found is None:
-        raise NoGroup(f"No such key '{decoded(key)}' or consumer group '{decoded(name)}'{where}")
+        raise no_group(key, name, where)
     return found
+
+
+def no_group(key: bytes, name: bytes, where: str = "") -> NoGroup:
+    """Return the error for a key without a stream or a stream without the group."""
+    return NoGroup(f"No such key '{decoded(key)}' or consumer group '{decoded(name)}'{where}")
 
 
 def need_consumer(context: Context, key: bytes, group_name: bytes, group: Group, name: bytes) -> Consumer:

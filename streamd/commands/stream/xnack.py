@@ -9,7 +9,7 @@ from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.catalog.applying import Applying, applies
 from streamd.catalog.arguments import Arguments
-from streamd.commands.stream.group_effects import decoded, need_group
+from streamd.commands.stream.group_effects import decoded, no_group
 from streamd.commands.stream.options import parse_ids
 from streamd.resp.types import Reply
 from streamd.stream.entry_id import format_id
@@ -42,7 +42,10 @@ def xnack(context: Context, args: list[bytes]) -> Reply:
     Raises: NoGroup; WrongType; CommandError; InvalidStreamId.
     """
     key, group_name = args[1], args[2]
-    stream, group = need_group(context, key, group_name)
+    stream = context.stream(key)
+    group = None if stream is None else (stream.groups or {}).get(group_name)
+    if stream is None or group is None:
+        raise no_group(key, group_name)
     mode, ids, retry_count, force = _parse(args)
 
     released: list[tuple[int, int]] = []

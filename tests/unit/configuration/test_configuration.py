@@ -167,7 +167,7 @@ def test_variables_that_are_no_options_are_passed_over(variable, text, note):
     [
         ({"port": "many"}, {}, "--port many: give a number, 0 to 65535"),
         ({}, {"STREAMD_APPENDFSYNC": "now"}, "STREAMD_APPENDFSYNC=now: give always, everysec or no"),
-        ({"notify-keyspace-events": "?"}, {}, "--notify-keyspace-events ?: give letters of Ag$lshzxeKEtmdn"),
+        ({"notify-keyspace-events": "?"}, {}, "--notify-keyspace-events ?: give letters of Ag$lshzxeKEtmdnocaSTIV"),
     ],
 )
 def test_a_wrong_flag_or_variable_is_named(flags, environment, line):
@@ -240,6 +240,13 @@ def test_a_default_that_was_set_again_is_written_where_an_included_file_may_say_
     config.set_all([("hz", "10")])
     assert rewritten(b"hz 30\ninclude x\n", config, config.changed).endswith(GENERATED + b"\nhz 10\n")
     assert rewritten(b"port 1\n", config, config.changed) == b"port 1\n"
+
+
+def test_classes_of_events_that_config_get_leaves_out_are_written():
+    config = Config()
+    config.set_all([("notify-keyspace-events", "KocnA")])
+    assert config.texts()["notify-keyspace-events"] == "AK"
+    assert rewritten(b"notify-keyspace-events x\n", config, config.changed) == b"notify-keyspace-events AnocK\n"
 
 
 def test_config_rewrite_writes_the_file_and_keeps_its_mode(tmp_path):
