@@ -1,4 +1,4 @@
-"""What requests count and touch, as redis-server 7.0.15 does."""
+"""What requests count and touch, as Redis 8.10.2 does."""
 
 from typing import Final
 

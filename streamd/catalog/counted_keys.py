@@ -1,13 +1,11 @@
 """Keys that stand behind their number, as in `ZUNION numkeys key [key ...]`, or behind a keyword."""
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from streamd.base.errors import CommandError, NotAnInteger
 from streamd.catalog.arguments import Arguments, parse_integer
 
-_LEADING_INTEGER: Final = re.compile(rb"[ \t\n\v\f\r]*([+-]?\d+)")
 # What most requests have, read already.
 FEW: Final = {b"%d" % count: count for count in range(10)}
 
@@ -30,28 +28,15 @@ class CountedKeys:
         count = FEW.get(request[at], 0)
         if count and not self.target and step == 1 and at + count < len(request):
             return request[at + 1 : at + 1 + count]
-        count = _loose_integer(request[at]) if step == 1 else _strict_integer(request[at])
+        try:
+            count = parse_integer(request[at])
+        except NotAnInteger:
+            return []
         # (Of the last key, what belongs to it may be missing.)
         if count < 1 or at + 1 + (count - 1) * step >= len(request):
             return []
         targets = [request[self.target]] if self.target else []
         return targets + request[at + 1 : at + 1 + count * step : step]
-
-
-def _loose_integer(word: bytes) -> int:
-    """Return what C's atoi reads from a word: Redis looks for keys so where the number is none for the command."""
-    found = _LEADING_INTEGER.match(word)
-    if found is None:
-        return 0
-    number = int(found[1]) if len(found[1]) < 20 else 0
-    return (number + 2**31) % 2**32 - 2**31
-
-
-def _strict_integer(word: bytes) -> int:
-    try:
-        return parse_integer(word)
-    except NotAnInteger:
-        return 0
 
 
 class KeysBehindWord:

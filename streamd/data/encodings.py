@@ -46,8 +46,8 @@ def is_integer(word: bytes) -> bool:
 
 def hash_encoding(key: bytes, value: Hash, bound: Bound) -> bytes:
     """Return listpack, listpackex or hashtable."""
-    words = (word for pair in value.items() for word in pair)
-    if not _is_compact(len(value), words, bound("hash-max-listpack-entries"), bound("hash-max-listpack-value")):
+    entries_max, bytes_max = bound("hash-max-listpack-entries"), bound("hash-max-listpack-value")
+    if not (_is_compact(len(value), value, entries_max, bytes_max) and _are_short(value.values(), bytes_max)):
         return b"hashtable"
     return b"listpackex" if isinstance(value, TimedHash) else b"listpack"
 
@@ -98,4 +98,8 @@ def sorted_set_encoding(key: bytes, value: SortedSet, bound: Bound) -> bytes:
 
 
 def _is_compact(count: int, words: Iterable[bytes], entries_max: int, bytes_max: int) -> bool:
-    return count <= entries_max and all(len(word) <= bytes_max for word in words)
+    return count <= entries_max and _are_short(words, bytes_max)
+
+
+def _are_short(words: Iterable[bytes], bytes_max: int) -> bool:
+    return all(len(word) <= bytes_max for word in words)

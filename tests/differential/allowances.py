@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from streamd.connected.client import Client
 from streamd.data.member_set import MemberSet
+from streamd.data.sorted_set import SortedSet
+from streamd.data.timed_hash import TimedHash
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.stream import Stream
 from tests.differential.replies import Reply
@@ -155,8 +157,10 @@ def is_unfit(request: list[bytes], client: Client, alone: bool) -> bool:
         return True
     value = client.db.values.get(request[1]) if len(request) > 2 else None
     if not alone or client.waiter is not None or client.transaction is not None:
+        if words[0] in _RELATIVE and not {b"GT", b"LT"}.isdisjoint(words):
+            return True
         value = None
-    return len(request) > 2 and any(unfit(words, value, client) for unfit in UNFIT_NOW.values())
+    return any(unfit(words, value, client) for unfit in UNFIT_NOW.values())
 
 
 def _takes_clock(words: list[bytes], value: object, client: Client) -> bool:
@@ -169,6 +173,33 @@ def _stores_where_one_waits(words: list[bytes], value: object, client: Client) -
     """Whether a result may come to a key of another type for which a pop waits: that wakes nobody there."""
     said = words if words[0].startswith(b"EVAL") else words[:1]
     return any(word.endswith(b"STORE") for word in said) and (bool(client.db.waiting) or client.transaction is not None)
+
+
+# Commands that give a time from now on, and its unit in milliseconds.
+_RELATIVE = {b"EXPIRE": 1000, b"PEXPIRE": 1, b"HEXPIRE": 1000, b"HPEXPIRE": 1}
+
+
+def _moves_a_time_a_little(words: list[bytes], value: object, client: Client) -> bool:
+    """Whether a time is compared with one that it equals but for when the servers read their clocks."""
+    if words[0] not in _RELATIVE or {b"GT", b"LT"}.isdisjoint(words):
+        return False
+    due_ms = client.now_ms + _number(words[2]) * _RELATIVE[words[0]]
+    others = [client.db.expires_ms.get(words[1])] if value is None or not isinstance(value, TimedHash) else []
+    others += value.times.due_ms.values() if isinstance(value, TimedHash) else []
+    return any(other is not None and abs(other - due_ms) <= TOLERANCE_MS for other in others)
+
+
+def _ranges_by_word(words: list[bytes], value: object, client: Client) -> bool:
+    """Whether members of several scores are looked for by their words: what is found then is not said."""
+    if not any(word.endswith(b"BYLEX") or word == b"ZLEXCOUNT" for word in words):
+        return False
+    sets = [one for word in words if isinstance(one := client.db.values.get(word.lower()), SortedSet)]
+    return any(len(set(one.scores.values())) > 1 for one in sets)
+
+
+def _may_go_on(words: list[bytes], value: object, client: Client) -> bool:
+    """Whether SCAN may leave out keys of a table of more than eight rows: without COUNT it looks at about ten."""
+    return words[0] == b"SCAN" and not _behind(words, b"COUNT") and len(client.db.values) > 8
 
 
 def _records_an_old_name(words: list[bytes], value: object, client: Client) -> bool:
@@ -235,6 +266,15 @@ def _fraction(word: bytes) -> float:
         return 0.0
 
 
+def _claims_twice(words: list[bytes]) -> bool:
+    """Whether a stream may be claimed from twice in one millisecond."""
+    if words[0] != b"XREADGROUP" or b"CLAIM" not in words or b"STREAMS" not in words:
+        return False
+    behind = words[words.index(b"STREAMS") + 1 :]
+    keys = behind[: len(behind) // 2]
+    return len(set(keys)) < len(keys)
+
+
 def _measures_idle(words: list[bytes]) -> bool:
     if words[0] in (b"XCLAIM", b"XAUTOCLAIM"):
         return _soon(words[4:5]) or _soon(_behind(words, b"IDLE"))
@@ -258,7 +298,7 @@ def _chooses(words: list[bytes]) -> bool:
 
 
 UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
-    "times": lambda words: _ends_soon(words) or _measures_idle(words),
+    "times": lambda words: _ends_soon(words) or _measures_idle(words) or _claims_twice(words),
     "cursors": _goes_on,
     "CONFIG GET of several": _asks_for_several,
     "random choices": _chooses,
@@ -266,7 +306,11 @@ UNFIT: dict[str, Callable[[list[bytes]], bool]] = {
 }
 
 UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {
-    "times": _takes_clock,
+    "cursors": _may_go_on,
+    "times": lambda words, value, client: (
+        _takes_clock(words, value, client) or _moves_a_time_a_little(words, value, client)
+    ),
+    "ranges by words": _ranges_by_word,
     "a result over another type": _stores_where_one_waits,
     "a name without an ID": _has_no_id_left,
     "end of a name's time, `XADD ... IDMP`": _records_an_old_name,
@@ -306,6 +350,30 @@ def _names_keys_all_the_same(request: list[bytes], theirs: Reply, ours: Reply) -
     return refuses_a_key(request, ours) and theirs.kind == b"-" and theirs.text.startswith(b"ERR ")
 
 
+# Where the number of keys stands in a request.
+_NUMBERS_AT = {
+    **dict.fromkeys((b"EVAL", b"EVAL_RO", b"EVALSHA", b"EVALSHA_RO", b"FCALL", b"FCALL_RO"), 2),
+    **dict.fromkeys((b"ZUNIONSTORE", b"ZINTERSTORE", b"ZDIFFSTORE", b"BLMPOP", b"BZMPOP"), 2),
+    **dict.fromkeys((b"ZUNION", b"ZINTER", b"ZDIFF", b"ZINTERCARD", b"ZMPOP"), 1),
+    **dict.fromkeys((b"LMPOP", b"SINTERCARD", b"SUNIONCARD", b"SDIFFCARD"), 1),
+}
+
+
+def _finds_keys_of_no_number(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
+    """Whether a user was refused for keys behind a word that is no number for the command, such as 01."""
+    if not finds_keys(request, theirs):
+        return False
+    return ours.kind == b"-" and not ours.text.startswith(b"NOPERM")
+
+
+def finds_keys(request: list[bytes], theirs: Reply) -> bool:
+    """Whether Redis refused a request for keys behind a word that is no number."""
+    at = _NUMBERS_AT.get(request[0].upper(), 0)
+    if not at or len(request) <= at or theirs.kind + theirs.text != b"-NOPERM No permissions to access a key":
+        return False
+    return request[at] != b"%d" % _number(request[at])
+
+
 def refuses_a_key(request: list[bytes], ours: Reply) -> bool:
     """Whether a user's read is refused for its keys."""
     if request[0].upper() not in (b"XREAD", b"XREADGROUP"):
@@ -317,6 +385,7 @@ RULES: dict[str, Callable[[list[bytes], Reply, Reply], bool]] = {
     "a score of -0": _negative_zero,
     "OBJECT ENCODING": _was_larger,
     "keys of a malformed XREADGROUP": _names_keys_all_the_same,
+    "keys behind a word that is no number": _finds_keys_of_no_number,
 }
 
 ALLOWED = {*FIELDS, *UNFIT, *UNFIT_NOW, *RULES}

@@ -69,7 +69,7 @@ class KeyRequests:
             return [b"EXPIRE", key, amount, *condition]
         if kind == 1:
             return [b"PEXPIRE", key, amount + b"000" if len(amount) < 8 else amount, *condition]
-        at_s = self.state.time.ms // 1000 + self.choose.choice([100, 1000, 10**6, -5])
+        at_s = self.state.time.ms // 1000 + self.choose.choice([500, 5000, 2 * 10**6, -5])
         if kind == 2:
             return [b"EXPIREAT", key, b"%d" % at_s, *condition]
         return [b"PEXPIREAT", key, b"%d000" % at_s, *condition]
@@ -135,13 +135,13 @@ class KeyRequests:
         named = [b"FIELDS", b"%d" % len(fields), *fields]
         pairs = [word for field in fields for word in (field, self.pick(VALUES[:6]))]
         set_ = [b"FIELDS", b"%d" % len(fields), *pairs]
-        at_s = self.state.time.ms // 1000 + self.choose.choice([1000, 10**6, -5])
-        expiry = self.choose.choice([[b"EX", self.pick(EXPIRE_S)], [b"EXAT", b"%d" % at_s], [b"PX", b"100000"], []])
+        at_s = self.state.time.ms // 1000 + self.choose.choice([5000, 2 * 10**6, -5])
+        expiry = self.choose.choice([[b"EX", self.pick(EXPIRE_S)], [b"EXAT", b"%d" % at_s], [b"PX", b"700000"], []])
         condition = self.choose.choice([[], [], [b"NX"], [b"XX"], [b"GT"], [b"LT"]])
         return self.choose.choice(
             [
                 [b"HEXPIRE", key, self.pick(EXPIRE_S), *self.shuffled(condition, named)],
-                [b"HPEXPIRE", key, b"%d000" % self.choose.choice([100, 1000, 0]), *self.shuffled(condition, named)],
+                [b"HPEXPIRE", key, b"%d000" % self.choose.choice([400, 1500, 0]), *self.shuffled(condition, named)],
                 [b"HEXPIREAT", key, b"%d" % at_s, *self.shuffled(condition, named)],
                 [b"HPEXPIREAT", key, b"%d000" % at_s, *self.shuffled(condition, named)],
                 [self.pick([b"HTTL", b"HPTTL", b"HEXPIRETIME", b"HPEXPIRETIME"]), key, *named],
@@ -169,7 +169,7 @@ class KeyRequests:
         saturated = self.choose.choice([[], [b"SATURATE"]])
         ends = [self.pick([b"LEFT", b"RIGHT"]), self.pick([b"LEFT", b"RIGHT"])]
         many = [self.pick([b"COUNT", b"EXACTLY"]), self.pick([b"1", b"2", b"5", b"0"]), self.pick([b"OBO", b"BULK"])]
-        collections = [b"2", self.pick([b"set", b"other set", b"s"]), self.pick([b"set", b"other set"])]
+        collections = [b"2", self.pick([b"set", b"no key", b"s"]), self.pick([b"set", b"no key"])]
         return self.choose.choice(
             [
                 [b"SET", key, value, *self.shuffled(compared, expiry)],
@@ -177,9 +177,9 @@ class KeyRequests:
                 [b"DIGEST", key],
                 [b"MSETEX", b"2", key, value, b"string", b"5", *self.choose.choice([[], expiry, [b"NX"], [b"XX"]])],
                 [b"INCREX", key, b"BYINT", number, *self.shuffled(bounds, expiry, saturated)],
-                [b"LMOVEM", self.pick([b"list", b"s"]), self.pick([b"list", b"other list"]), *ends, *many],
+                [b"LMOVEM", self.pick([b"list", b"s"]), self.pick([b"list", b"no key"]), *ends, *many],
                 [self.pick([b"SUNIONCARD", b"SDIFFCARD"]), *collections, *self.choose.choice([[], [b"LIMIT", b"2"]])],
-                [b"BITOP", self.pick([b"DIFF", b"DIFF1", b"ANDOR", b"ONE"]), b"string", b"string", b"other string"],
+                [b"BITOP", self.pick([b"DIFF", b"DIFF1", b"ANDOR", b"ONE"]), b"string", b"string", b"no key"],
                 [b"HSCAN", b"hash", b"0", b"NOVALUES"],
                 [b"ZUNION", b"2", b"zset", self.pick([b"zset", b"set"]), b"AGGREGATE", b"COUNT", b"WITHSCORES"],
             ]

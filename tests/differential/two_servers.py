@@ -8,7 +8,7 @@ from streamd.base.clock import ManualClock
 from streamd.data.timed_hash import TimedHash
 from streamd.data.types import type_of
 from streamd.stream.stream import Stream
-from tests.differential.allowances import is_unfit, refuses_a_key, same
+from tests.differential.allowances import finds_keys, is_unfit, refuses_a_key, same
 from tests.differential.redis_process import RawClient, complete_replies
 from tests.differential.replies import Reply, parse_all
 from tests.session import Session, SessionClient
@@ -172,6 +172,8 @@ class TwoServers:
         for one, other in zip(parse_all(theirs), parse_all(ours), strict=True):
             request, queued = self._request_of(at, other)
             if one.kind + one.text == b"+QUEUED" and refuses_a_key(request, other):
+                raise Undecided
+            if other.kind + other.text == b"+QUEUED" and finds_keys(request, one):
                 raise Undecided
             if not self._same(request, queued, one, other):
                 raise Difference(at, request, _text(one), _text(other))
