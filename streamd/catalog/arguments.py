@@ -88,11 +88,17 @@ def parse_wait_ms(word: bytes) -> int:
     return ceil(seconds * 1000)
 
 
-def parse_random_count(word: bytes) -> int:
-    """Return the number of random elements to give; if it is negative they may repeat. Raises: CommandError."""
+def parse_signed_count(word: bytes) -> int:
+    """Return a count whose sign has a meaning of its own. Raises: CommandError."""
     number = parse_integer(word)
     if number < -INT64_MAX:
         raise CommandError(f"ERR value is out of range, value must between {-INT64_MAX} and {INT64_MAX}")
+    return number
+
+
+def parse_random_count(word: bytes) -> int:
+    """Return the number of random elements to give; if it is negative they may repeat. Raises: CommandError."""
+    number = parse_signed_count(word)
     if number < -REPEATED_MAX:
         raise CommandError("ERR value is out of range")
     return number

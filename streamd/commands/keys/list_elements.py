@@ -4,7 +4,7 @@ from itertools import islice
 
 from streamd.base.errors import CommandError, NoSuchKey, SyntaxError_
 from streamd.catalog import Context, command
-from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer
+from streamd.catalog.arguments import INT64_MAX, Arguments, parse_integer, parse_signed_count
 from streamd.commands.keys.lists import end_if_empty
 from streamd.data.element_list import ElementList
 from streamd.data.types import LIST
@@ -99,7 +99,7 @@ def lrem(context: Context, args: list[bytes]) -> Reply:
 
     Reply: the number of removed elements.
     """
-    count, unwanted = parse_integer(args[2]), args[3]
+    count, unwanted = parse_signed_count(args[2]), args[3]
     value = context.db.get_as(args[1], LIST)
     if value is None:
         return 0
