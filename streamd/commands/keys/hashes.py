@@ -34,7 +34,7 @@ def _store(context: Context, key: bytes, pairs: list[bytes]) -> int:
         context.db.put(key, fields := Hash())
     added = fields.set_fields(pairs)
     context.record_words([b"HSET", key, *pairs], len(pairs) // 2)
-    if key in context.db.followed:
+    if key in context.db.followed:  # (Mostly nobody needs the list of the fields.)
         context.changed(key, "h", "hset", pairs[::2])
     return added
 
