@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,12 @@ else:
     # A busy machine is no fault: what a test shows is not how long it takes.
     settings.register_profile("streamd", deadline=None)
     settings.load_profile("streamd")
+
+
+def pytest_configure() -> None:
+    """Let tests interrupt programs: a shell starts jobs in the background with SIGINT ignored, which children inherit."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

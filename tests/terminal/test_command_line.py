@@ -249,13 +249,17 @@ def test_a_url_is_shown_without_its_password(url, shown):
 def test_json_of_a_running_tail_comes_line_by_line(url, client):
     client.xadd("orders", {"n": 1})
     words = [*STREAMD, "tail", "orders", "--json", "--url", url]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment()) as process:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment())
+    try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["fields"] == {"n": "1"}
         client.xadd("orders", {"n": 2})
         assert json.loads(process.stdout.readline())["fields"] == {"n": "2"}
         process.send_signal(signal.SIGINT)
-    assert process.returncode == 0
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.communicate()
     assert isinstance(client, redis.Redis)
 
 
