@@ -34,7 +34,7 @@ else:
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt programs: a shell starts jobs in the background with SIGINT ignored, which children inherit."""
+    """Let tests interrupt programs: jobs in the background of a shell, and their children, may ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
