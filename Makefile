@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -16,7 +16,8 @@ help:
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
-	@echo "make serve   a server for redis-cli and redis-py; ARGS=\"--port 7000\" hands on options"
+	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
+	@echo "make tail ARGS=STREAM   follows a stream of the server; make ui   a page for it"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
 	@echo "make fuzz    looks for SECONDS=60 in all for input that breaks a promise; ARGS=\"decoder journal\" names targets;"
@@ -50,20 +51,29 @@ help:
 	@echo "make clean   removes .venv and everything that was generated"
 
 demo: set-up
-	@$(RUN) -m demo $(ARGS)
+	@$(RUN) scripts/run.py demo $(ARGS)
 
 demo-topics: set-up
-	@$(RUN) -m demo.topics $(ARGS)
+	@$(RUN) scripts/run.py demo.topics $(ARGS)
 
 demo-sessions: set-up
-	@$(RUN) -m demo.sessions $(ARGS)
+	@$(RUN) scripts/run.py demo.sessions $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
 test: lint
 	@$(RUN) -m pytest $(or $(ARGS),-n 2)
 
-serve: set-up
-	@exec $(RUN) -m streamd serve $(ARGS)
+serve: set-up-server
+	@exec $(RUN) scripts/run.py streamd serve $(ARGS)
+
+tail: set-up-server
+	@exec $(RUN) -m streamd tail $(ARGS)
+
+ui: set-up-server
+	@exec $(RUN) -m streamd ui $(ARGS)
+
+newcomer:
+	@python3 scripts/newcomer.py $(ARGS)
 
 bench: set-up
 	@$(RUN) -m bench $(ARGS)
@@ -103,7 +113,7 @@ chaos-spark40: set-up
 spark-long: set-up
 	@$(RUN) -m pytest -m long tests/spark $(ARGS)
 
-compiled: set-up
+compiled: set-up-server
 	@$(RUN) scripts/compiled.py $(ARGS)
 
 test-compiled: set-up
@@ -163,6 +173,9 @@ map: set-up
 
 set-up:
 	@PYTHON="$(PYTHON)" sh scripts/set_up.sh
+
+set-up-server:
+	@PYTHON="$(PYTHON)" sh scripts/set_up.sh server
 
 clean:
 	rm -rf .venv .venv-compiled .venv-dist .venv-docs .venv-programs .venv-spark40 .java build dist ./*.egg-info

@@ -64,6 +64,8 @@ HIDDEN = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 MYPY = "mypy[mypyc]>=2.4,<3"
 # What `stream/wire/native_entries.py` and `journal/native_units.py` write with. Without it, neither is used.
 LIBRT = "librt>=0.16"
+# Libraries with types of their own, which mypy has to find where pip builds in an environment of its own.
+TYPED = ["xxhash>=3.4"]
 
 
 def files_of(room: str) -> list[str]:
@@ -180,7 +182,7 @@ def main() -> None:
     setup(
         ext_modules=made,
         cmdclass=commands,
-        setup_requires=[MYPY] if wanted else [],
+        setup_requires=[MYPY, *TYPED] if wanted else [],
     )
 
 

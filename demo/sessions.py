@@ -170,12 +170,18 @@ class SessionsDemo:
     async def while_killing(self, work: Iterable[Awaitable[None]], share_done: Callable[[], float]) -> None:
         """Run tasks to their end; at a third of the work the broker is killed, at two thirds the server."""
         everything = asyncio.ensure_future(asyncio.gather(*work))
-        for share, which in ((0.33, "broker"), (0.66, "server")):
-            while share_done() < share and not everything.done():
+        try:
+            for share, which in ((0.33, "broker"), (0.66, "server")):
+                while share_done() < share and not everything.done():
+                    await self.pause(everything)
+                await self.kill(which)
+            while not everything.done():
                 await self.pause(everything)
-            await self.kill(which)
-        while not everything.done():
-            await self.pause(everything)
+        except BaseException:  # Ctrl-C among them: what the tasks say of it is no news
+            everything.cancel()
+            await asyncio.wait([everything])
+            everything.cancelled() or everything.exception()
+            raise
         everything.result()
 
     async def pause(self, everything: asyncio.Future[list[None]]) -> None:

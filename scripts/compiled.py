@@ -6,12 +6,15 @@ python scripts/compiled.py --report: writes build/report.html instead, the sourc
 """
 
 import hashlib
+import importlib.util
 import os
 import runpy
 import subprocess
 import sys
 import venv
 from pathlib import Path
+
+import set_up
 
 VENV = Path(".venv-compiled")
 PYTHON = VENV / "bin" / "python"
@@ -37,6 +40,9 @@ def main(words: list[str]) -> int:
         return 0
     wanted = digest()
     if not (READY.is_file() and READY.read_text() == wanted):
+        if importlib.util.find_spec("mypyc") is None:  # a .venv for the server alone
+            set_up.install(set_up.PYTHON, set_up.CONSTRAINTS, "mypy[mypyc]")
+            importlib.invalidate_caches()
         reason = why_not()
         if reason:
             print(f"compiled: {reason}", file=sys.stderr)
@@ -55,6 +61,13 @@ def main(words: list[str]) -> int:
         program = [*python, "tests.fuzz", *words[1:]]
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "STREAMD_TEST_FORM": "compiled"}
     return subprocess.run(program, cwd=TREE, env=environment, check=False).returncode
+
+
+def not_ready() -> str:
+    """Return why the compiled form cannot run now, and what to do about it; empty if it can."""
+    if not READY.is_file():
+        return "the compiled one, which is faster, was not built: make compiled"
+    return "" if READY.read_text() == digest() else "the compiled one is older than the sources: make compiled"
 
 
 def why_not() -> str:

@@ -42,6 +42,8 @@ def main() -> int:
         version, python = pythons[0]
         try_it(version, python, sdist, Path(place) / "sdist")
         try_compiled(Path(place) / "compiled")
+        try_compiling_pip(Path(place) / "compiling")
+        try_upgrade(wheel, Path(place) / "upgrade")
         check_types(Path(place) / version / "venv" / "bin" / "python", Path(place))
     missing = [f"{major}.{minor}" for major, minor in VERSIONS if f"{major}.{minor}" not in dict(pythons)]
     if missing:
@@ -52,13 +54,25 @@ def main() -> int:
 
 def build() -> None:
     """Build into dist/, from nothing, and have twine check the packages. Raises: SystemExit."""
-    for old in ("build", "dist", "streamd.egg-info"):
-        shutil.rmtree(ROOT / old, ignore_errors=True)
+    for old in (ROOT / "build", ROOT / "dist", *ROOT.glob("*.egg-info")):
+        shutil.rmtree(old, ignore_errors=True)
     if not set_up.works(PYTHON) and not set_up.create(VENV):
         raise SystemExit(set_up.NO_PIP.format(python=sys.executable))
-    set_up.install(PYTHON, set_up.CONSTRAINTS, "build", "twine", "setuptools", "wheel")
+    set_up.install(PYTHON, set_up.CONSTRAINTS, "build", "twine", "setuptools", "wheel", "cibuildwheel")
     run("the build", PYTHON, "-m", "build", "--no-isolation", "--outdir", DIST, ROOT)
     run("twine check", PYTHON, "-m", "twine", "check", "--strict", *DIST.iterdir())
+    say_builds()
+
+
+def say_builds() -> None:
+    """Print which wheels of the compiled form a release builds, as pyproject.toml says. Raises: SystemExit."""
+    for platform, archs in (("linux", "x86_64 aarch64"), ("macos", "x86_64 arm64")):
+        words = ["--print-build-identifiers", "--platform", platform, "--archs", *archs.split()]
+        found = run("cibuildwheel", PYTHON, "-m", "cibuildwheel", *words, ROOT).split()
+        print(f"dist: a release builds for {platform}: {' '.join(found)}")
+        missing = [name for major, minor in VERSIONS if not any((name := f"cp{major}{minor}-") in one for one in found)]
+        if missing:
+            raise SystemExit(f"dist: cibuildwheel builds nothing for {', '.join(missing)}")
 
 
 def look_into(wheel: Path, sdist: Path) -> None:
@@ -101,15 +115,21 @@ def is_python(python: Path, version: str) -> bool:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() == version
 
 
-def try_it(version: str, python: Path, package: Path, place: Path) -> None:
-    """Install a package into a fresh environment, and check that it serves. Raises: SystemExit."""
-    print(f"dist: {package.name} on Python {version}", flush=True)
+def fresh_environment(python: Path, place: Path) -> tuple[Path, list[object]]:
+    """Make a directory with an environment of its own; return that, and the words that install into it."""
     place.mkdir()
     fresh = place / "venv"
     run("venv", python, "-m", "venv", "--without-pip", fresh)
     pip = [PYTHON, "-m", "pip", "--python", fresh / "bin" / "python", "install", "-q", "--disable-pip-version-check"]
+    return fresh, [*pip, "-c", set_up.CONSTRAINTS.resolve()]
+
+
+def try_it(version: str, python: Path, package: Path, place: Path, environment: dict[str, str] | None = None) -> None:
+    """Install a package into a fresh environment, and check that it serves. Raises: SystemExit."""
+    print(f"dist: {package.name} on Python {version}", flush=True)
+    fresh, pip = fresh_environment(python, place)
     for extras in ("", "[client,metrics]"):
-        run("pip install", *pip, "-c", set_up.CONSTRAINTS.resolve(), f"{package}{extras}")
+        run("pip install", *pip, f"{package}{extras}", environment=environment)
         serve_once(fresh / "bin" / "streamd", place / f"with{extras}", has_extras=bool(extras))
 
 
@@ -124,10 +144,60 @@ def try_compiled(place: Path) -> None:
         return
     (DIST / "compiled").mkdir()
     wheel = Path(shutil.copy(compiled.build(), DIST / "compiled"))
-    try_it(f"{sys.version_info[0]}.{sys.version_info[1]}", Path(sys.executable), wheel, place)
-    said = subprocess.run([place / "venv" / "bin" / "streamd", "--version"], capture_output=True, text=True, check=True)
-    if not said.stdout.strip().endswith("compiled"):
-        raise SystemExit(f"dist: what {wheel.name} installed is not compiled: {said.stdout}")
+    no_compiler = {**os.environ, "PATH": str(PYTHON.parent), "CC": "no-compiler"}
+    try_it(f"{sys.version_info[0]}.{sys.version_info[1]}", Path(sys.executable), wheel, place, no_compiler)
+    must_be_compiled(place)
+
+
+def must_be_compiled(place: Path) -> None:
+    """Check the form of what is installed there. Raises: SystemExit."""
+    said = run("streamd --version", place / "venv" / "bin" / "streamd", "--version")
+    if not said.strip().endswith("compiled"):
+        raise SystemExit(f"dist: what is installed in {place} is not compiled: {said}")
+
+
+def try_compiling_pip(place: Path) -> None:
+    """Have pip compile the sdist by itself, in a fresh environment. Raises: SystemExit."""
+    if compiled.why_not():
+        return
+    print("dist: STREAMD_COMPILE=1 pip install (two minutes of two cores)", flush=True)
+    _, pip = fresh_environment(Path(sys.executable), place)
+    (sdist,) = DIST.glob("*.tar.gz")
+    run("pip install", *pip, sdist, environment={**os.environ, "STREAMD_COMPILE": "1"})
+    must_be_compiled(place)
+
+
+def try_upgrade(wheel: Path, place: Path) -> None:
+    """Put the wheel in the place of one that has the earlier name. Raises: SystemExit."""
+    fresh, pip = fresh_environment(Path(sys.executable), place)
+    python = fresh / "bin" / "python"
+    with zipfile.ZipFile(wheel) as archive:
+        earlier = earlier_wheel(archive, place)
+    run("pip install", *pip, "--no-deps", earlier)
+    set_up.remove_earlier_name(python, [str(PYTHON), "-m", "pip", "--python", str(python)])
+    run("pip install", *pip, wheel)
+    names = "from importlib.metadata import distributions, entry_points\n"
+    names += "print(sorted(one.name for one in distributions() if 'streamd' in one.name))\n"
+    names += "print([one.value for one in entry_points(group='pytest11')])"
+    said = run("the names", python, "-c", names)
+    if said != "['streamd-server']\n['streamd.pytest_plugin']\n":
+        raise SystemExit(f"dist: behind an upgrade there are {said}")
+    serve_once(fresh / "bin" / "streamd", place / "upgraded", has_extras=False)
+
+
+def earlier_wheel(archive: zipfile.ZipFile, place: Path) -> Path:
+    """Write a wheel with the same files and the earlier name."""
+    earlier = place / f"{set_up.EARLIER_NAME}-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(earlier, "w") as target:
+        for name in archive.namelist():
+            changed = name.replace("streamd_server-", f"{set_up.EARLIER_NAME}-")
+            data = archive.read(name)
+            if name.endswith("/METADATA"):
+                data = data.replace(b"Name: streamd-server", f"Name: {set_up.EARLIER_NAME}".encode())
+            if name.endswith("/RECORD"):
+                data = re.sub(rb"(?m)^(.*?),.*$", rb"\1,,", data.replace(b"streamd_server-", b"streamd-"))
+            target.writestr(changed, data)
+    return earlier
 
 
 def serve_once(streamd: Path, place: Path, has_extras: bool) -> None:
@@ -191,11 +261,13 @@ def check_types(python: Path, place: Path) -> None:
         raise SystemExit(f"dist: mypy found {errors} of {wrong} planted mistakes:\n{found}")
 
 
-def run(what: str, *words: object, cwd: Path = ROOT) -> None:
-    """Run a program to its end, and show its output if it fails. Raises: SystemExit."""
-    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
+def run(what: str, *words: object, cwd: Path = ROOT, environment: dict[str, str] | None = None) -> str:
+    """Run a program to its end and return its output, which is shown if it fails. Raises: SystemExit."""
+    named = [str(word) for word in words]
+    done = subprocess.run(named, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"dist: {what} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Creates .venv and installs the pinned versions into it."""
+"""Creates .venv and installs the pinned versions into it: the server alone, or all, Spark included."""
 
 import fcntl
 import importlib.util
@@ -6,35 +6,56 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
 READY = VENV / ".ready"
 CONSTRAINTS = Path("constraints.txt")
+# Extras, and what is said before they are installed.
+LEVELS = {
+    "server": ("cli,lua,metrics,ui", "the first time about 100 MB, without Spark"),
+    "all": ("demo,lua,test", "the first time about 1 GB, mostly Spark; some minutes"),
+}
+# The name of the package until it had one of its own. Both would own the same files.
+EARLIER_NAME = "streamd"
 NO_PIP = (
     "set-up: this Python ({python}) can make no virtual environment. On Debian and Ubuntu its package python3-venv "
     "does that; without root, any other Python from 3.11 on will do: make PYTHON=/path/to/python3"
 )
 
 
-def main(wanted: str) -> int:
-    """Make .venv match `wanted`, a text that is written to .venv/.ready when all is installed; return an exit code."""
+def main(wanted: str, level: str) -> int:
+    """Make .venv match `wanted`, a text that .venv/.ready gets when all of `level` is there; return an exit code."""
+    extras, size = LEVELS[level]
     lock = os.open(".", os.O_RDONLY)  # two makes at once: the second waits here, then finds the work done
     fcntl.flock(lock, fcntl.LOCK_EX)
-    if READY.is_file() and READY.read_text() == wanted + "\n" and works(PYTHON):
+    if READY.is_file() and READY.read_text() in (f"{wanted} {level}\n", f"{wanted} all\n") and works(PYTHON):
         return 0
     READY.unlink(missing_ok=True)
-    print("set-up: installing into .venv (the first time about 1 GB, mostly Spark; some minutes)", flush=True)
+    print(f"set-up: installing into .venv ({size})", flush=True)
     if not works(PYTHON) and not create(VENV):
         print(NO_PIP.format(python=sys.executable), file=sys.stderr)
         return 1
     # The build tools first, and then no build isolation: so they are pinned too.
     install(PYTHON, CONSTRAINTS, "setuptools", "wheel")
-    install(PYTHON, CONSTRAINTS, "--no-build-isolation", "-e", ".[demo,lua,test]")
-    READY.write_text(wanted + "\n")
+    remove_earlier_name(PYTHON)
+    install(PYTHON, CONSTRAINTS, "--no-build-isolation", "-e", f".[{extras}]")
+    READY.write_text(f"{wanted} {level}\n")
     print("set-up: done", flush=True)
     return 0
+
+
+def remove_earlier_name(python: Path, pip: Sequence[str] = ()) -> None:
+    """Uninstall the package under the name that it had before, if it is there: pip would keep both.
+
+    pip: the words that start it, by default that of this interpreter.
+    """
+    (packages,) = python.parent.parent.glob("lib*/python*/site-packages")
+    if any(packages.glob(f"{EARLIER_NAME}-*.dist-info")):
+        words = [*(pip or (str(python), "-m", "pip")), "uninstall", "-q", "-y", "--disable-pip-version-check"]
+        subprocess.run([*words, EARLIER_NAME], check=True)
 
 
 def works(python: Path) -> bool:
@@ -71,4 +92,4 @@ def install(python: Path, constraints: Path, *what: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -1,11 +1,15 @@
 #!/bin/sh
 # Makes .venv ready: quick when it is, else hands over to set_up.py with a Python that can do it.
+# sh scripts/set_up.sh [server|all]: what is installed, all by default, Spark included; all serves for the server, too.
 set -eu
 
+level=${1:-all}
 # What an installed .venv was made from: the two files, the place (an editable install points to it) and this script.
 wanted="$(cat pyproject.toml constraints.txt scripts/set_up.py scripts/set_up.sh | cksum) $(pwd -P)"
-if [ -x .venv/bin/python ] && [ -f .venv/.ready ] && [ "$(cat .venv/.ready)" = "$wanted" ]; then
-    exit 0
+if [ -x .venv/bin/python ] && [ -f .venv/.ready ]; then
+    case "$(cat .venv/.ready)" in
+        "$wanted $level" | "$wanted all") exit 0 ;;
+    esac
 fi
 
 # First a Python that can make a virtual environment by itself; else one that may do it with the pip beside it.
@@ -28,4 +32,4 @@ if [ -z "$found" ]; then
         "install one, or say where it is: make PYTHON=/path/to/python3.12" >&2
     exit 1
 fi
-exec "$found" scripts/set_up.py "$wanted"
+exec "$found" scripts/set_up.py "$wanted" "$level"

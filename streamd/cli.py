@@ -1,6 +1,7 @@
 """The command line: `streamd serve` and the other subcommands."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -48,6 +49,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     _open_missing_streams()
+    _take_any_text()
     words = sys.argv[1:] if argv is None else argv
     try:
         if stale := stale_file():
@@ -87,6 +89,13 @@ def _unknown(word: str) -> str:
     name = word.removeprefix("--").partition("=")[0]
     near = nearest(name).replace("'", "'--", 1)
     return without_flag(name) or f"{word} is not known{near}"
+
+
+def _take_any_text() -> None:
+    """Let the output show any text: what its encoding lacks (the locale is not UTF-8) comes as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _open_missing_streams() -> None:

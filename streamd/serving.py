@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from streamd.acl.users import UnreadableUserFileError, UserFileError
 from streamd.base import collector
@@ -21,6 +21,7 @@ from streamd.base.failure import (
     EXIT_USAGE,
     Failure,
 )
+from streamd.base.form import form
 from streamd.base.log import log, start_logging
 from streamd.base.progress import ProgressLine
 from streamd.base.version import REDIS_VERSION, VERSION
@@ -227,6 +228,13 @@ class _LoadingLine:
             self._line.end()
 
 
+# What runs, and how to get the other.
+_FORMS: Final = {
+    "pure": "pure Python; the compiled form is faster: make compiled, or STREAMD_COMPILE=1 pip install .",
+    "compiled": "compiled; pure Python: pip install . without STREAMD_COMPILE",
+}
+
+
 def _banner(server: Server, directory: str) -> str:
     if server.addresses:
         host, port = server.addresses[0]
@@ -244,6 +252,7 @@ def _banner(server: Server, directory: str) -> str:
         f"streamd {VERSION} (commands of Redis {REDIS_VERSION}), process {os.getpid()}\n"
         f"  listening on      {_shown(server)}\n"
         f"{admin}"
+        f"  form              {_FORMS[form()]}\n"
         f"  data directory    {directory}\n"
         f"  persistence       {persistence}\n"
         f"  connect with      {connect}\n"

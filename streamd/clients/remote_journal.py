@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.server_url import checked
+from streamd.distribution import install_line
 
 if TYPE_CHECKING:
     import redis
@@ -41,7 +42,7 @@ def connect(url: str) -> "redis.Redis":
         from redis.backoff import NoBackoff
         from redis.retry import Retry
     except ImportError:
-        raise SourceError("redis-py is missing: pip install 'streamd[client]'")
+        raise SourceError(f"redis-py is missing: {install_line('client')}")
     try:
         return redis.Redis.from_url(
             checked(url),

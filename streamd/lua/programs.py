@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streamd.base.errors import CommandError, FixedError
 from streamd.base.limits import MIB
+from streamd.distribution import install_line
 from streamd.lua.endings import Failed, NoLua
 from streamd.resp.types import Reply
 
@@ -21,7 +22,7 @@ class LuaNotInstalled(FixedError):
 
     line = (
         "ERR Lua is not installed on this server: scripts need the packages lupa and greenlet, "
-        "which `pip install 'streamd[lua]'` installs"
+        f"which `{install_line('lua')}` installs"
     )
 
 

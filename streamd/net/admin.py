@@ -5,6 +5,7 @@ import re
 from typing import Final, cast
 
 from streamd.base.log import log
+from streamd.distribution import install_line
 from streamd.net.net_ports import AdminHost
 
 _HEAD_BYTES_MAX: Final = 16 * 1024
@@ -27,7 +28,7 @@ _REASONS: Final = {
     501: "Not Implemented",
     503: "Service Unavailable",
 }
-NO_LIBRARY: Final = "prometheus-client is missing: pip install 'streamd[metrics]'\n"
+NO_LIBRARY: Final = f"prometheus-client is missing: {install_line('metrics')}\n"
 
 
 class AdminConnection(asyncio.Protocol):

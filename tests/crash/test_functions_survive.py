@@ -102,7 +102,7 @@ def test_a_journal_with_functions_is_not_loaded_without_lua(monkeypatch):
     server = Restartable()
     server.send("FUNCTION", "LOAD", FIRST)
     monkeypatch.setattr(runtime_module, "_lua", missing)
-    with pytest.raises(Exception, match=r"the journal holds functions, which need Lua: pip install 'streamd\[lua\]'"):
+    with pytest.raises(Exception, match=r"holds functions, which need Lua: pip install 'streamd-server\[lua\]'"):
         server.restart()
     monkeypatch.undo()
     assert server.restart().send("FCALL", "f_one", "1", "k") == b":1\r\n"

@@ -151,7 +151,7 @@ def test_redis_words_for_all_addresses_are_both_families():
 def test_without_the_library_there_are_no_metrics_but_the_rest(server, monkeypatch):
     monkeypatch.setattr(server._server, "_expose", None)
     status, text = ask(server, "/metrics")
-    assert (status, "pip install 'streamd[metrics]'" in text) == (501, True)
+    assert (status, "pip install 'streamd-server[metrics]'" in text) == (501, True)
     assert ask(server, "/readyz") == (200, "ok\n")
 
 

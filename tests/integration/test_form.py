@@ -53,13 +53,13 @@ def test_every_command_has_its_summary_in_either_form(engine):
 
 @pytest.mark.interpreted(reason="the build of the pure form is the same wherever it is started")
 def test_a_wheel_is_a_pure_one_unless_compiling_is_asked_for(tmp_path: Path):
-    assert build(tmp_path, STREAMD_COMPILE="0") == ("streamd-0.1.0-py3-none-any.whl", "")
+    assert build(tmp_path, STREAMD_COMPILE="0") == ("streamd_server-0.1.0-py3-none-any.whl", "")
 
 
 @pytest.mark.interpreted(reason="the build of the pure form is the same wherever it is started")
 def test_without_a_c_compiler_it_is_a_pure_one_and_a_line_says_what_is_missing(tmp_path: Path):
     name, said = build(tmp_path, STREAMD_COMPILE="1", CC=str(tmp_path / "no-such-compiler"))
-    assert name == "streamd-0.1.0-py3-none-any.whl"
+    assert name == "streamd_server-0.1.0-py3-none-any.whl"
     assert said == (
         "streamd: built as pure Python, not compiled: no C compiler finds Python.h here "
         "(Debian and Ubuntu: packages gcc and python3-dev)"
@@ -71,6 +71,6 @@ def test_without_mypyc_it_is_a_pure_one_and_a_line_says_what_is_missing(tmp_path
     (tmp_path / "path").mkdir()
     (tmp_path / "path" / "sitecustomize.py").write_text("import sys; sys.modules['mypyc'] = None\n")
     name, said = build(tmp_path, STREAMD_COMPILE="1", PYTHONPATH=str(tmp_path / "path"))
-    assert name == "streamd-0.1.0-py3-none-any.whl"
+    assert name == "streamd_server-0.1.0-py3-none-any.whl"
     missing = "mypyc is not installed (pip install 'mypy[mypyc]>=2.4,<3')"
     assert said == f"streamd: built as pure Python, not compiled: {missing}"

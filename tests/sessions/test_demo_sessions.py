@@ -1,7 +1,9 @@
 """The demo of sessions, in its short form."""
 
 import asyncio
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +44,33 @@ def test_a_run_that_takes_long_says_each_second_how_far_it_is(tmp_path: Path, ca
         "demo: stored 1,000 of 1,200, delivered 0",
         "demo: stored 1,200 of 1,200, delivered 0",
     ]
+
+
+def test_ctrl_c_ends_all_that_was_started_and_a_second_one_does_not_disturb_that(tmp_path: Path):
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "demo.sessions", "--keep"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    demo = subprocess.Popen(command, cwd=root, env=environment, text=True, **pipes)
+    try:
+        assert demo.stdout is not None
+        assert any("devices are offline" in line for line in demo.stdout)
+        demo.send_signal(signal.SIGINT)
+        demo.send_signal(signal.SIGINT)
+        said = demo.communicate(timeout=60)[0]
+    finally:
+        demo.kill()
+        demo.communicate()
+    assert demo.returncode == 130
+    assert "everything that was started has ended" in said
+    assert "Traceback" not in said
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [words for words in running if str(tmp_path).encode() in words] == []
+
+
+def test_an_encoding_that_lacks_letters_disturbs_no_demo():
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "demo.sessions", "--devices", "8", "--messages", "12"]
+    environment = {**os.environ, "PYTHONIOENCODING": "iso-8859-1", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

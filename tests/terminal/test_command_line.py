@@ -223,7 +223,7 @@ def test_without_click_it_says_what_to_install():
     program = "import sys; sys.modules['click'] = None; from streamd import cli; sys.exit(cli.main(['tail', 'orders']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "streamd: tail needs click: pip install 'streamd[cli]'\n"
+    assert done.stderr == "streamd: tail needs click: pip install 'streamd-server[cli]'\n"
 
 
 def test_the_list_of_commands_names_them_all():
@@ -261,6 +261,15 @@ def test_json_of_a_running_tail_comes_line_by_line(url, client):
         process.kill()
         process.communicate()
     assert isinstance(client, redis.Redis)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
+def test_a_value_that_the_encoding_lacks_comes_as_an_escape(url, client, encoding):
+    client.xadd("orders", {"note": "from 3 – to 5"})
+    words = [*STREAMD, "tail", "orders", "--no-follow", "--url", url]
+    done = subprocess.run(words, capture_output=True, env={**environment(), "PYTHONIOENCODING": encoding}, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"from 3 \\u2013 to 5" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["tail", "top", "bench"])

@@ -115,4 +115,4 @@ def test_without_redis_py_the_server_is_served_and_topics_say_what_is_missing():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "streamd: topics need redis-py: pip install 'streamd[client]'"
+    assert done.stderr.splitlines()[-1] == "streamd: topics need redis-py: pip install 'streamd-server[client]'"

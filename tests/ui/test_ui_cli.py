@@ -126,7 +126,7 @@ def test_without_its_packages_it_says_how_to_install_them(missing):
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=QUIET, timeout=60)
     assert (ended.returncode, ended.stderr) == (
         2,
-        f"streamd: the page needs {missing}: pip install 'streamd[ui]'\n",
+        f"streamd: the page needs {missing}: pip install 'streamd-server[ui]'\n",
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamd.clients.terminal.words import COMMANDS, COMPLETE
+from streamd.distribution import install_line
 
 _EXIT_USAGE: Final = 2
 
@@ -27,6 +28,6 @@ def run(words: list[str], parser: Callable[[], argparse.ArgumentParser]) -> int:
         if error.name is None or error.name.startswith("streamd"):
             raise
         if COMPLETE not in os.environ:
-            print(f"streamd: {words[0]} needs {error.name}: pip install 'streamd[cli]'", file=sys.stderr)
+            print(f"streamd: {words[0]} needs {error.name}: {install_line('cli')}", file=sys.stderr)
         return _EXIT_USAGE
     return app.run(words, parser)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from streamd.clients.server_url import checked, without_password
+from streamd.distribution import install_line
 
 if TYPE_CHECKING:
     import redis
@@ -84,7 +85,7 @@ def _run(action: Callable[["redis.Redis", argparse.Namespace], int], arguments: 
     try:
         import redis
     except ImportError:
-        return _fail(EXIT_USAGE, "topics need redis-py: pip install 'streamd[client]'")
+        return _fail(EXIT_USAGE, f"topics need redis-py: {install_line('client')}")
     place = without_password(arguments.url)
     try:
         with redis.Redis.from_url(checked(arguments.url)) as client:

@@ -5,6 +5,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from streamd.distribution import install_line
+
 if TYPE_CHECKING:
     from streamd.clients.ui.page_guard import Rules
 
@@ -50,7 +52,7 @@ def _ui(arguments: argparse.Namespace) -> int:
         from streamd.clients.ui import pages, serving
         from streamd.clients.ui.source import Source, SourceError
     except ImportError as error:
-        return _fail(EXIT_USAGE, f"the page needs {(error.name or '').split('.')[0]}: pip install 'streamd[ui]'")
+        return _fail(EXIT_USAGE, f"the page needs {(error.name or '').split('.')[0]}: {install_line('ui')}")
     if not 0 <= arguments.port <= PORT_MAX:  # the system would take the rest of a division by 65,536
         return _fail(EXIT_USAGE, f"--port {arguments.port}: give one from 0 to {PORT_MAX}")
     try:

@@ -10,6 +10,7 @@ from streamd.base.glob import compile_glob
 from streamd.catalog import Context, command, container
 from streamd.catalog.applying import Applying, CannotApply, applies
 from streamd.catalog.arguments import Arguments
+from streamd.distribution import install_line
 from streamd.lua.libraries import Function, Library, never
 from streamd.lua.programs import LuaNotInstalled
 from streamd.lua.shebang import FLAGS
@@ -74,7 +75,7 @@ def _needing_lua() -> Iterator[None]:
     try:
         yield
     except LuaNotInstalled:
-        raise Failure(EXIT_USAGE, "the journal holds functions, which need Lua: pip install 'streamd[lua]'")
+        raise Failure(EXIT_USAGE, f"the journal holds functions, which need Lua: {install_line('lua')}")
 
 
 @command(

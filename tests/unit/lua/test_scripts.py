@@ -84,7 +84,7 @@ def test_a_script_without_lua_says_how_to_install_it(engine, monkeypatch):
 
     monkeypatch.setattr(runtime_module, "_lua", missing)
     reply = engine.execute(["EVAL", "return 1", 0])
-    assert "pip install 'streamd[lua]'" in reply.text
+    assert "pip install 'streamd-server[lua]'" in reply.text
     monkeypatch.undo()
     monkeypatch.setattr(SideRun, "is_possible", False)
     assert engine.execute(["EVAL", "return 1", 0]) == reply
