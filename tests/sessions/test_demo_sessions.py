@@ -66,11 +66,3 @@ def test_ctrl_c_ends_all_that_was_started_and_a_second_one_does_not_disturb_that
     assert "Traceback" not in said
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert [words for words in running if str(tmp_path).encode() in words] == []
-
-
-def test_an_encoding_that_lacks_letters_disturbs_no_demo():
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "demo.sessions", "--devices", "8", "--messages", "12"]
-    environment = {**os.environ, "PYTHONIOENCODING": "iso-8859-1", "PYTHONUTF8": "0"}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
