@@ -52,8 +52,7 @@ def remove_earlier_name(python: Path, pip: Sequence[str] = ()) -> None:
 
     pip: the words that start it, by default that of this interpreter.
     """
-    (packages,) = python.parent.parent.glob("lib*/python*/site-packages")
-    if any(packages.glob(f"{EARLIER_NAME}-*.dist-info")):
+    if any(python.parent.parent.glob(f"lib/python*/site-packages/{EARLIER_NAME}-*.dist-info")):
         words = [*(pip or (str(python), "-m", "pip")), "uninstall", "-q", "-y", "--disable-pip-version-check"]
         subprocess.run([*words, EARLIER_NAME], check=True)
 
