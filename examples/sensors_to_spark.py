@@ -8,7 +8,7 @@ second stream when no reading can come for it any more. It ends in the middle an
 pass a shuffle, so the sink knows them by a key: `idempotencyKey=sensor,minute`.
 
 Ends with exit code 0 if each closed window is there once with the right average, else 1. Without --url it starts a
-server of its own. Needs `pip install "streamd[spark]"`; takes half a minute, most of it Spark's.
+server of its own. Needs `pip install ".[spark]"`; takes half a minute, most of it Spark's.
 """
 
 import argparse
@@ -164,7 +164,7 @@ def main() -> int:
             needs = "; this needs streamd, or Redis from 8.6 on" if isinstance(error, redis.ResponseError) else ""
             print(f"sensors_to_spark: {url}: {error}{needs}", file=sys.stderr)
         except (ImportError, RuntimeError) as error:  # no pyspark, no Java
-            print(f'sensors_to_spark: {error}; pip install "streamd[spark]" brings what is needed', file=sys.stderr)
+            print(f'sensors_to_spark: {error}; pip install ".[spark]" brings what is needed', file=sys.stderr)
         return 2
 
 

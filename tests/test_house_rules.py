@@ -13,6 +13,7 @@ import pytest
 from bench.slopes.rows import ROWS
 from scripts import map as map_of_rooms
 from scripts import ways
+from streamd.distribution import NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("streamd", "spark_source", "pyspark_streamd", "demo", "bench", "scripts", "tests", "examples")
@@ -177,7 +178,7 @@ def test_every_dependency_is_pinned():
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     pinned = {normal(line.split("==")[0]) for line in text_of("constraints.txt").splitlines() if "==" in line}
     names = {normal(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in wanted}
-    assert names - pinned == {"streamd"}
+    assert names - pinned == {NAME}
 
 
 def normal(name: str) -> str:

@@ -17,7 +17,7 @@ def add_backup_options(backup: argparse.ArgumentParser) -> None:
     backup.description = (
         "Copy the journal of a running server, over the protocol, into a new data directory DIR on this"
         " machine: a state that was, whatever clients write meanwhile. The server rewrites its journal first. DIR can"
-        " be served as it is. Needs redis-py: streamd[client]."
+        " be served as it is. Needs redis-py: the extra `client`."
     )
     backup.add_argument(
         "--url",

@@ -99,7 +99,7 @@ NOT_RUN: Final = {
     ): "a file to look at; test_records.py reads and writes such",
     ("docs/operations.md", "cp deploy/systemd"): "changes the machine; make check-deploy looks at the units",
     ("docs/operations.md", "make dist && docker build"): "builds an image; make check-deploy does, where buildah is",
-    ("docs/spark.md", 'pip install "streamd[spark]"'): "installs what this test runs in",
+    ("docs/spark.md", 'pip install ".[spark]"'): "installs what this test runs in",
     ("docs/terminal.md", "streamd 0.1.0 (Redis"): "a view of one moment; tests/terminal/test_top.py",
     ("docs/terminal.md", "$ streamd bench"): "figures of one machine; tests/terminal/test_bench.py",
 }

@@ -6,6 +6,7 @@ the block. Ports, URLs and absolute paths are those of the test.
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,14 +28,17 @@ TIMEOUT_S = 60
 OUR_PLACES = re.compile(r"(?<![\w./-])/(?=(?:opt|var/lib|run|etc|backups)/)")
 SERVES = re.compile(r"(?:\S*/)?streamd (?:serve|ui)\b|redis-server\b")
 
-PIP = f"""#!{sys.executable}
+PIP_PROGRAM = f"""
 import re, sys, tomllib
 project = tomllib.load(open({str(ROOT / "pyproject.toml")!r}, "rb"))["project"]
 wanted = [word for word in sys.argv[2:] if word != "-e"]
 assert sys.argv[1] == "install" and wanted
 for word in wanted:
-    name, extras = re.fullmatch(r"(streamd|[.])(?:[[]([a-z,]+)[]])?", word).groups()
+    name, extras = re.fullmatch(r"([.])(?:[[]([a-z,]+)[]])?", word).groups()
     assert set((extras or "cli").split(",")) <= set(project["optional-dependencies"]), word
+"""
+PIP = """#!/bin/sh
+exec "$PYTHON" "$STAND_INS/pip.py" "$@"
 """
 VENV = """#!/bin/sh
 [ "$1 $2" = "-m venv" ] && mkdir -p "$3/bin" && cp "$STAND_INS/pip" "$3/bin" && ln -s "$STREAMD" "$3/bin/streamd"
@@ -52,7 +56,8 @@ class Shell:
         scripts = {
             "pip": PIP,
             "python3": VENV,
-            "make": f'#!/bin/sh\nexec {shutil.which("make")} -C {ROOT} -n "$@" >/dev/null\n',
+            "pip.py": PIP_PROGRAM,
+            "make": f'#!/bin/sh\nexec {shutil.which("make")} -C {shlex.quote(str(ROOT))} -n "$@" >/dev/null\n',
             "mail": "#!/bin/sh\ngrep -q stream\n",
             "redis-server": f'#!/bin/sh\nexec {shutil.which("redis-server")} --port "$STREAMD_PORT" --save "" "$@"\n',
             "redis-cli": f'#!/bin/sh\necho PING | {shutil.which("redis-cli")} -p "$REDIS_PORT" "$@" | grep -q PONG\n',
@@ -65,6 +70,7 @@ class Shell:
             **os.environ,
             "PATH": f"{stand_ins}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "STAND_INS": str(stand_ins),
+            "PYTHON": sys.executable,
             "STREAMD": str(Path(sys.executable).parent / "streamd"),
             "STREAMD_PORT": str(free_port()),
             "STREAMD_URL": server.url,
@@ -234,5 +240,5 @@ def test_a_session_shows_what_is_printed(block: Block, tmp_path: Path):
 
 def test_a_line_that_fails_is_noticed(shell: Shell):
     assert shell.run("make no-such-target").returncode != 0
-    assert shell.run('pip install "streamd[nothing]"').returncode != 0
+    assert shell.run('pip install ".[nothing]"').returncode != 0
     assert shell.run(shell.of_this_place("streamd check /opt/nothing")).returncode != 0

@@ -8,6 +8,7 @@ from scripts import tables_speed
 from streamd.base import failure
 from streamd.catalog import COMMANDS
 from streamd.configuration.server_options import OPTIONS
+from streamd.distribution import NAME
 from tests.documents.blocks import ROOT
 
 README_LINES_MAX = 100  # two screens
@@ -62,7 +63,7 @@ def test_each_dependency_has_its_reason():
     wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     wanted += re.findall(r'^(?:MYPY|LIBRT) = "(.*)"', text_of("setup.py"), re.MULTILINE)  # of the compiled form
     assert "librt>=0.16" in wanted
-    names = {re.split(r"[^\w.-]", one, maxsplit=1)[0].lower() for one in wanted} - {"streamd"}
+    names = {re.split(r"[^\w.-]", one, maxsplit=1)[0].lower() for one in wanted} - {NAME}
     rows = [line.split(" | ") for line in text_of("docs/dependencies.md").splitlines() if line.startswith("| ")]
     said = {name.strip(" |") for row in rows for name in row[0].split(",")}
     assert names - said == set()

@@ -63,7 +63,7 @@ def test_a_table_of_the_catalog_is_refused_with_the_view_that_does_it(
 
 
 @pytest.mark.long
-@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason='Spark Connect: pip install "streamd[connect]"')
+@pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason='Spark Connect: pip install ".[connect]"')
 def test_spark_connect(streamd: redis.Redis, streamd_port: int, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.spark.connect_job", str(streamd_port), str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300)

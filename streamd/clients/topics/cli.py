@@ -25,7 +25,7 @@ BLOCK_MS = 1_000
 def add_options(topics: argparse.ArgumentParser) -> None:
     """Declare the options of `streamd topics`; redis-py is not imported before one of its commands runs."""
     topics.description = (
-        "Logs of messages by topic, on streamd or Redis 7.0 and later. Needs redis-py: streamd[client]."
+        "Logs of messages by topic, on streamd or Redis 7.0 and later. Needs redis-py: the extra `client`."
     )
     topics.set_defaults(action=_help(topics))
     actions = topics.add_subparsers(title="commands", metavar="COMMAND")

@@ -20,7 +20,7 @@ def add_options(ui: argparse.ArgumentParser) -> None:
     """Declare the options of `streamd ui`; its dependencies are imported only when it runs."""
     ui.description = (
         "Show the streams of a Redis-protocol server in a browser, from a process of its own: entries with"
-        " a live tail, consumer groups, idempotent writes, slow requests. Needs the extra: streamd[ui]."
+        " a live tail, consumer groups, idempotent writes, slow requests. Needs the extra `ui`."
     )
     ui.epilog = (
         "Where others can reach the page it asks for a token: the variable STREAMD_UI_TOKEN, else one that is"
