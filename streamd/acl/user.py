@@ -83,8 +83,10 @@ class User:
 
     def apply(self, rule: bytes) -> None:
         """Change the user by one rule. Raises: RuleError."""
-        if rule[:1] not in _MAY_BE_CUT:
-            rule = rule.partition(b"\0")[0] if b"\0" in rule and rule[:1] not in b"~%&" else rule
+        if rule[:1] not in _MAY_BE_CUT and b"\0" in rule and rule[:1] not in b"~%&":
+            rule = rule.partition(b"\0")[0]
+            if not rule:
+                raise RuleError(Fault.SYNTAX)
         word = rule.lower()
         if not rule:
             return

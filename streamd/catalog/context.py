@@ -293,6 +293,6 @@ class CommandTable(dict[bytes, Command]):
 
     def find(self, name: bytes) -> Command | None:
         """Return the command `name`, or the subcommand `container|name`, in any case, or None."""
-        container, _, sub = name.lower().partition(b"|")
+        container, bar, sub = name.lower().partition(b"|")
         found = self.get(container)
-        return found.subcommands.get(sub) if found is not None and sub else found
+        return found.subcommands.get(sub) if found is not None and bar else found

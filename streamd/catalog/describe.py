@@ -50,7 +50,7 @@ def describe(command: Command) -> list[Reply]:
         SetReply([f"@{name}" for name in categories(command)]),
         SetReply([tip.encode() for tip in command.tips.split()]),
         SetReply(_key_specs(command)),
-        SetReply([describe(one) for one in command.subcommands.values()]),
+        [describe(one) for one in command.subcommands.values()] or SetReply([]),
     ]
 
 

@@ -273,15 +273,17 @@ class ScriptHost:
         """Note that the script wants the replies of version 2 or 3 from now on."""
         self._context.protocol = protocol
 
-    def may_call(self, words: list[bytes]) -> bool | None:
-        """Return whether the caller's user may have a request executed; None if there is no such command."""
+    def may_call(self, words: list[bytes]) -> bool | bytes:
+        """Return whether the caller's user may have a request executed, or what is wrong with the request."""
         command = self._context.services.commands.get(words[0].lower())
         if command is not None and command.subcommands and len(words) > 1:
             command = command.subcommands.get(words[1].lower())
         if command is None:
-            return None
+            return b"Invalid command passed to redis.acl_check_cmd()"
+        if not command.accepts(len(words)):
+            return b"Wrong number of args for redis.acl_check_cmd()"
         guard = self._context.guard
-        return guard is None or (command.accepts(len(words)) and guard.allows(command, words))
+        return guard is None or guard.allows(command, words)
 
     # -- while a script takes long --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from streamd.catalog import COMMANDS, Command, CommandTable, Context, QuickTable
 from streamd.catalog.refusing import refuse
 from streamd.catalog.script_host import SCRIPT_COMMANDS
 from streamd.connected.blocking import BLOCKED
+from streamd.lua.programs import Program
 from streamd.lua.shebang import read_shebang
 from streamd.resp.types import NO_REPLY
 
@@ -62,9 +63,11 @@ def check_allowed(command: Command, client: Context, request: list[bytes]) -> No
             f"ERR Can't execute '{command.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
             "are allowed in this context"
         )
+    if client.in_unit:
+        return  # EXEC was asked for all that was queued
     state, flags = client.state, command.flags
     if client.transaction is not None and (state.is_full or state.write_error is not None):
-        flags = _flags_in_transaction(command, client)
+        flags = _flags_in_transaction(command, client, request)
     state.check_restrictions(flags)
 
 
@@ -75,12 +78,39 @@ def check_permitted(command: Command, client: Context, request: list[bytes]) -> 
         raise refuse(client.state, client, client.guard.decide(command, request), place)
 
 
-def _flags_in_transaction(command: Command, client: Context) -> frozenset[str]:
-    """Return a command's flags: EXEC has those of the queued commands, and queueing takes memory."""
+def _flags_in_transaction(command: Command, client: Context, request: list[bytes]) -> frozenset[str]:
+    """Return a command's flags: a script has those that it names, and EXEC has those of the queued commands."""
     if command.name != "exec":
-        return command.flags if command.name in NOT_QUEUED else command.flags | {"denyoom"}
-    queued = [find_command(COMMANDS, request).flags for request in client.transaction or ()]
-    return command.flags.union(*queued) & _OF_CHANGES | command.flags
+        return command.flags | _flags_of_script(command, client, request)
+    flags = command.flags
+    for one in client.transaction or ():
+        queued = find_command(COMMANDS, one)
+        flags |= (queued.flags | _flags_of_script(queued, client, one)) & _OF_CHANGES
+    return flags
+
+
+def _flags_of_script(command: Command, client: Context, request: list[bytes]) -> frozenset[str]:
+    """Return those of _OF_CHANGES that a request has as it runs a script or function which names flags."""
+    named = _named_flags(command, client, request)
+    if named is None or "no-writes" in named:
+        return frozenset()
+    return frozenset({"write"}) if "allow-oom" in named else _OF_CHANGES
+
+
+def _named_flags(command: Command, client: Context, request: list[bytes]) -> frozenset[str] | None:
+    """Return the flags that a script or function names; None where there is none, or it has no line for them."""
+    if command.name in ("eval", "eval_ro"):
+        try:
+            shebang, _ = read_shebang(request[1])
+        except CommandError:
+            return None  # it is answered with that
+        return shebang.flags if shebang.is_there else None
+    program: Program | None = None
+    if command.name in ("evalsha", "evalsha_ro"):
+        program = client.services.scripts.scripts.find(request[1])
+    elif command.name in _FUNCTION_CALLS:
+        program = client.state.libraries.find(request[1])
+    return program.flags if program is not None and program.has_flags else None
 
 
 def postpone(command: Command, client: Context, request: list[bytes]) -> bool:

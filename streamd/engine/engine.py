@@ -295,6 +295,7 @@ class Engine:
         try:
             command = self.commands.get(request[0].lower())
             command = find_command(self.commands, request)
+            client.last_command = command.name
             check_allowed(command, client, request)
         except CommandError as error:
             if command is None and is_http(request):

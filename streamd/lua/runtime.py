@@ -53,8 +53,8 @@ class Caller(Protocol):
     def set_protocol(self, protocol: int) -> None:
         """Note that the script wants replies of RESP 2 or 3 from now on."""
 
-    def may_call(self, words: list[bytes]) -> bool | None:
-        """Return whether a command may be executed; None if it is unknown."""
+    def may_call(self, words: list[bytes]) -> bool | bytes:
+        """Return whether a command may be executed, or what is wrong with it."""
 
 
 class Registration(NamedTuple):
@@ -341,8 +341,8 @@ class Runtime:
         if self._caller is not None:
             self._caller.set_protocol(self._protocol)
 
-    def _may_call(self, *words: Any) -> bool | None:
-        """Return whether the script may run a command, None if unknown; `_pull` may have taken its first words."""
+    def _may_call(self, *words: Any) -> bool | bytes:
+        """Return whether the script may run a command, or what is wrong; `_pull` may have taken its first words."""
         words = (*self._words, *words)
         self._words.clear()
         try:

@@ -38,7 +38,8 @@ def read_shebang(source: bytes) -> tuple[Shebang, bytes]:
     for word in words[1:]:
         if not word.startswith(b"flags="):
             raise CommandError(f"ERR Unknown lua shebang option: {echoed(word)}")
-        for name in filter(None, echoed(word[6:]).split(",")):
+        names = echoed(word[6:])
+        for name in names.split(",") if names else ():
             if name not in FLAGS:
                 raise CommandError(f"ERR Unexpected flag in script shebang: {name}")
             flags.add(name)

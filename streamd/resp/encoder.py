@@ -59,7 +59,7 @@ def _status(text: str) -> bytes:
 
 
 def _error(error: CommandError) -> bytes:
-    return b"-%b\r\n" % _line(str(error))
+    return b"-%b\r\n" % _line(str(error).rstrip("\r\n"))
 
 
 def _raw(reply: Raw) -> bytes:

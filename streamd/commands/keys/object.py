@@ -2,7 +2,6 @@
 
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command, container
-from streamd.data.encodings import is_integer
 from streamd.data.types import type_of
 from streamd.resp.types import Reply
 
@@ -19,7 +18,7 @@ container(
         "IDLETIME <key>",
         "    Show how many seconds ago the key was accessed.",
         "REFCOUNT <key>",
-        "    Show 1, or 2147483647 for an integer below 10,000, as Redis does.",
+        "    Show 1: no value is shared.",
     ],
 )
 
@@ -40,11 +39,8 @@ def object_encoding(context: Context, args: list[bytes]) -> Reply:
     syntax="key", access="RO", tips="nondeterministic_output",
 )  # fmt: skip
 def object_refcount(context: Context, args: list[bytes]) -> Reply:
-    """Return the number of references to the value, or nil: 1, but as in Redis 2**31-1 for integers below 10,000."""
-    value = context.db.inspect(args[2], says_miss=False)
-    if value is None:
-        return None
-    return 2**31 - 1 if isinstance(value, bytes) and len(value) <= 4 and value.isdigit() and is_integer(value) else 1
+    """Return the number of references to the value, which is 1, or nil."""
+    return None if context.db.inspect(args[2], says_miss=False) is None else 1
 
 
 @command(

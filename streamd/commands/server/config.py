@@ -39,15 +39,15 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
         name.encode(): text.encode("utf-8", "surrogateescape") for name, text in context.state.config.texts().items()
     }
     found: dict[bytes, bytes] = {}
+    seen: set[bytes] = set()
     left = list(texts)
-    for word in dict.fromkeys(args[2:]):
-        if _SPECIAL.isdisjoint(word):
-            if (text := texts.get(word.lower())) is not None:
-                found[word] = text  # under the name as it was written
-            continue
-        matches = compile_glob(word, ignore_case=True)
-        found.update((name, texts[name]) for name in left if matches(name))
-        left = [name for name in left if name not in found]
+    for word in args[2:]:
+        matches = None if _SPECIAL.isdisjoint(word) else compile_glob(word, ignore_case=True)
+        for name in left if matches else [word.lower()]:
+            if name in texts and name not in seen and (matches is None or matches(name)):
+                seen.add(name)
+                found[name if matches else word] = texts[name]  # one without a pattern is called as it was written
+        left = [name for name in left if name not in seen]
     return found
 
 

@@ -136,5 +136,6 @@ def command_getkeys(context: Context, args: list[bytes]) -> Reply:
 def command_getkeysandflags(context: Context, args: list[bytes]) -> Reply:
     """Return the keys of a request, and what happens to each."""
     found, keys = _keys_of(context, args)
-    access = [SetReply(list(flags)) for flags in accesses_of(found, args[2:])]
+    # (The keys are found by the command's own words, so that none is missing.)
+    access = [SetReply([flag for flag in flags if flag != "incomplete"]) for flags in accesses_of(found, args[2:])]
     return [[key, access[min(index, len(access) - 1)]] for index, key in enumerate(keys)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from streamd.base.errors import NoGroup, NoSuchKey
+from streamd.base.errors import NoGroup, NoSuchKey, echoed
 from streamd.catalog import Context
 from streamd.stream.entry_id import format_id
 from streamd.stream.groups.group import Group
@@ -15,8 +15,8 @@ SEEN_NOTED_EVERY_MS: Final = 1_000
 
 
 def decoded(word: bytes) -> str:
-    """Return a client's word as an error text shows it."""
-    return word.decode("utf-8", "surrogateescape")
+    """Return a client's word, of any length, as an error text shows it."""
+    return echoed(word, len(word))
 
 
 def find_group(context: Context, key: bytes, name: bytes) -> tuple[Stream, Group] | None:

@@ -193,6 +193,8 @@ def xgroup_setid(context: Context, args: list[bytes]) -> Reply:
     """
     _, entries_read, _ = _parse_options(args, creating=False)
     stream, group = _group(context, args)
+    if len(args) > 7:
+        raise SubcommandSyntaxError(args)
     last_id = _position(args[4], stream)
     entries_read = _capped(stream, entries_read)
 

@@ -250,7 +250,7 @@ function redis.acl_check_cmd(...)
   end
   for first = 1, n - CHUNK, CHUNK do pull(unpack(words, first, first + CHUNK - 1)) end
   local allowed = may_call(unpack(words, n - (n - 1) % CHUNK, n))
-  if allowed == nil then fail_as_table('Invalid command passed to redis.acl_check_cmd()') end
+  if type(allowed) == 'string' then fail_as_table(allowed) end
   return allowed
 end
 

@@ -82,9 +82,14 @@ def test_exec_is_refused_when_what_is_queued_would_be(engine: Session):
     assert other.do("EXEC") == [None]
 
 
-def test_nothing_is_queued_while_memory_is_full(engine: Session):
+def test_while_memory_is_full_a_transaction_takes_what_would_run_outside_of_one(engine: Session):
     Memory(engine)
+    engine.do("SET k v")
     engine.do("CONFIG SET maxmemory 1")
-    assert engine.do("MULTI") == "OK"
-    assert engine.do("GET k") == OOM
+    for line in ("MULTI", "GET k", "DEL k", "CONFIG SET maxmemory 0", "SET k w"):
+        reply = engine.do(line)
+    assert reply == OOM
     assert engine.do("DISCARD") == "OK"
+    for line in ("MULTI", "GET k", "DEL k"):
+        engine.do(line)
+    assert engine.do("EXEC") == [b"v", 1]
