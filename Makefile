@@ -8,7 +8,7 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
@@ -17,6 +17,7 @@ help:
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
 	@echo "make serve   a server for redis-cli and redis-py, without Spark; ARGS=\"--port 7000\" hands on options"
+	@echo "make newcomer   in a fresh clone: the seconds to a server that answers, and to the end of the demo with Spark"
 	@echo "make tail ARGS=STREAM   follows a stream of the server; make ui   a page for it"
 	@echo "make bench   throughput as a ratio to redis-server, where that is installed; a table, and its picture"
 	@echo "make crash   kills a server N=500 times while clients write, and cuts its power in simulation"
@@ -60,8 +61,11 @@ demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
 
 # All of it on two workers; what ARGS chooses in one process, which begins at once.
-test: lint
+test: how-long lint
 	@$(RUN) -m pytest $(or $(ARGS),-n 2)
+
+how-long:
+	@$(if $(ARGS),,echo "make test: about ten minutes on two cores; make test ARGS=tests/unit runs a part")
 
 serve: set-up-server
 	@exec $(RUN) scripts/run.py streamd serve $(ARGS)
