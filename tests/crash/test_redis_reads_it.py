@@ -31,7 +31,8 @@ class RedisProcess:
 
     def __init__(self, version: str, directory: Path, port: int) -> None:
         program = judge() if version == "8.10.2" else OLD_REDIS
-        words = f"{program} --port {port} --bind 127.0.0.1 --appendonly yes --aof-use-rdb-preamble no --save".split()
+        options = f"--port {port} --bind 127.0.0.1 --appendonly yes --aof-use-rdb-preamble no --save"
+        words = [str(program), *options.split()]
         self._process = subprocess.Popen([*words, "", "--dir", str(directory)], stdout=subprocess.DEVNULL)
         errors = [redis.ConnectionError, redis.exceptions.BusyLoadingError]
         self.client = redis.Redis(port=port, retry=Retry(ConstantBackoff(0.05), 100), retry_on_error=errors)

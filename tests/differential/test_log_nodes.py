@@ -19,7 +19,8 @@ pytestmark = needs_redis
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     port = free_port()
-    words = f"{judge()} --port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save".split()
+    options = f"--port {port} --bind 127.0.0.1 --appendonly no --stream-node-max-bytes 0 --save"
+    words = [str(judge()), *options.split()]
     process = subprocess.Popen(
         [*words, ""], cwd=tmp_path_factory.mktemp("redis"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -165,7 +165,7 @@ def config_file(shell: Shell) -> None:
 def spark_job(shell: Shell) -> None:
     python = shell.place / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     job = "import os, sys\nassert os.environ['JAVA_HOME'] and os.environ['PYSPARK_PYTHON'] == sys.executable\n"
     (shell.place / "job.py").write_text(job)  # the job itself is what tests/spark/test_start_example.py runs
