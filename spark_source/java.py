@@ -19,6 +19,7 @@ from pathlib import Path
 OLDEST, NEWEST = 17, 25
 NEWEST_FOR_SPARK_4_0 = 21  # on 25 its first look at the user's name fails
 
+_BLANK = re.compile(r"\s")
 _SHIM = """#!/bin/sh
 for argument do
   shift
@@ -57,12 +58,32 @@ def spark_environment() -> dict[str, str]:
 
     Raises: NoJava.
     """
+    python = python_for_spark()
     return {
         "JAVA_HOME": str(java_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
+        "PYSPARK_DRIVER_PYTHON": python,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+def python_for_spark() -> str:
+    """Return this Python under a path without blanks: in others Spark finds no data source by its short name."""
+    python = Path(sys.executable)
+    if not _BLANK.search(str(python)):
+        return sys.executable
+    name = f"python-{_slug(python)}"
+    for base in _own_directories():
+        try:
+            base.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if base.stat().st_uid == os.getuid() and not _BLANK.search(str(base)):
+                fresh = base / f"{name}.{os.getpid()}"
+                fresh.symlink_to(python.parent.parent)
+                fresh.replace(base / name)
+                return str(base / name / "bin" / python.name)
+        except OSError:
+            continue
+    return sys.executable
 
 
 def newest() -> int:
@@ -93,16 +114,26 @@ def _installed() -> list[Path]:
 
 def _shimmed(home: Path) -> Path:
     """Make a JAVA_HOME around a cut-down runtime, once per runtime and user, and return it."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    name = f"java-{java_version(home / 'bin' / 'java')}-" + re.sub(r"\W+", "-", str(home)).strip("-")[-60:]
-    for base in (cache / "streamd", Path(tempfile.gettempdir()) / f"streamd-{os.getuid()}"):
+    name = f"java-{java_version(home / 'bin' / 'java')}-{_slug(home)}"
+    for base in _own_directories():
         try:
             (base / name / "bin").mkdir(parents=True, exist_ok=True, mode=0o700)
             if base.stat().st_uid == os.getuid():
                 return _write_shim(base / name, home / "bin" / "java")
         except OSError:
             continue
-    raise NoJava(f"cannot write {cache} nor {tempfile.gettempdir()}: set XDG_CACHE_HOME to another directory")
+    places = " nor ".join(str(base.parent) for base in _own_directories())
+    raise NoJava(f"cannot write {places}: set XDG_CACHE_HOME to another directory")
+
+
+def _own_directories() -> list[Path]:
+    """Directories of this user for what is made once, the preferred one first."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return [cache / "streamd", Path(tempfile.gettempdir()) / f"streamd-{os.getuid()}"]
+
+
+def _slug(path: Path) -> str:
+    return re.sub(r"\W+", "-", str(path)).strip("-")[-60:]
 
 
 def _write_shim(shim_home: Path, java: Path) -> Path:

@@ -304,6 +304,7 @@ def test_e15_the_pure_parts_import_no_client_and_nothing_of_the_server():
         "streamd.base.version",
         "streamd.clients",
         "streamd.clients.server_url",
+        "streamd.distribution",
     ]
 
 
