@@ -66,8 +66,8 @@ def build() -> None:
 
 def say_builds() -> None:
     """Print which wheels of the compiled form a release builds, as pyproject.toml says. Raises: SystemExit."""
-    for platform, archs in (("linux", "x86_64 aarch64"), ("macos", "x86_64 arm64")):
-        words = ["--print-build-identifiers", "--platform", platform, "--archs", *archs.split()]
+    for platform, archs in (("linux", "x86_64,aarch64"), ("macos", "x86_64,arm64")):
+        words = ["--print-build-identifiers", "--platform", platform, "--archs", archs]
         found = run("cibuildwheel", PYTHON, "-m", "cibuildwheel", *words, ROOT).split()
         print(f"dist: a release builds for {platform}: {' '.join(found)}")
         missing = [name for major, minor in VERSIONS if not any((name := f"cp{major}{minor}-") in one for one in found)]
