@@ -179,7 +179,7 @@ def try_upgrade(wheel: Path, place: Path) -> None:
     names = "from importlib.metadata import distributions, entry_points\n"
     names += "print(sorted(one.name for one in distributions() if 'streamd' in one.name))\n"
     names += "print([one.value for one in entry_points(group='pytest11')])"
-    said = run("the names", python, "-c", names)
+    said = run("the names", python, "-c", names, cwd=place)
     if said != "['streamd-server']\n['streamd.pytest_plugin']\n":
         raise SystemExit(f"dist: behind an upgrade there are {said}")
     serve_once(fresh / "bin" / "streamd", place / "upgraded", has_extras=False)
