@@ -53,6 +53,7 @@ class Shell:
             "pip": PIP,
             "python3": VENV,
             "make": f'#!/bin/sh\nexec {shutil.which("make")} -C {ROOT} -n "$@" >/dev/null\n',
+            "git": '#!/bin/sh\n[ "$1" = clone ] && mkdir "$3"\n',
             "mail": "#!/bin/sh\ngrep -q stream\n",
             "redis-server": f'#!/bin/sh\nexec {shutil.which("redis-server")} --port "$STREAMD_PORT" --save "" "$@"\n',
             "redis-cli": f'#!/bin/sh\necho PING | {shutil.which("redis-cli")} -p "$REDIS_PORT" "$@" | grep -q PONG\n',
