@@ -1,4 +1,4 @@
-"""A Redis-protocol server of streams that a retrying producer cannot write to twice."""
+"""A Redis-protocol stream server, in which an entry that a producer sends again is stored once."""
 
 from streamd.base.version import VERSION as __version__
 

@@ -98,7 +98,7 @@ def _flags_of_script(command: Command, client: Context, request: list[bytes]) ->
 
 
 def _named_flags(command: Command, client: Context, request: list[bytes]) -> frozenset[str] | None:
-    """Return the flags that a script or function names; None where there is none, or it has no line for them."""
+    """Return the flags that the script or function of a request names; None without such a program or such a line."""
     if command.name in ("eval", "eval_ro"):
         try:
             shebang, _ = read_shebang(request[1])

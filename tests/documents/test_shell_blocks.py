@@ -58,6 +58,7 @@ class Shell:
             "python3": VENV,
             "pip.py": PIP_PROGRAM,
             "make": f'#!/bin/sh\nexec {shutil.which("make")} -C {shlex.quote(str(ROOT))} -n "$@" >/dev/null\n',
+            "git": '#!/bin/sh\n[ "$1" = clone ] && mkdir "$3"\n',
             "mail": "#!/bin/sh\ngrep -q stream\n",
             "redis-server": f'#!/bin/sh\nexec {shutil.which("redis-server")} --port "$STREAMD_PORT" --save "" "$@"\n',
             "redis-cli": f'#!/bin/sh\necho PING | {shutil.which("redis-cli")} -p "$REDIS_PORT" "$@" | grep -q PONG\n',

@@ -11,7 +11,7 @@ from streamd.configuration.server_options import OPTIONS
 from streamd.distribution import NAME
 from tests.documents.blocks import ROOT
 
-README_LINES_MAX = 100  # two screens
+README_LINES_MAX = 115  # two screens and the table of documents
 LINE_LENGTH_MAX = 120  # but for tables and links, which wrap
 
 
@@ -19,7 +19,7 @@ def text_of(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def test_the_readme_is_two_screens():
+def test_the_readme_is_short():
     lines = text_of("README.md").splitlines()
     assert len(lines) <= README_LINES_MAX
     assert [line for line in lines if len(line) > LINE_LENGTH_MAX and not line.startswith("|")] == []
