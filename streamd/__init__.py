@@ -1,4 +1,4 @@
-"""A Redis-protocol server of streams that a retrying producer cannot write to twice."""
+"""A Redis-protocol server of streams: a producer can resend an entry, and it is stored once."""
 
 from streamd.base.version import VERSION as __version__
 

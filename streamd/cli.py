@@ -102,7 +102,7 @@ def _parser(words: list[str]) -> _Parser:
     """Return a parser that names all commands, and knows the options of those among the words."""
     parser = _Parser(
         prog="streamd",
-        description="Redis-protocol streams that a retrying producer cannot write to twice.",
+        description="A Redis-protocol server of streams: a producer can resend an entry, and it is stored once.",
         epilog=EXIT_CODES,
     )
     version = f"streamd {VERSION} (Redis {REDIS_VERSION} commands), {form()}"
