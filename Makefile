@@ -45,7 +45,7 @@ help:
 	@echo "make docs    the documents as a site in build/site; a broken link or anchor fails it"
 	@echo "make docs-serve   shows them on http://127.0.0.1:8000, and again when they change"
 	@echo "make map     the rooms of the server, who imports whom, and the lines of each"
-	@echo "make bench-spark   rows per second of the Spark source, beside redis-py and Spark's own; writes docs/spark.md's table"
+	@echo "make bench-spark   rows per second of the Spark source, beside redis-py and Spark's own; writes docs/spark-reference.md's table"
 	@echo "make bench-trees OTHER=DIR   this checkout's CPU per request beside that of another checkout"
 	@echo "make latency   how long others wait while one client does something large, beside redis-server"
 	@echo "make lint    the checks that take no time: ruff, mypy, the import layers"

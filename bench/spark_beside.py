@@ -134,7 +134,7 @@ def show(title: str, costs: dict[str, list[Cost]], rows: int, beside: tuple[tupl
 
 
 def main() -> None:
-    """Measure, print, and keep the figures for the table in docs/spark.md."""
+    """Measure, print, and keep the figures for the table in docs/spark-reference.md."""
 
     parser = argparse.ArgumentParser(prog="make bench-spark", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rows", type=int, default=ROWS, help=f"a multiple of {BATCH_PARTITION_ENTRIES:,}")

@@ -86,7 +86,8 @@ RUNNERS: Final[dict[str, Callable[[Block], bool]]] = {
         one.language == "python" and one.document == "docs/start.md" and is_spark(one)
     ),
     "tests/spark/test_spark_document.py": lambda one: (
-        one.document == "docs/spark.md" and (one.language in ("python", "sh") or one.text.startswith("~orders"))
+        one.document in ("docs/spark.md", "docs/spark-reference.md")
+        and (one.language in ("python", "sh") or one.text.startswith("~orders"))
     ),
 }
 

@@ -83,7 +83,7 @@ def test_the_links_of_a_page_lead_to_pages(page: str):
 @pytest.mark.parametrize(
     ("page", "text", "shown"),
     [
-        ("index.md", "see [Spark](docs/spark.md#options)", "see [Spark](spark.md#options)"),
+        ("index.md", "see [Spark](docs/spark-reference.md#options)", "see [Spark](spark-reference.md#options)"),
         ("index.md", "![it](docs/pictures/ui-streams.png)", "![it](pictures/ui-streams.png)"),
         ("ui.md", "[why](../README.md)", "[why](index.md)"),
         ("ui.md", "[the list](../tests/redis_suite/skipped.txt)", "the list"),

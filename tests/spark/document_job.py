@@ -1,6 +1,7 @@
-"""Runs the Python blocks of docs/spark.md, as they stand and one after another, in the directory it is started in.
+"""Runs the Python blocks of documents, as they stand and one after another, in the directory it is started in.
 
-`python -m tests.spark.document_job docs/spark.md`; STREAMD_URL says where the server is. The last line printed is JSON.
+`python -m tests.spark.document_job docs/spark.md docs/spark-reference.md`; STREAMD_URL says where the server is. The
+last line printed is JSON.
 """
 
 import json
@@ -49,10 +50,11 @@ class Records(DataSourceStreamReader):
             yield None, f"record {offset}".encode(), "orders", 0, offset, None
 
 
-def main(document: str) -> None:
+def main(*documents: str) -> None:
     """Run the blocks and print what they left."""
     names: dict = {"__name__": "document"}
-    blocks = re.findall(r"^```python\n(.*?)^```", Path(document).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    text = "\n".join(Path(document).read_text(encoding="utf-8") for document in documents)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     find = DataStreamReader.format
 
     def find_or_stand_in(reader: DataStreamReader, source: str) -> DataStreamReader:
@@ -62,7 +64,7 @@ def main(document: str) -> None:
     for number, block in enumerate(blocks):
         if number == 1:
             names["spark"].dataSource.register(StandInForKafka)
-        exec(compile(block, f"{document}, block {number + 1}", "exec"), names)
+        exec(compile(block, f"block {number + 1}", "exec"), names)
         for query in names["spark"].streams.active:
             query.processAllAvailable()  # so that each block finds all that those before it wrote
     spark = names["spark"]

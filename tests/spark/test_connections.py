@@ -54,7 +54,7 @@ EXPECTED = [row["n"] for row in ROWS]
 
 
 def test_the_rights_that_the_document_lists_are_enough_on_streamd(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "spark-reference.md").read_text()
     rights = text.partition("needs\n\n```text\n")[2].partition("```")[0].split()
     assert "~orders" in rights
     rules = f"on >hunter2 {' '.join(rights)} +xcfgset +xsplit"

@@ -42,10 +42,10 @@ USER = ("spark", "on", ">hunter2")
 
 
 def rights_of_the_document() -> tuple[list[str], list[str]]:
-    """Return what docs/spark.md says that a user needs, and what on a cluster besides."""
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text().partition("**ACL.**")[2]
+    """Return what docs/spark-reference.md says that a user needs, and what on a cluster besides."""
+    text = (Path(__file__).parents[2] / "docs" / "spark-reference.md").read_text().partition("### ACL")[2]
     single = text.partition("```text\n")[2].partition("```")[0].split()
-    cluster = text.partition("A cluster is asked")[2].split("`")[1].split()
+    cluster = text.partition("On a cluster add")[2].split("`")[1].split()
     return [*single, "+xcfgset"], cluster
 
 

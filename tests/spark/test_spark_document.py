@@ -1,4 +1,4 @@
-"""What docs/spark.md says is so: its blocks run, its table of options is that of the code."""
+"""What the documents on the Spark source say is so: their blocks run, the table of options is that of the code."""
 
 import json
 import os
@@ -16,9 +16,31 @@ from tests.documents.blocks import blocks_for
 from tests.spark.servers import client, redis_server
 from tests.spark.test_connections import EXPECTED, round_trip
 
-PLACE = Path(__file__).resolve().parent.parent.parent / "docs" / "spark.md"
-DOCUMENT = PLACE.read_text(encoding="utf-8")
-OPTIONS = re.findall(r"^\| `(\w+)` \| (both|read|write|batch|stream) \| (.*?) \| .*\|$", DOCUMENT, re.MULTILINE)
+ROOT = Path(__file__).resolve().parent.parent.parent
+PLACES = (ROOT / "docs" / "spark.md", ROOT / "docs" / "spark-reference.md")
+GUIDE, REFERENCE = (place.read_text(encoding="utf-8") for place in PLACES)
+GUIDE_WORDS_MAX = 2_000  # ten minutes; the reference has the rest
+OPTIONS = re.findall(r"^\| `(\w+)` \| (both|read|write|batch|stream) \| (.*?) \| .*\|$", REFERENCE, re.MULTILINE)
+
+
+def test_the_guide_stays_short() -> None:
+    assert len(GUIDE.split()) <= GUIDE_WORDS_MAX
+
+
+def test_the_options_of_the_guide_are_options() -> None:
+    section = GUIDE.split("## Options that most jobs need")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(names) > 10
+    assert [name for name in names if name not in NAMES] == []
+
+
+def test_the_sections_that_messages_name_are_in_the_document() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "spark_source").rglob("*.py"))
+    named = re.findall(r"\(docs/([\w-]+\.md), ([^)]+)\)", sources)
+    assert ("spark.md", "Aggregations") in named
+    for document, section in named:
+        assert re.search(rf"^#+ {section}$", (ROOT / "docs" / document).read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_the_table_has_every_option_in_the_order_of_the_code() -> None:
@@ -69,12 +91,12 @@ def test_every_block_runs_as_it_stands(streamd: redis.Redis, streamd_port: int, 
         streamd.xadd("orders", {"order": f"o-{number}", "cents": 200 * number})
     streamd.xadd("baskets", {"order": "o-1", "lines": '[{"item":"pen","cents":125}]', "extra": '{"gift":"yes"}'})
     blocks = [one.text for one in blocks_for(__file__) if one.language == "sh"]
-    job = f"exec python -m tests.spark.document_job {PLACE}"
+    job = f"exec python -m tests.spark.document_job {PLACES[0]} {PLACES[1]}"
     environment = {
         **os.environ,
         "STREAMD_URL": f"redis://127.0.0.1:{streamd_port}",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(PLACE.parent.parent),
+        "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=2 pyspark-shell",  # 200 of them take a minute
     }
@@ -108,7 +130,7 @@ KAFKA = (
 
 
 def test_each_option_of_kafkas_connector_has_its_row() -> None:
-    rows = re.search(r"^\| Kafka \| here \|.*?\n\n", DOCUMENT, re.MULTILINE | re.DOTALL)
+    rows = re.search(r"^\| Kafka \| here \|.*?\n\n", REFERENCE, re.MULTILINE | re.DOTALL)
     assert rows is not None
     lines = [line.split(" | ") for line in rows[0].strip().splitlines()[2:]]
     assert [name for name in KAFKA if not any(f"`{name}`" in line[0] for line in lines)] == []

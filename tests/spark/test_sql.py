@@ -154,7 +154,7 @@ def test_a_query_starts_in_a_thread_that_has_a_session_as_docs_spark_says(
 ) -> None:
     fill(streamd, 30)
     the_way = "spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)"
-    assert f"`{the_way}`" in (ROOT / "docs" / "spark.md").read_text()
+    assert f"`{the_way}`" in (ROOT / "docs" / "spark-reference.md").read_text()
 
     def query() -> None:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
