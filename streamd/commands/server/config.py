@@ -38,17 +38,18 @@ def config_get(context: Context, args: list[bytes]) -> Reply:
     texts = {
         name.encode(): text.encode("utf-8", "surrogateescape") for name, text in context.state.config.texts().items()
     }
-    found: dict[bytes, bytes] = {}
-    seen: set[bytes] = set()
+    shown: dict[bytes, bytes] = {}  # each option with the name under which it is shown
     left = list(texts)
-    for word in args[2:]:
-        matches = None if _SPECIAL.isdisjoint(word) else compile_glob(word, ignore_case=True)
-        for name in left if matches else [word.lower()]:
-            if name in texts and name not in seen and (matches is None or matches(name)):
-                seen.add(name)
-                found[name if matches else word] = texts[name]  # one without a pattern is called as it was written
-        left = [name for name in left if name not in seen]
-    return found
+    for word in dict.fromkeys(args[2:]):
+        if _SPECIAL.isdisjoint(word):
+            if word.lower() in texts:
+                shown.setdefault(word.lower(), word)  # as it was written first
+            continue
+        matches = compile_glob(word, ignore_case=True)
+        for name in filter(matches, left):
+            shown.setdefault(name, name)
+        left = [name for name in left if name not in shown]
+    return {name: texts[option] for option, name in shown.items()}
 
 
 @command(
