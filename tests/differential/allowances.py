@@ -202,6 +202,11 @@ def _may_go_on(words: list[bytes], value: object, client: Client) -> bool:
     return words[0] == b"SCAN" and not _behind(words, b"COUNT") and len(client.db.values) > 8
 
 
+def _moves_a_group_while_one_waits(words: list[bytes], value: object, client: Client) -> bool:
+    """Whether XGROUP SETID may make entries readable for a waiting CLAIM, which Redis executes again now and then."""
+    return words[:2] == [b"XGROUP", b"SETID"] and (bool(client.db.waiting) or client.transaction is not None)
+
+
 def _records_an_old_name(words: list[bytes], value: object, client: Client) -> bool:
     """Whether XIDMPRECORD would note a name whose time may have passed: Redis forgets it with its next job."""
     if words[0] != b"XIDMPRECORD" or len(words) < 5:
@@ -311,6 +316,7 @@ UNFIT_NOW: dict[str, Callable[[list[bytes], object, Client], bool]] = {
         _takes_clock(words, value, client) or _moves_a_time_a_little(words, value, client)
     ),
     "ranges by words": _ranges_by_word,
+    "a group that is set back": _moves_a_group_while_one_waits,
     "a result over another type": _stores_where_one_waits,
     "a name without an ID": _has_no_id_left,
     "end of a name's time, `XADD ... IDMP`": _records_an_old_name,

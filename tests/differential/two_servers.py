@@ -115,9 +115,10 @@ class TwoServers:
         simple = client.transaction is None
         waited = state.blocked.count > 0
         self.unanswered[at] += requests
-        kept = [one for one in self.ours if one.client.waiter is not None and one.client.backlog]
+        waits = [one.client for one in self.ours if one.client.waiter is not None and one.client.backlog]
+        waiters = [client.waiter for client in waits]
         self.ours[at].send(*map(self._with_our_id, requests))
-        if sum(one.client.waiter is None for one in kept) > 1:
+        if sum(client.waiter is not waiter for client, waiter in zip(waits, waiters, strict=True)) > 1:
             raise Undecided
         ours = [one.received() for one in self.ours]
         self.theirs[at].send(*map(self._with_their_id, requests))
