@@ -124,9 +124,12 @@ class TwoServers:
         self.theirs[at].send(*map(self._with_their_id, requests))
         if waited or state.blocked.count or self.events or not ours[at]:
             theirs = self._all_arrived()
-            if any(complete_replies(one) < complete_replies(other) for one, other in zip(theirs, ours, strict=True)):
-                # Redis frees in the background what FLUSHALL removes, and replies when that is done.
-                late = self._all_arrived(rounds=500)
+            # Redis frees in the background what FLUSHALL removes, and replies when that is done.
+            until_s = time.monotonic() + PATIENCE_S
+            while time.monotonic() < until_s and any(
+                complete_replies(one) < complete_replies(other) for one, other in zip(theirs, ours, strict=True)
+            ):
+                late = self._all_arrived()
                 theirs = [one + more for one, more in zip(theirs, late, strict=True)]
         else:
             theirs = [b""] * len(ours)
@@ -160,8 +163,8 @@ class TwoServers:
                     break
         return data
 
-    def _all_arrived(self, rounds: int = 2) -> list[bytes]:
-        for _ in range(rounds):
+    def _all_arrived(self) -> list[bytes]:
+        for _ in range(2):
             self.control.ask([b"PING"])
         return [client.arrived() for client in self.theirs]
 
