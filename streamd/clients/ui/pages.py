@@ -56,9 +56,7 @@ class Pages:
         """Show a page of streams."""
         match, cursor = request.query_params.get("match", ""), _cursor(request)
         page = streams.find(self.source, self.rates, bytes_of(match), cursor)
-        return self.show.page(
-            "streams.html", page=page, match=match, first=cursor == "0", now_ms=streams.now_ms(self.source)
-        )
+        return self.show.page("streams.html", page=page, match=match, first=cursor == "0")
 
     def stream(self, request: Request) -> Response:
         """Show a stream and a page of its entries."""
@@ -77,7 +75,7 @@ class Pages:
             bytes_of(asked["field"]),
             bytes_of(asked["value"]),
         )
-        page = entries.read(self.source, stream, wanted)
+        stream, page = entries.read(self.source, self.rates, stream, wanted)
         return self.show.page(
             "stream.html", 400 if error else 200, stream=stream, page=page, asked=asked, wanted=wanted, error=error,
             is_newest=not (wanted.before or wanted.is_upwards),
@@ -85,8 +83,8 @@ class Pages:
 
     def tail(self, request: Request) -> Response:
         """Show the entries behind an ID, as rows for an open page."""
-        stream, after = self._stream(request), _entry_id(request.query_params.get("after", ""))
-        found, passed_over = entries.since(self.source, stream, after or b"0-0")
+        after = _entry_id(request.query_params.get("after", ""))
+        stream, found, passed_over = entries.since(self.source, self.rates, self._stream(request), after or b"0-0")
         return self.show.page(
             "tail.html", stream=stream, entries=found, passed_over=passed_over, newest=found[0].id if found else after
         )
@@ -114,14 +112,11 @@ class Pages:
         stream, name = self._stream(request), _name(request, "group")
         after, consumer = _entry_id(request.query_params.get("after", "")), _name(request, "consumer")
         idle_s = _number(request, "idle")
-        pending, more = groups.pending_of(self.source, stream, name, after, consumer, 1_000 * idle_s)
-        found = groups.groups_of(self.source, stream)
-        group = next((one for one in found or () if one.name == name), None)
-        consumers = groups.consumers_of(self.source, stream, group) if group is not None else None
+        page = groups.group_of(self.source, stream, name, after, consumer, 1_000 * idle_s)
         return self.show.page(
-            "group.html", stream=stream, name=name, group=group, consumers=consumers, pending=pending, more=more,
-            consumer=consumer, idle_s=idle_s, listed_max=groups.LISTED_MAX, done=request.query_params.get("done", ""),
-            number=_number(request, "number"),
+            "group.html", stream=stream, name=name, group=page.group, consumers=page.consumers, pending=page.pending,
+            more=page.more, consumer=consumer, idle_s=idle_s, listed_max=groups.LISTED_MAX,
+            done=request.query_params.get("done", ""), number=_number(request, "number"),
         )  # fmt: skip
 
     def idempotence(self, request: Request) -> Response:
