@@ -34,13 +34,13 @@ def fill(client, key, count, **fields):
 def test_the_streams_are_listed_with_length_memory_and_rate_and_nothing_else_is(client, page):
     fill(client, "orders", 1_500)
     client.set("no-stream", "1")
-    seen = text_of(page.get("/"))
+    seen = text_of(page.get("/streams"))
     assert re.search(r"orders 1,500 ≈ 1.0/s \d+\.\d kB 0", seen)
     assert "no-stream" not in seen
 
 
 def test_an_empty_server_says_how_to_make_a_stream(page):
-    assert "XADD orders" in text_of(page.get("/"))
+    assert "XADD orders" in text_of(page.get("/streams"))
 
 
 def test_a_rate_is_what_came_since_the_last_look():
@@ -57,7 +57,7 @@ def test_thousands_of_streams_come_a_page_at_a_time_each_once(client, page):
     names = {f"s{number}" for number in range(2_000)}
     for name in names:
         client.xadd(name, {"f": "v"}, id="1-0")
-    found, address = [], "/"
+    found, address = [], "/streams"
     while address:
         reply = page.get(address)
         some = re.findall(r'href="/stream\?key=(s\d+)"', reply.text)
@@ -73,7 +73,7 @@ def test_a_stream_is_found_among_other_keys_by_name_part_and_pattern(client, pag
     fill(client, "the-orders", 1)
     fill(client, "the-carts", 1)
     for match in ("the-orders", "orders", "*-ord*"):
-        seen = text_of(page.get("/", params={"match": match}))
+        seen = text_of(page.get("/streams", params={"match": match}))
         assert "the-orders" in seen
         assert "the-carts" not in seen
 
@@ -191,7 +191,7 @@ def test_a_key_may_be_any_bytes(client, page, key):
     client.xadd(key, {"f": "v"}, id="5-1")
     client.xgroup_create(key, key, id="0")
     client.xreadgroup(key, key, {key: ">"})
-    (address,) = {unescape(found) for found in re.findall(r'href="(/stream\?[^"]*)"', page.get("/").text)}
+    (address,) = {unescape(found) for found in re.findall(r'href="(/stream\?[^"]*)"', page.get("/streams").text)}
     assert ids(page.get(address)) == ["5-1"]
     (address,) = {unescape(found) for found in re.findall(r'href="(/groups\?[^"]*)"', page.get(address).text)}
     (address,) = {unescape(found) for found in re.findall(r'href="(/group\?[^"]*)"', page.get(address).text)}
@@ -335,7 +335,8 @@ def test_no_page_asks_for_more_than_a_page_or_for_anything_that_changes_somethin
 
     monkeypatch.setattr(Source, "_send", noting)
     before = client.xinfo_stream("s")
-    addresses = ["/", "/stream?key=s", "/stream?key=s&value=nothing", "/stream?key=s&at=5", "/tail?key=s&after=1-0"]
+    addresses = ["/", "/streams", "/groups/all"]
+    addresses += ["/stream?key=s", "/stream?key=s&value=nothing", "/stream?key=s&at=5", "/tail?key=s&after=1-0"]
     addresses += ["/groups?key=s", "/group?key=s&group=g", "/idempotence", "/slow-log", "/entry?key=s&id=1700000001000"]
     for address in addresses:
         assert page.get(address).status_code in (200, 404), address

@@ -33,6 +33,7 @@ class Templates:
             duration=shown.duration,
             moment=shown.moment,
             name=text_of,
+            plural=shown.plural,
             rate=shown.rate,
             size=shown.size,
             value=lambda value: value_of(value, VALUE_CHARACTERS_MAX),

@@ -13,8 +13,8 @@ from streamd.clients.server_url import checked, without_password
 # for at most a page.
 READS = frozenset(
     {
-        "COMMAND INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
-        "XINFO GROUPS", "XINFO STREAM", "XPENDING", "XRANGE", "XREVRANGE",
+        "COMMAND INFO", "INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
+        "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING", "XRANGE", "XREVRANGE",
     }
 )  # fmt: skip
 WRITES = frozenset({"XACK", "XCLAIM"})
@@ -77,8 +77,14 @@ class Source:
         multi, *replies, together = self._send([("MULTI",), *wanted, ("EXEC",)])
         if isinstance(together, list):
             return together
-        # Without MULTI they were executed one by one. One that is refused to this user makes EXEC refuse all of them.
-        return replies if isinstance(multi, Exception) else self._send(wanted)
+        if isinstance(multi, Exception):
+            return replies  # they were executed one by one
+        # A request that this user may not send makes EXEC refuse all of them: the others are sent again.
+        allowed = [request for request, reply in zip(wanted, replies, strict=True) if not isinstance(reply, Exception)]
+        if len(allowed) == len(wanted):
+            return self._send(wanted)
+        others = iter(self.ask_all(allowed))
+        return [reply if isinstance(reply, Exception) else next(others) for reply in replies]
 
     def change(self, *request: str | bytes | int) -> Any:
         """Return the reply to a request that changes something. Raises: SourceError, also without --allow-writes."""

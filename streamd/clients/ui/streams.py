@@ -112,9 +112,8 @@ def look_at(source: Source, rates: Rates, keys: list[bytes]) -> tuple[list[Strea
     for key, facts, memory in zip(keys, replies[::2], replies[1::2], strict=True):
         if is_gone(facts) or is_forbidden_key(facts):
             continue
-        facts = pairs(needed(facts))
-        found.append(_stream(key, facts, memory if isinstance(memory, int) else None, rates, now_s))
-    return found, _ms_of(needed(time_of_server))
+        found.append(described(key, needed(facts), memory, rates, now_s))
+    return found, ms_of(needed(time_of_server))
 
 
 def is_gone(reply: Any) -> bool:
@@ -134,11 +133,12 @@ def one_with(source: Source, rates: Rates, key: bytes, requests: list[Request]) 
     Raises: SourceError, also without such a stream.
     """
     facts, memory, *replies = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key), *requests])
-    stream = _stream(key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic())
-    return stream, replies
+    return described(key, needed(facts), memory, rates, time.monotonic()), replies
 
 
-def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rates, now_s: float) -> Stream:
+def described(key: bytes, reply: Any, memory: Any, rates: Rates, now_s: float) -> Stream:
+    """Return the stream that the replies to XINFO STREAM and to MEMORY USAGE describe; the latter may be an error."""
+    facts = pairs(reply)
     length = int(facts[b"length"])
     rate = rates.rate(key, int(facts.get(b"entries-added", length)), now_s)
     average = None if rate is not None else _average(facts, length)
@@ -147,7 +147,7 @@ def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rate
     return Stream(
         key=key,
         length=length,
-        memory_bytes=memory,
+        memory_bytes=memory if isinstance(memory, int) else None,
         groups=int(facts[b"groups"]),
         last_id=facts[b"last-generated-id"],
         rate=rate if rate is not None else average,
@@ -172,9 +172,10 @@ def milliseconds(entry_id: bytes) -> int:
 
 def now_ms(source: Source) -> int:
     """Return the server's time."""
-    return _ms_of(source.ask("TIME"))
+    return ms_of(source.ask("TIME"))
 
 
-def _ms_of(reply: Any) -> int:
+def ms_of(reply: Any) -> int:
+    """Return the Unix milliseconds in a reply to TIME."""
     seconds, microseconds = reply
     return int(seconds) * 1000 + int(microseconds) // 1000
