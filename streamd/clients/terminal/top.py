@@ -93,6 +93,7 @@ def _head(sample: Sample, place: str) -> Text:
     else:
         server = f"Redis {info.get('redis_version', '?')}"
     keys = sum(int(number) for line in info.values() for number in re.findall(r"^keys=(\d+)", line))
+    clients = info.get("connected_clients", "?")
     commands = rates.get("total_commands_processed")
     lines = Text(no_wrap=True, overflow="ellipsis")
     lines.append(server, "bold")
@@ -102,8 +103,8 @@ def _head(sample: Sample, place: str) -> Text:
         f"in {size(rates['total_net_input_bytes'])}/s" if "total_net_input_bytes" in rates else "",
         f"out {size(rates['total_net_output_bytes'])}/s" if "total_net_output_bytes" in rates else "",
         f"memory {size(int(info.get('used_memory', 0)))}",
-        f"{count(keys)} keys",
-        f"{info.get('connected_clients', '?')} clients, {info.get('blocked_clients', '?')} waiting",
+        f"{count(keys)} key" + "s" * (keys != 1),
+        f"{clients} client{'s' * (clients != '1')}, {info.get('blocked_clients', '?')} waiting",
     ]
     lines.append("   ".join(fact for fact in facts if fact))
     return lines
@@ -143,11 +144,7 @@ def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
         found.sort(key=ORDERS[sort], reverse=True)
     shown = found[:rows]
     hidden = len(found) - len(shown)
-    more = f", {hidden} more below" if hidden else ""
-    if sample.more:
-        more += "; others were not looked at, see --match"
-    elif not sample.walked:
-        more += "; the other keys are still being looked through"
+    title = f"Streams: {len(found)}" + (f", {hidden} more below" if hidden else "") + _left_out(sample)
     windows = any(one.duplicates is not None for one in shown)
     columns = ["stream", "|", "entries", "added/s", "groups", "last ID"] + ["duplicates"] * windows
     table = _table(*columns)
@@ -160,7 +157,18 @@ def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
             one.last_id.decode(),
         ]
         table.add_row(*row, *[count(one.duplicates)] * windows)
-    return _titled(f"Streams: {len(found)}{more}", table)
+    return _titled(title, table)
+
+
+def _left_out(sample: Sample) -> str:
+    """Return what is said of streams that were not sampled, if there are any."""
+    text = ""
+    if sample.found > len(sample.streams):
+        text = f" of {sample.found:,}: the largest, and those furthest behind"
+        if sample.surveyed < sample.found:
+            text += f", among {sample.surveyed:,} looked at so far"
+        text += "; --match chooses others"
+    return text if sample.walked else f"{text}; the other keys are still being looked through"
 
 
 def _groups(sample: Sample, rows: int) -> RenderableType:
