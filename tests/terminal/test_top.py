@@ -141,6 +141,22 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_not(url, client):
     assert len([line for line in lines if "…" in line and "1234567890123-0" in line]) == 5
 
 
+def test_at_sixty_columns_names_can_still_be_told_apart(url, client):
+    names = [f"warehouse-{number}-orders" for number in range(3)]
+    for name in names:
+        client.xadd(name, {"f": "v"}, id="1234567890123-0")
+        client.xgroup_create(name, f"{name}-group", "0")
+    screen = Console(width=60, height=40, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Source(url, "test") as source:
+        screen.print(view(Sampler(source).sample(), source.place, "rate", screen))
+    shown = screen.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 60
+    assert [name for name in names if f"{name} " not in shown] == []
+    assert "entries" in shown
+    assert "lag" in shown
+    assert "last ID" not in shown
+
+
 def test_streams_among_many_other_keys_are_found_a_few_steps_at_each_look(url, client, monkeypatch):
     monkeypatch.setattr(choosing, "FIRST_LOOK_S", 0.0)
     monkeypatch.setattr(choosing, "STEPS", 1)
