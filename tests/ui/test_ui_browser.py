@@ -19,10 +19,10 @@ from streamd.clients.ui.source import Source
 pytestmark = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")), reason="there is no chromium with chromedriver"
 )
-PHONE = {"deviceMetrics": {"width": 390, "height": 844, "pixelRatio": 2}}
+PHONE_WIDTH = 390
+PHONE = {"deviceMetrics": {"width": PHONE_WIDTH, "height": 844, "pixelRatio": 2}}
 QUIET = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
-OPTIONS = {"args": ["--headless", "--no-sandbox", "--disable-gpu", *QUIET, "--disable-sync"], "mobileEmulation": PHONE}
-WANTED = {"goog:chromeOptions": OPTIONS, "goog:loggingPrefs": {"browser": "ALL"}}
+OPTIONS = {"args": ["--headless", "--no-sandbox", "--disable-gpu", *QUIET, "--disable-sync"]}
 # Done when a text is there: the page itself says when, nobody waits for a time.
 UNTIL = """
 const [text, done] = arguments, is = () => document.body.innerText.includes(text);
@@ -34,9 +34,12 @@ else new MutationObserver(() => is() && done(true)).observe(document.body, {chil
 class Browser:
     """A session of chromedriver."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, width: int) -> None:
         self.address = f"http://127.0.0.1:{port}/session"
-        self.address += "/" + self.call("POST", "", {"capabilities": {"alwaysMatch": WANTED}})["sessionId"]
+        emulated = {"mobileEmulation": PHONE} if width == PHONE_WIDTH else {}
+        options = {"args": [*OPTIONS["args"], f"--window-size={width},900"], **emulated}
+        wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        self.address += "/" + self.call("POST", "", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
 
     def call(self, method: str, path: str, body: dict | None = None):
         data = None if body is None else json.dumps(body).encode()
@@ -51,10 +54,10 @@ class Browser:
         return self.call("POST", "/execute/async", {"script": UNTIL, "args": [text]})
 
 
-# What sticks out of the page to the right, which a reader would have to scroll for.
+# What sticks out of the page to the right, so that a reader has to scroll. (A phone's innerWidth grows with it.)
 TOO_WIDE = """
-return [document.documentElement.scrollWidth > innerWidth ? ["the page"] : [],
-  [...document.querySelectorAll("main *, header *")].filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+return [document.documentElement.scrollWidth > WIDTH ? ["the page"] : [],
+  [...document.querySelectorAll("main *, header *")].filter(one => one.getBoundingClientRect().right > WIDTH + 1)
     .map(one => one.outerHTML.slice(0, 80))].flat()
 """
 # The distance between the button and the table below it, and the lines that the name of a field takes.
@@ -69,11 +72,12 @@ return name.getClientRects()[0].height / parseFloat(getComputedStyle(name).lineH
 
 
 @pytest.fixture
-def browser() -> Iterator[Browser]:
+def browser(request) -> Iterator[Browser]:
+    """A browser of a phone's width, or of the width that the test names."""
     driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=subprocess.PIPE, text=True)
     try:
         port = next(found[1] for line in driver.stdout if (found := re.search(r"successfully on port (\d+)", line)))
-        session = Browser(int(port))
+        session = Browser(int(port), getattr(request, "param", PHONE_WIDTH))
         yield session
         session.call("DELETE", "")
     finally:
@@ -106,7 +110,9 @@ def test_on_a_phone_the_page_fits_and_new_entries_come_by_themselves(browser, ad
     assert browser.call("POST", "/se/log", {"type": "browser"}) == []
 
 
-@pytest.mark.parametrize("width", [390, 768, 1_280])
+@pytest.mark.parametrize(
+    ("browser", "width"), [(width, width) for width in (PHONE_WIDTH, 768, 1_280)], indirect=["browser"]
+)
 def test_every_page_fits_at_each_width_whatever_its_names_are(browser, address, streamd_client, width):
     key, group, consumer = "n" * 300, "g" * 300, "c" * 300
     streamd_client.config_set("slowlog-log-slower-than", 0)
@@ -115,12 +121,11 @@ def test_every_page_fits_at_each_width_whatever_its_names_are(browser, address, 
     streamd_client.xgroup_create(key, group, id="0")
     streamd_client.xreadgroup(group, consumer, {key: ">"})
     streamd_client.config_set("slowlog-log-slower-than", 10_000)
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == 390}
-    browser.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
     paths = ["/", "/streams", "/groups/all", f"/stream?key={key}", f"/groups?key={key}", "/idempotence", "/slow-log"]
     for path in [*paths, f"/group?key={key}&group={group}"]:
         browser.call("POST", "/url", {"url": address + path})
-        assert browser.run(TOO_WIDE) == [], path
+        assert browser.run("return innerWidth") == width, path
+        assert browser.run(TOO_WIDE.replace("WIDTH", str(width))) == [], path
         if path == "/slow-log":
             assert browser.run(GAP) >= 8
         if path.startswith("/stream?"):

@@ -51,6 +51,7 @@ def test_the_overview_comes_first_with_streams_memory_clients_and_who_is_furthes
     assert "Overview Live Streams 3 " in seen
     assert re.search(r"Memory \d+(\.\d)? [kM]B Clients \d+ Furthest behind mails-readers of mails, 7 entries", seen)
     assert names(page.get("/")) == ["orders", "mails", "carts"]
+    assert names(page.get("/"), "group") == ["mails-readers", "carts-readers", "orders-readers"]
 
 
 def test_entries_per_second_are_those_since_the_last_look(shop):
