@@ -22,6 +22,7 @@ class Display:
         self._total = total
         self._started = time.monotonic()
         self._last_line = self._started
+        self._last_text = ""
         self._progress = Progress(
             TextColumn("{task.description:<19}"),
             BarColumn(bar_width=24),
@@ -51,9 +52,10 @@ class Display:
         self._progress.update(self._bars[0], completed=orders, note=f"cut connections: {cuts}")
         self._progress.update(self._bars[1], completed=enriched, note=f"batches: {batches}")
         now = time.monotonic()
-        if not self._console.is_terminal and now - self._last_line >= PLAIN_LINE_SECONDS:
-            self._last_line = now
-            self.say(f"orders {orders:,} of {self._total:,}, enriched {enriched:,}, cut connections {cuts}")
+        text = f"orders {orders:,} of {self._total:,}, enriched {enriched:,}, cut connections {cuts}"
+        if not self._console.is_terminal and now - self._last_line >= PLAIN_LINE_SECONDS and text != self._last_text:
+            self._last_line, self._last_text = now, text
+            self.say(text)
 
 
 @dataclass(frozen=True)

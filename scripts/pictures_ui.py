@@ -16,7 +16,11 @@ from streamd.clients.ui.source import Source
 from streamd.testing import EmbeddedServer
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-SHOTS = {"ui-streams.png": ("", "1200,620"), "ui-stream-phone.png": ("stream?key=orders", "500,900")}
+SHOTS = {
+    "ui-overview.png": ("", "1200,760"),
+    "ui-streams.png": ("streams", "1200,620"),
+    "ui-stream-phone.png": ("stream?key=orders", "500,900"),
+}
 TIMEOUT_S = 60
 
 

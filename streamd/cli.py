@@ -56,6 +56,9 @@ def main(argv: list[str] | None = None) -> int:
             raise Failure(
                 EXIT_USAGE, f"{stale} was compiled from an earlier version: remove it, or install streamd anew"
             )
+        if words[:1] == ["help"]:
+            words = [*words[1:2], "--help"]
+        _check_command(words)
         if handing_over.takes(words):
             return handing_over.run(words, partial(_parser, [*COMMANDS]))
         arguments, unknown = _parser(words).parse_known_args(words)
@@ -79,6 +82,17 @@ def main(argv: list[str] | None = None) -> int:
 
         log.exception("bug", "a bug in streamd")
         return EXIT_BUG
+
+
+def _check_command(words: list[str]) -> None:
+    """Check the first word. Raises: Failure, for a word that is no command, with the most similar one."""
+    if not words or words[0].startswith("-") or words[0] in COMMANDS:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(words[0], COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}"
+    raise Failure(EXIT_USAGE, f"no command {words[0]}; {hint} (see streamd --help)")
 
 
 def _unknown(word: str) -> str:
@@ -115,7 +129,7 @@ def _parser(words: list[str]) -> _Parser:
         epilog=EXIT_CODES,
     )
     version = f"streamd {VERSION} (Redis {REDIS_VERSION} commands), {form()}"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("-V", "--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, text in COMMANDS.items():
         add_options = _options_of(name) if name in words else None

@@ -239,7 +239,9 @@ def _banner(server: Server, directory: str) -> str:
     if server.addresses:
         host, port = server.addresses[0]
         encrypts = port == server.config.integer("tls-port")
-        first, connect = f"{host}:{port}", f"redis-cli -h {host} -p {port}{' --tls' if encrypts else ''}"
+        first, connect = f"{host}:{port}", f"redis-cli -h {host} -p {port}"
+        if encrypts:
+            connect += _tls_options(server.config)
     else:
         first, connect = server.paths[0], f"redis-cli -s {server.paths[0]}"
     persistence = "off: data is in memory and ends with this process"
@@ -259,6 +261,23 @@ def _banner(server: Server, directory: str) -> str:
         f"  stop with         Ctrl-C, or: kill {os.getpid()}\n"
         f"Ready to accept connections on {first}"
     )
+
+
+def _tls_options(config: Config) -> str:
+    """Return redis-cli's options for TLS: who vouches for the server, and a certificate where the server wants one.
+
+    The CA of clients is taken for the server's, too, as it mostly is. Words in capitals are for the reader to replace.
+    """
+    from shlex import quote
+
+    options = " --tls"
+    if authority := config.text("tls-ca-cert-file"):
+        options += f" --cacert {quote(os.path.abspath(authority))}"
+    elif directory := config.text("tls-ca-cert-dir"):
+        options += f" --cacertdir {quote(os.path.abspath(directory))}"
+    else:
+        options += " --cacert CA.crt"
+    return options + (" --cert CLIENT.crt --key CLIENT.key" if config.text("tls-auth-clients") == "yes" else "")
 
 
 def _shown(server: Server) -> str:

@@ -95,5 +95,7 @@ def _check(journal: str, what: str, examining: Progress) -> None:
         why = f"{error.filename or journal}: {error.strerror}"
         raise PlaceError(f"{what} is no backup: {why}; give what streamd backup made")
     for file in report.files:
+        if file.is_rdb:
+            raise PlaceError(f"{what} is no backup: {file}")
         if file.problem is not None:
             raise PlaceError(f"{what} is damaged: {file}")

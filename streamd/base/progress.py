@@ -13,7 +13,8 @@ _IN_A_LOG_S: Final = 1.0
 class ProgressLine:
     """A line that is redrawn on a terminal; elsewhere (a file, the mail of a cron job) a new line a second.
 
-    Operations shorter than that interval show nothing. what: the first words of each line. seconds: the clock.
+    Operations shorter than that interval show nothing, and a log does not get the same line twice in a row. what: the
+    first words of each line. seconds: the clock.
     """
 
     def __init__(self, what: str, seconds: Callable[[], float] = time.monotonic) -> None:
@@ -22,6 +23,7 @@ class ProgressLine:
         self._every_s = _ON_A_TERMINAL_S if self._is_terminal else _IN_A_LOG_S
         self._next_s = seconds() + self._every_s
         self._is_open = False
+        self._last = ""
 
     def show(self, done: int, total: int) -> None:
         """Show a number of bytes of a total, if it is time."""
@@ -48,6 +50,9 @@ class ProgressLine:
         return True
 
     def _write(self, text: str) -> None:
+        if text == self._last and not self._is_terminal:
+            return
+        self._last = text
         self._is_open = self._is_terminal
         try:
             if self._is_terminal:

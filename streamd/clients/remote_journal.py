@@ -117,7 +117,11 @@ class RemoteJournal:
             text = str(error)
             is_unknown = text.startswith(("unknown command", "unknown subcommand"))
             if is_unknown:
-                text = f"it has neither {_NAME} nor {_EARLIER_NAME} BEGIN: no streamd"
+                text = (
+                    "it is a Redis, and backup copies the journal of a streamd. To move its data to streamd let it"
+                    " write a journal: CONFIG SET aof-use-rdb-preamble no, then BGREWRITEAOF, then serve a copy of its"
+                    " directory"
+                )
             message = f"the server refuses it: {_what_to_do(text, self._name)}"
             if is_unknown or f"'{self._name.lower()}|begin'" in text:
                 raise _RefusedError(message, is_unknown)

@@ -48,6 +48,7 @@ class FileReport:
     unloadable_at: int | None = None
     is_base: bool = False
     is_newer: bool = False
+    is_rdb: bool = False
     behind: Tally = field(default_factory=Tally)
     damaged: int = 0
 
@@ -57,6 +58,8 @@ class FileReport:
             return f"{text}, whole"
         if self.is_newer:
             return f"{text}, written by a newer streamd from offset {self.whole} on: {self.problem}"
+        if self.is_rdb:
+            return f"{self.path}: {self.size} bytes, an RDB file, and not damaged: {self.problem}"
         if self.unloadable_at is not None:
             return f"{text}, cannot be loaded at offset {self.unloadable_at}: {self.problem}"
         kind = "torn" if self.torn else "damaged"
@@ -114,6 +117,11 @@ class Report:
             return [*lines, "The journal is whole."]
         if self.is_newer:
             return [*lines, "A newer streamd wrote it, and can load it. This one neither loads nor changes it."]
+        if first.is_rdb:
+            return [
+                *lines,
+                "A server refuses it, and neither --fix nor --skip helps: its commands are not in a journal yet.",
+            ]
         lines.append(f"From the fault on: {self.behind()}.")
         if self.would_start:
             return [*lines, "A server starts on it, and cuts the end that is not whole."]
@@ -213,6 +221,7 @@ def _examine_file(files: FileSystem, report: FileReport, last: bool, is_behind: 
                     lost = report.is_base or not last or reader.noted_sync() > piece.offset
                     report.may_have_been_acknowledged = lost
                 report.tell(piece.detail, piece.offset, piece.in_run, reader.trouble.torn)
+                report.is_rdb = report.is_rdb or reader.trouble.is_rdb
                 report.damaged += piece.end - piece.offset
                 continue
             if (error := trial.take(piece)) is not None:

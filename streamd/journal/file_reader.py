@@ -10,6 +10,10 @@ from streamd.journal.filesystem import READ_BYTES, File, read_exactly
 from streamd.journal.record import CUT_LINE, DATABASES_LINE, decode_first_line, decode_note, newer_format, run_hash
 
 LINE_BYTES_MAX: Final = 1024
+RDB_ADVICE: Final = (
+    "streamd reads journals of commands: let the redis-server that wrote it run CONFIG SET aof-use-rdb-preamble no,"
+    " then BGREWRITEAOF"
+)
 
 _RUN: Final = re.compile(rb"#streamd (run|mix) (\d{1,19}) ([0-9a-f]{16}) (\d{1,19})(?: ([0-9a-f]+))?")
 # The same as a whole line, whose digests are checked apart: a pattern would go through them one by one.
@@ -35,7 +39,7 @@ class Trouble(NamedTuple):
 
     offset: everything before it is whole. torn: the file ends behind it, inside a line, command or run. in_run:
     `offset` lies inside a run, so a CUT_LINE must come first there. is_newer: the only fault is that a newer version
-    wrote the part.
+    wrote the part. is_rdb: the file is an RDB file, and no journal.
     """
 
     offset: int
@@ -43,6 +47,7 @@ class Trouble(NamedTuple):
     in_run: bool
     detail: str
     is_newer: bool = False
+    is_rdb: bool = False
 
 
 class Bare(NamedTuple):
@@ -121,9 +126,7 @@ class FileReader:
             elif first == b"*":
                 yield from self._foreign_commands()
             elif self.offset == 0 and head.startswith(b"REDIS"):
-                self._stop(
-                    "it is an RDB file: let redis-server rewrite it with aof-use-rdb-preamble no and BGREWRITEAOF"
-                )
+                self.trouble = Trouble(0, False, False, RDB_ADVICE, is_rdb=True)
             else:
                 self._stop(f"no record begins with {head[:1]!r}")
 

@@ -34,6 +34,14 @@ class NewerError(DamagedError):
         self.args = (f"{path} was written by a newer streamd ({detail}, at offset {offset}): start that version on it",)
 
 
+class RdbError(DamagedError):
+    """A base in RDB form, as redis-server writes it by default: whole, and not for streamd."""
+
+    def __init__(self, path: str, advice: str) -> None:
+        super().__init__(path, 0, advice, "")
+        self.args = (f"{path} is an RDB file, and not damaged: {advice}",)
+
+
 class Cut(NamedTuple):
     """A cut made by recovery. size: the file's length before; offset: its length now. kept: the file that has the cut
     bytes; None for a torn record, which no client was told of.
@@ -130,6 +138,8 @@ def _judge(path: str, directory: str, reader: FileReader, trouble: Trouble, part
     """
     if trouble.is_newer:
         raise NewerError(path, trouble.offset, trouble.detail)
+    if trouble.is_rdb:
+        raise RdbError(path, trouble.detail)
     if part.kind == manifests.BASE or not last:
         raise DamagedError(path, trouble.offset, trouble.detail, _advice(directory, part))
     synced = reader.noted_sync()

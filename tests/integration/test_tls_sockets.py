@@ -89,6 +89,11 @@ def test_who_does_not_speak_tls_is_not_answered(server: ServerProcess, made: Cer
         assert client.ping()
 
 
+def test_the_banner_names_the_files_that_redis_cli_needs(server: ServerProcess, made: Certificates):
+    (line,) = [line for line in server.banner if "connect with" in line]
+    assert line.endswith(f"-p {server.port} --tls --cacert {made.ca} --cert CLIENT.crt --key CLIENT.key")
+
+
 def test_redis_cli_talks_tls(server: ServerProcess, made: Certificates):
     if shutil.which("redis-cli") is None:
         pytest.skip("there is no redis-cli")

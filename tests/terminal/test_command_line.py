@@ -78,6 +78,10 @@ def test_the_right_password_lets_one_in(guarded, monkeypatch):
         (["tail", "text"], "text is a string, no stream"),
         (["tail", "orders", "--group", "biling"], "stream orders has no group biling; did you mean billing?"),
         (["tail", "orders", "--group=x"], "stream orders has no group x; those there are: billing"),
+        (["tail", "orders", "--from", "yesterday"], "--from yesterday: give 30s, 5m, 2h or 1d, an entry ID, earliest"),
+        (["tail", "yesterday", "--from", "yesterday"], "--from yesterday: give"),
+        (["tial", "orders"], "no command tial; did you mean tail? (see streamd --help)"),
+        (["xyzzy"], "no command xyzzy; there are serve, check, backup"),
         (["tail"], "missing argument 'STREAM' (see streamd tail --help)"),
         (["tail", "orders", "--jsn"], "no such option '--jsn'"),
         (["tail", "orders", "--count", "0"], "0 is not in the range"),
@@ -224,6 +228,15 @@ def test_without_click_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "streamd: tail needs click: pip install 'streamd-server[cli]'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "same"), [("-V", "--version"), ("help", "--help"), ("help tail", "tail --help"), ("help ui", "ui --help")]
+)
+def test_help_and_version_have_the_words_that_people_try(words, same):
+    done, wanted = run_cli(*words.split()), run_cli(*same.split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == wanted.stdout != ""
 
 
 def test_the_list_of_commands_names_them_all():

@@ -1,10 +1,11 @@
 """`streamd top`: what it shows of a server, in a pipe, and the rates it reckons."""
 
 import io
+import re
 
 from rich.console import Console
 
-from streamd.clients.terminal import sampling
+from streamd.clients import choosing
 from streamd.clients.terminal.asking import Source
 from streamd.clients.terminal.sampling import Sampler
 from streamd.clients.terminal.top import view
@@ -99,12 +100,28 @@ def test_a_stream_that_goes_or_begins_anew_shows_no_false_rate(url, client):
     assert found.streams[b"anew"].rate is None
 
 
-def test_of_many_streams_it_asks_about_some_and_says_so(shell, client, monkeypatch):
-    monkeypatch.setattr(sampling, "STREAMS_MAX", 7)
-    for number in range(20):
-        client.xadd(f"s{number}", {"f": "v"})
+def test_of_ten_thousand_streams_it_shows_the_largest_and_the_furthest_behind_and_says_so(shell, client):
+    pipeline = client.pipeline(transaction=False)
+    for number in range(10_000):
+        pipeline.xadd(f"s{number}", {"f": "v"}, id="1-1")
+    for number in range(1, 30):
+        pipeline.xadd("s9876", {"f": "v"}, id=f"2-{number}")
+    pipeline.xgroup_create("s55", "slow", id="0")
+    pipeline.execute()
+    views = shell("top", "--count", "12", "--sort", "length", "--interval", "0.1").stdout
+    shown = views[views.rindex("Streams: ") :]
+    assert "Streams: 200, 156 more below of 10,000: the largest, and those furthest behind; --match chooses others" in (
+        re.sub(r"\d+ more", "156 more", shown)
+    )
+    assert shown.splitlines()[2].startswith("s9876 ")
+    assert row(shown, "slow", "s55")[2] == "1"
+
+
+def test_one_client_and_one_key_are_not_several(shell, client):
+    client.xadd("orders", {"f": "v"})
+    client.connection_pool.disconnect()
     shown = shell("top", "--count", "1", *QUICK).stdout
-    assert "Streams: 7; others were not looked at, see --match" in shown
+    assert re.search(r" 1 key   1 client, 0 waiting", shown)
 
 
 def test_names_of_streams_cannot_speak_to_the_terminal(shell, client):
@@ -124,10 +141,26 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_not(url, client):
     assert len([line for line in lines if "…" in line and "1234567890123-0" in line]) == 5
 
 
+def test_at_sixty_columns_names_can_still_be_told_apart(url, client):
+    names = [f"warehouse-{number}-orders" for number in range(3)]
+    for name in names:
+        client.xadd(name, {"f": "v"}, id="1234567890123-0")
+        client.xgroup_create(name, f"{name}-group", "0")
+    screen = Console(width=60, height=40, file=io.StringIO(), force_terminal=True, color_system=None)
+    with Source(url, "test") as source:
+        screen.print(view(Sampler(source).sample(), source.place, "rate", screen))
+    shown = screen.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 60
+    assert [name for name in names if f"{name} " not in shown] == []
+    assert "entries" in shown
+    assert "lag" in shown
+    assert "last ID" not in shown
+
+
 def test_streams_among_many_other_keys_are_found_a_few_steps_at_each_look(url, client, monkeypatch):
-    monkeypatch.setattr(sampling, "_FIRST_WALK_S", 0.0)
-    monkeypatch.setattr(sampling, "_STEPS", 1)
-    monkeypatch.setattr(sampling, "_KEYS_A_STEP", 10)
+    monkeypatch.setattr(choosing, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(choosing, "STEPS", 1)
+    monkeypatch.setattr(choosing, "KEYS_A_STEP", 10)
     client.mset({f"k{number}": "v" for number in range(200)})
     for number in range(5):
         client.xadd(f"s{number}", {"f": "v"})
@@ -142,4 +175,4 @@ def test_streams_among_many_other_keys_are_found_a_few_steps_at_each_look(url, c
             last = sampler.sample()
     assert len(last.streams) == 5
     assert last.walked
-    assert not last.more
+    assert last.found == 5

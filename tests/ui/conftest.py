@@ -40,12 +40,12 @@ def client(request) -> Iterator[redis.Redis]:
 
 @pytest.fixture
 def page_of() -> Iterator[Callable[..., TestClient]]:
-    """Make a page that shows a client's server: `page_of(client, allow_writes=True, rules=Rules(...))`."""
+    """Make a page that shows a client's server: `page_of(client, allow_writes=True, rules=Rules(...), user="ann")`."""
     with ExitStack() as stack:
 
-        def make(client: redis.Redis, *, allow_writes: bool = False, rules: Rules | None = None) -> TestClient:
+        def make(client: redis.Redis, *, allow_writes: bool = False, rules: Rules | None = None, user: str = ""):
             port = client.connection_pool.connection_kwargs["port"]
-            source = Source(f"redis://127.0.0.1:{port}", allow_writes=allow_writes)
+            source = Source(f"redis://{user and user + ':p@'}127.0.0.1:{port}", allow_writes=allow_writes)
             stack.callback(source.close)
             return TestClient(application(source, rules or Rules()), base_url=ORIGIN, follow_redirects=False)
 

@@ -44,7 +44,7 @@ def test_the_page_says_where_it_is_serves_and_ends_cleanly_at_a_signal(streamd_p
         address = re.search(r"open +(http://127\.0\.0\.1:\d+/)", said)[1]
         assert "token" not in said
         with urllib.request.urlopen(address, timeout=10) as reply:
-            assert b"<h1>Streams</h1>" in reply.read()
+            assert b"<h1>Overview</h1>" in reply.read()
             assert "server" not in {name.lower() for name in reply.headers}
         process.send_signal(number)
         _, errors = process.communicate(timeout=10)

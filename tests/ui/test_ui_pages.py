@@ -34,13 +34,13 @@ def fill(client, key, count, **fields):
 def test_the_streams_are_listed_with_length_memory_and_rate_and_nothing_else_is(client, page):
     fill(client, "orders", 1_500)
     client.set("no-stream", "1")
-    seen = text_of(page.get("/"))
+    seen = text_of(page.get("/streams"))
     assert re.search(r"orders 1,500 ≈ 1.0/s \d+\.\d kB 0", seen)
     assert "no-stream" not in seen
 
 
 def test_an_empty_server_says_how_to_make_a_stream(page):
-    assert "XADD orders" in text_of(page.get("/"))
+    assert "XADD orders" in text_of(page.get("/streams"))
 
 
 def test_a_rate_is_what_came_since_the_last_look():
@@ -57,7 +57,7 @@ def test_thousands_of_streams_come_a_page_at_a_time_each_once(client, page):
     names = {f"s{number}" for number in range(2_000)}
     for name in names:
         client.xadd(name, {"f": "v"}, id="1-0")
-    found, address = [], "/"
+    found, address = [], "/streams"
     while address:
         reply = page.get(address)
         some = re.findall(r'href="/stream\?key=(s\d+)"', reply.text)
@@ -73,7 +73,7 @@ def test_a_stream_is_found_among_other_keys_by_name_part_and_pattern(client, pag
     fill(client, "the-orders", 1)
     fill(client, "the-carts", 1)
     for match in ("the-orders", "orders", "*-ord*"):
-        seen = text_of(page.get("/", params={"match": match}))
+        seen = text_of(page.get("/streams", params={"match": match}))
         assert "the-orders" in seen
         assert "the-carts" not in seen
 
@@ -135,6 +135,29 @@ def test_a_search_that_takes_long_stops_and_goes_on_where_it_was(client, page, m
     assert pages == 3
 
 
+@pytest.mark.parametrize(("start", "wanted", "rel"), [("", "first", "next"), ("&at=0-0", "last", "prev")])
+def test_a_search_without_a_hit_so_far_says_so_and_leads_on_to_the_hit(client, page, monkeypatch, start, wanted, rel):
+    monkeypatch.setattr(entries, "SEARCH_S_MAX", -1.0)
+    client.xadd("s", {"n": "first"}, id="1-0")
+    fill(client, "s", 1_200)
+    client.xadd("s", {"n": "last"}, id="1700009999000-0")
+    reply = page.get(f"/stream?key=s&value={wanted}{start}")
+    assert "0 found among 500 entries" in text_of(reply)
+    assert "Nothing found among these entries yet" in text_of(reply)
+    pages = 1
+    while not ids(reply):
+        reply, pages = page.get(links(reply, rel)[0]), pages + 1
+    assert ids(reply) == [{"first": "1-0", "last": "1700009999000-0"}[wanted]]
+    assert pages == 3
+
+
+def test_a_search_through_all_entries_without_a_hit_ends(client, page):
+    fill(client, "s", 20)
+    reply = page.get("/stream?key=s&value=none")
+    assert "Nothing found." in text_of(reply)
+    assert links(reply, "next") == []
+
+
 def test_a_search_from_a_time_goes_to_newer_entries(client, page):
     fill(client, "s", 200)
     reply = page.get("/stream?key=s&at=1700000100000&value=5")
@@ -168,7 +191,7 @@ def test_a_key_may_be_any_bytes(client, page, key):
     client.xadd(key, {"f": "v"}, id="5-1")
     client.xgroup_create(key, key, id="0")
     client.xreadgroup(key, key, {key: ">"})
-    (address,) = {unescape(found) for found in re.findall(r'href="(/stream\?[^"]*)"', page.get("/").text)}
+    (address,) = {unescape(found) for found in re.findall(r'href="(/stream\?[^"]*)"', page.get("/streams").text)}
     assert ids(page.get(address)) == ["5-1"]
     (address,) = {unescape(found) for found in re.findall(r'href="(/groups\?[^"]*)"', page.get(address).text)}
     (address,) = {unescape(found) for found in re.findall(r'href="(/group\?[^"]*)"', page.get(address).text)}
@@ -306,12 +329,14 @@ def test_no_page_asks_for_more_than_a_page_or_for_anything_that_changes_somethin
 
     def noting(source, requests):
         replies = send(source, requests)
-        asked.extend(zip(requests, replies, strict=True))
+        together = len(requests) > 1  # between MULTI and EXEC
+        asked.extend(zip(requests[1:-1], replies[-1], strict=True) if together else zip(requests, replies, strict=True))
         return replies
 
     monkeypatch.setattr(Source, "_send", noting)
     before = client.xinfo_stream("s")
-    addresses = ["/", "/stream?key=s", "/stream?key=s&value=nothing", "/stream?key=s&at=5", "/tail?key=s&after=1-0"]
+    addresses = ["/", "/streams", "/groups/all"]
+    addresses += ["/stream?key=s", "/stream?key=s&value=nothing", "/stream?key=s&at=5", "/tail?key=s&after=1-0"]
     addresses += ["/groups?key=s", "/group?key=s&group=g", "/idempotence", "/slow-log", "/entry?key=s&id=1700000001000"]
     for address in addresses:
         assert page.get(address).status_code in (200, 404), address

@@ -9,7 +9,7 @@ import redis.asyncio
 from redis.exceptions import NoScriptError, ResponseError
 
 from streamd.clients.sessions.messages import Message
-from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS
+from streamd.clients.sessions.outbox import FLUSH_COMMANDS, FLUSH_MS, without_lua
 from streamd.clients.sessions.requests import LIMIT, TTL_S, Request, Requests, Session, loads
 
 T = TypeVar("T")
@@ -139,10 +139,11 @@ async def exchange(client: redis.asyncio.Redis, requests: Sequence[Request[Any]]
     As that of `outbox`, for asyncio. Raises: redis.ConnectionError, redis.TimeoutError.
     """
     makes_known = loads(requests) if len(requests) > 1 else []
-    replies = (await _exchange(client, [*makes_known, *(request.words for request in requests)]))[len(makes_known) :]
+    replies = await _exchange(client, [*makes_known, *(request.words for request in requests)])
     if len(requests) == 1 and isinstance(replies[0], NoScriptError):
-        replies = (await _exchange(client, [*loads(requests), requests[0].words]))[1:]
-    return replies
+        makes_known = loads(requests)
+        replies = await _exchange(client, [*makes_known, requests[0].words])
+    return without_lua(replies[: len(makes_known)], replies[len(makes_known) :])
 
 
 async def _exchange(client: redis.asyncio.Redis, commands: list[Any]) -> list[Any]:

@@ -24,10 +24,11 @@ def exchange(client: redis.Redis, requests: Sequence[Request[Any]]) -> list[Any]
     Raises: redis.ConnectionError, redis.TimeoutError: then it is unknown which requests were executed.
     """
     makes_known = loads(requests) if len(requests) > 1 else []
-    replies = _exchange(client, [*makes_known, *(request.words for request in requests)])[len(makes_known) :]
+    replies = _exchange(client, [*makes_known, *(request.words for request in requests)])
     if len(requests) == 1 and isinstance(replies[0], NoScriptError):
-        replies = _exchange(client, [*loads(requests), requests[0].words])[1:]
-    return replies
+        makes_known = loads(requests)
+        replies = _exchange(client, [*makes_known, requests[0].words])
+    return without_lua(replies[: len(makes_known)], replies[len(makes_known) :])
 
 
 def _exchange(client: redis.Redis, commands: list[Any]) -> list[Any]:
@@ -48,6 +49,15 @@ def _reply(connection: Any) -> Any:
         return connection.read_response()
     except ResponseError as error:
         return error
+
+
+def without_lua(loaded: Sequence[Any], replies: Sequence[Any]) -> list[Any]:
+    """Return replies in which a script that is not there gives way to the reason why it could not be loaded.
+
+    A server without Lua knows no script, and its reply to loading one says what to install.
+    """
+    refused = next((reply for reply in loaded if isinstance(reply, ResponseError)), None)
+    return [refused if refused and isinstance(reply, NoScriptError) else reply for reply in replies]
 
 
 def settle(waiting: Sequence[tuple[Request[Any], "Future[Any]"]], replies: Sequence[Any]) -> None:

@@ -7,14 +7,11 @@ from typing import Any, Final
 
 import redis
 
+from streamd.clients.choosing import Chooser
 from streamd.clients.terminal.asking import Source, paired
 
-# Streams that are asked about in one sample, and the steps of SCAN in which they are looked for: a sample of a server
-# with a million keys costs it no more than this.
+# Streams that are asked for everything in one sample.
 STREAMS_MAX: Final = 200
-_STEPS: Final = 10
-_FIRST_WALK_S: Final = 1.0
-_KEYS_A_STEP: Final = 1_000
 # The list of clients is asked for while it is short.
 _CLIENTS_MAX: Final = 200
 
@@ -49,7 +46,8 @@ class Stream:
 class Sample:
     """One sample of a server.
 
-    more: some streams were not sampled; walked: all keys were seen once; pattern: of the streams' names.
+    found: streams that are there, as far as they were found; surveyed: those of them among which was chosen; walked:
+    all keys were looked through; pattern: of the streams' names.
     """
 
     at_s: float
@@ -57,7 +55,8 @@ class Sample:
     streams: dict[bytes, Stream] = field(default_factory=dict)
     groups: dict[tuple[bytes, bytes], Group] = field(default_factory=dict)
     clients: list[dict[str, str]] = field(default_factory=list)
-    more: bool = False
+    found: int = 0
+    surveyed: int = 0
     walked: bool = True
     pattern: str = "*"
     rates: dict[str, float] = field(default_factory=dict)
@@ -68,17 +67,17 @@ class Sampler:
 
     def __init__(self, source: Source, pattern: str = "*", seconds: Callable[[], float] = time.monotonic) -> None:
         self._source, self._pattern, self._seconds = source, pattern, seconds
-        self._known: dict[bytes, None] = {}
-        self._cursor = b"0"
-        self._more = self._walked = False
+        self._chooser = Chooser(self._scan, self._ask, STREAMS_MAX)
         self._before: Sample | None = None
 
     def sample(self) -> Sample:
         """Return a sample; from the second time on with rates. Raises: Trouble."""
-        self._look_for_streams()
+        keys, chooser = self._chooser.look(), self._chooser
         info = self._source.info("server", "clients", "memory", "stats", "keyspace")
-        sample = Sample(self._seconds(), info, more=self._more, walked=self._walked, pattern=self._pattern)
-        self._ask_streams(sample)
+        sample = Sample(self._seconds(), info, pattern=self._pattern)
+        self._ask_streams(sample, keys)
+        sample.found, sample.walked = chooser.known, chooser.walked and not chooser.is_full
+        sample.surveyed = chooser.surveyed if chooser.known > STREAMS_MAX else chooser.known
         if int(info.get("connected_clients", 0)) <= _CLIENTS_MAX:
             sample.clients = _clients(self._source.ask("CLIENT", "LIST").decode("utf-8", "backslashreplace"))
         if self._before is not None:
@@ -86,31 +85,22 @@ class Sampler:
         self._before = sample
         return sample
 
-    def _look_for_streams(self) -> None:
-        """Continue the scan of the keys: longer at the first sample, a few steps at each one after it."""
-        until_s = time.monotonic() + _FIRST_WALK_S
-        steps = 0
-        while steps < _STEPS or (self._before is None and time.monotonic() < until_s):
-            words = ("SCAN", self._cursor, "MATCH", self._pattern, "COUNT", _KEYS_A_STEP, "TYPE", "stream")
-            self._cursor, keys = self._source.ask(*words)
-            for key in keys:
-                if len(self._known) < STREAMS_MAX:
-                    self._known[key] = None
-                elif key not in self._known:
-                    self._more = True
-            if self._cursor == b"0":
-                self._walked = True
-                return
-            steps += 1
+    def _scan(self, cursor: bytes, count: int) -> tuple[bytes, list[bytes]]:
+        words = ("SCAN", cursor, "MATCH", self._pattern, "COUNT", count, "TYPE", "stream")
+        cursor, keys = self._source.ask(*words)
+        return cursor, keys
 
-    def _ask_streams(self, sample: Sample) -> None:
-        keys = list(self._known)
+    def _ask(self, requests: list[tuple[str, bytes]]) -> list[Any]:
+        return self._source.ask_many((*name.split(), key) for name, key in requests)
+
+    def _ask_streams(self, sample: Sample, keys: list[bytes]) -> None:
         replies = self._source.ask_many(
             request for key in keys for request in (("XINFO", "STREAM", key), ("XINFO", "GROUPS", key))
         )
         for key, stream, groups in zip(keys, replies[::2], replies[1::2], strict=True):
             if isinstance(stream, redis.RedisError) or isinstance(groups, redis.RedisError):
-                del self._known[key]  # it is gone, or is something else now
+                # It is gone, or is something else now, or this user may not read it.
+                self._chooser.drop(key, isinstance(stream, redis.exceptions.NoPermissionError))
                 continue
             sample.streams[key] = _stream(key, paired(stream))
             for one in groups:

@@ -7,6 +7,8 @@ from rich.console import Console
 
 # The width of a table in a pipe, where no terminal gives one.
 _PIPE_WIDTH = 160
+# They join letters of many scripts, and the parts of an emoji; beside ASCII they are nothing but invisible.
+_JOINERS = "\u200c\u200d"
 
 
 class _Console(Console):
@@ -41,7 +43,18 @@ def printable(data: bytes, length_max: int = 0) -> str:
     text = data.decode("utf-8", "backslashreplace")
     if length_max and len(text) > length_max:
         text = text[: length_max - 1] + "…"
-    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or (one in _JOINERS and _joins(text, at)) else ascii(one)[1:-1]
+        for at, one in enumerate(text)
+    )
+
+
+def _joins(text: str, at: int) -> bool:
+    """Return whether a joiner stands between two characters beyond ASCII."""
+    around = text[max(at - 1, 0) : at] + text[at + 1 : at + 2]
+    return len(around) == 2 and all(one > "\x7f" and one.isprintable() for one in around)
 
 
 def count(number: float | None) -> str:

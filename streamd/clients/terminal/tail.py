@@ -62,6 +62,8 @@ def tail(
       streamd tail orders --from earliest --no-follow --json | jq .fields
       streamd tail orders --group billing
     """
+    if start is not None:
+        _check_start(start)
     with Source(url, "streamd-tail") as source:
         source.check_stream(stream)
         deliveries = None if group is None else Deliveries(source, stream, group)
@@ -139,9 +141,13 @@ def _first_id(source: Source, start: str) -> str | None:
         seconds, micros = source.ask("TIME")
         now_ms = int(seconds) * 1_000 + int(micros) // 1_000
         return str(max(now_ms - round(float(ago[1]) * _UNITS_MS[ago[2]]), 0))
-    if _ID.fullmatch(start):
-        return start
-    raise Trouble(f"--from {start}: give 30s, 5m, 2h or 1d, an entry ID, earliest, or latest")
+    return start
+
+
+def _check_start(start: str) -> None:
+    """Check the words of --from before the server is asked for anything. Raises: Trouble."""
+    if start not in ("latest", "earliest") and not _AGO.fullmatch(start) and not _ID.fullmatch(start):
+        raise Trouble(f"--from {start}: give 30s, 5m, 2h or 1d, an entry ID, earliest, or latest")
 
 
 class _Lines:

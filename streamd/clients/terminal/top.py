@@ -19,6 +19,9 @@ from streamd.clients.terminal.showing import console, count, printable, size, sp
 _FRAME: Final = 14
 _ROWS_IN_A_PIPE: Final = 50
 _CLIENTS_SHOWN: Final = 5
+# On a narrower terminal the columns that are needed least are left out, so that names can be told apart.
+_WIDTH_OF_ALL: Final = 66
+_WITHOUT_IF_NARROW: Final = frozenset({"last ID", "duplicates", "read/s", "consumers", "last command", "connected for"})
 
 ORDERS: Final[dict[str, Callable[[Stream], tuple[float, ...]]]] = {
     "rate": lambda one: (one.rate or 0, one.length),
@@ -78,12 +81,23 @@ def view(sample: Sample, place: str, sort: str, screen: Console) -> RenderableTy
     clients = min(len(sample.clients), _CLIENTS_SHOWN, room // 3)
     groups = min(len(sample.groups), max((room - clients) // 2, room - clients - len(sample.streams)))
     streams = room - clients - groups
-    parts: list[RenderableType] = [_head(sample, place), "", _streams(sample, sort, streams)]
+    parts: list[RenderableType] = [_head(sample, place), "", *_streams(sample, sort, streams)]
     if sample.groups:
-        parts += ["", _groups(sample, groups)]
+        parts += ["", *_groups(sample, groups)]
     if clients:
-        parts += ["", _clients(sample, clients)]
+        parts += ["", *_clients(sample, clients)]
+    if screen.width < _WIDTH_OF_ALL:
+        for part in parts:
+            if isinstance(part, Table):
+                _narrow(part)
     return Group(*parts)
+
+
+def _narrow(table: Table) -> None:
+    """Remove the columns that are needed least."""
+    table.columns = [column for column in table.columns if column.header not in _WITHOUT_IF_NARROW]
+    for number, column in enumerate(table.columns):
+        column._index = number
 
 
 def _head(sample: Sample, place: str) -> Text:
@@ -93,6 +107,7 @@ def _head(sample: Sample, place: str) -> Text:
     else:
         server = f"Redis {info.get('redis_version', '?')}"
     keys = sum(int(number) for line in info.values() for number in re.findall(r"^keys=(\d+)", line))
+    clients = info.get("connected_clients", "?")
     commands = rates.get("total_commands_processed")
     lines = Text(no_wrap=True, overflow="ellipsis")
     lines.append(server, "bold")
@@ -102,16 +117,16 @@ def _head(sample: Sample, place: str) -> Text:
         f"in {size(rates['total_net_input_bytes'])}/s" if "total_net_input_bytes" in rates else "",
         f"out {size(rates['total_net_output_bytes'])}/s" if "total_net_output_bytes" in rates else "",
         f"memory {size(int(info.get('used_memory', 0)))}",
-        f"{count(keys)} keys",
-        f"{info.get('connected_clients', '?')} clients, {info.get('blocked_clients', '?')} waiting",
+        f"{count(keys)} key" + "s" * (keys != 1),
+        f"{clients} client{'s' * (clients != '1')}, {info.get('blocked_clients', '?')} waiting",
     ]
     lines.append("   ".join(fact for fact in facts if fact))
     return lines
 
 
-def _titled(title: str, table: Table) -> RenderableType:
-    """Return a table below a title, which may be wider than the table."""
-    return Group(Text(title, "bold", no_wrap=True, overflow="ellipsis"), table)
+def _titled(title: str, table: Table) -> list[RenderableType]:
+    """Return a title, which may be wider than its table, and the table."""
+    return [Text(title, "bold", no_wrap=True, overflow="ellipsis"), table]
 
 
 def _table(*columns: str) -> Table:
@@ -134,36 +149,43 @@ def _no_streams(sample: Sample) -> str:
     return "no streams here; XADD makes one"
 
 
-def _streams(sample: Sample, sort: str, rows: int) -> RenderableType:
+def _streams(sample: Sample, sort: str, rows: int) -> list[RenderableType]:
     found = list(sample.streams.values())
     if not found:
-        return Text(_no_streams(sample), "yellow")
+        return [Text(_no_streams(sample), "yellow")]
     found.sort(key=lambda one: one.key)
     if sort != "name":
         found.sort(key=ORDERS[sort], reverse=True)
     shown = found[:rows]
     hidden = len(found) - len(shown)
-    more = f", {hidden} more below" if hidden else ""
-    if sample.more:
-        more += "; others were not looked at, see --match"
-    elif not sample.walked:
-        more += "; the other keys are still being looked through"
+    title = f"Streams: {len(found)}" + (f", {hidden} more below" if hidden else "") + _left_out(sample)
     windows = any(one.duplicates is not None for one in shown)
     columns = ["stream", "|", "entries", "added/s", "groups", "last ID"] + ["duplicates"] * windows
     table = _table(*columns)
     for one in shown:
         row: list[Text | str] = [
-            printable(one.key, 40),
+            _cut(one.key),
             count(one.length),
             _rate(one.rate),
             count(one.groups),
             one.last_id.decode(),
         ]
         table.add_row(*row, *[count(one.duplicates)] * windows)
-    return _titled(f"Streams: {len(found)}{more}", table)
+    return _titled(title, table)
 
 
-def _groups(sample: Sample, rows: int) -> RenderableType:
+def _left_out(sample: Sample) -> str:
+    """Return what is said of streams that were not sampled, if there are any."""
+    text = ""
+    if sample.found > len(sample.streams):
+        text = f" of {sample.found:,}: the largest, and those furthest behind"
+        if sample.surveyed < sample.found:
+            text += f", among {sample.surveyed:,} looked at so far"
+        text += "; --match chooses others"
+    return text if sample.walked else f"{text}; the other keys are still being looked through"
+
+
+def _groups(sample: Sample, rows: int) -> list[RenderableType]:
     # Those that are furthest behind come first: they are why somebody looks.
     found = sorted(sample.groups.values(), key=lambda one: (-(one.lag or 0), -one.pending, one.stream, one.name))
     hidden = len(found) - rows
@@ -176,7 +198,7 @@ def _groups(sample: Sample, rows: int) -> RenderableType:
     return _titled(title, table)
 
 
-def _clients(sample: Sample, rows: int) -> RenderableType:
+def _clients(sample: Sample, rows: int) -> list[RenderableType]:
     found = sorted(sample.clients, key=lambda one: (int(one.get("idle", 0)), -int(one.get("age", 0))))
     title = f"Clients: {len(found)}" + (f", the {rows} that asked last" if rows < len(found) else "")
     table = _table("address", "name", "last command", "|", "idle", "connected for")

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from streamd.clients.ui.source import Source
-from streamd.clients.ui.streams import Stream, milliseconds
+from streamd.clients.ui.source import Request, Source, needed
+from streamd.clients.ui.streams import Rates, Stream, milliseconds, one, one_with
 
 # A page holds so many entries, fewer where they are large: it asks for about so many bytes.
 ENTRIES_PER_PAGE = 50
@@ -82,14 +82,20 @@ def page_size(stream: Stream, most: int = ENTRIES_PER_PAGE) -> int:
     return max(1, min(most, PAGE_BYTES * stream.length // stream.memory_bytes))
 
 
-def read(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
-    """Return a page of a stream's entries. Raises: SourceError."""
+def read(source: Source, rates: Rates, stream: Stream, wanted: Wanted) -> tuple[Stream, EntryPage]:
+    """Return a page of a stream's entries, and the stream at the same moment; of a search, at its end.
+
+    stream: as it was before, by which the size of a page is chosen. Raises: SourceError.
+    """
     if wanted.is_search:
-        return _search(source, stream, wanted)
+        page = _search(source, stream, wanted)
+        return one(source, rates, stream.key), page
     size = page_size(stream)
     # One more than is shown says whether there are more.
-    entries, more = _cut(_ask(source, stream, wanted, size + 1), size)
-    return _page(entries, wanted, more, len(entries))
+    request = _request(stream, wanted, size + 1)
+    stream, replies = one_with(source, rates, stream.key, [request] if request else [])
+    entries, more = _cut(_entries(needed(replies[0])) if replies else [], size)
+    return stream, _page(entries, wanted, more, len(entries))
 
 
 def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
@@ -98,7 +104,8 @@ def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
     end_s, at, searched, more = time.monotonic() + SEARCH_S_MAX, wanted, 0, True
     newest = oldest = b""
     while more and len(found) < size:
-        entries, more = _cut(_ask(source, stream, at, step + 1), step)
+        request = _request(stream, at, step + 1)
+        entries, more = _cut(_entries(source.ask(*request)) if request else [], step)
         for place, entry in enumerate(entries):
             if wanted.takes(entry):
                 found.append(entry)
@@ -112,17 +119,23 @@ def _search(source: Source, stream: Stream, wanted: Wanted) -> EntryPage:
             at = Wanted(after=oldest) if wanted.is_upwards else Wanted(before=oldest)
         if time.monotonic() > end_s:
             break
-    page = _page(found, wanted, more, searched)
-    first, last = (oldest, newest) if wanted.is_upwards else (newest, oldest)
-    return EntryPage(page.entries, first, last, page.has_newer, page.has_older, searched)
+    if wanted.is_upwards:
+        newest, oldest = oldest, newest
+    # The links go on behind what was read, also where nothing was found in it.
+    return _page(found, wanted, more, searched, (newest, oldest) if newest else None)
 
 
-def since(source: Source, stream: Stream, after: bytes) -> tuple[list[Entry], bool]:
-    """Return the newest entries behind an ID, newest first, and whether entries in between were left out."""
+def since(source: Source, rates: Rates, stream: Stream, after: bytes) -> tuple[Stream, list[Entry], bool]:
+    """Return the newest entries behind an ID, newest first, and whether entries in between were left out.
+
+    The stream is returned as it was at the same moment. Raises: SourceError.
+    """
     size = page_size(stream)
     if after == _LAST_ID:
-        return [], False
-    return _cut(_entries(source.ask("XREVRANGE", stream.key, "+", b"(" + after, "COUNT", size + 1)), size)
+        return stream, [], False
+    request = "XREVRANGE", stream.key, "+", b"(" + after, "COUNT", size + 1
+    stream, (reply,) = one_with(source, rates, stream.key, [request])
+    return stream, *_cut(_entries(needed(reply)), size)
 
 
 def one_entry(source: Source, key: bytes, entry_id: bytes) -> Entry | None:
@@ -135,25 +148,30 @@ def _cut(entries: list[Entry], size: int) -> tuple[list[Entry], bool]:
     return entries[:size], len(entries) > size
 
 
-def _ask(source: Source, stream: Stream, wanted: Wanted, count: int) -> list[Entry]:
+def _request(stream: Stream, wanted: Wanted, count: int) -> Request | None:
+    """Return the request for entries; None if there can be none."""
     if wanted.before == _FIRST_ID or (wanted.is_upwards and wanted.after == _LAST_ID):
-        return []  # a server calls an interval that begins or ends there invalid
+        return None  # a server calls an interval that begins or ends there invalid
     if wanted.is_upwards:
         start = b"(" + wanted.after if wanted.after else wanted.start
-        return _entries(source.ask("XRANGE", stream.key, start, "+", "COUNT", count))
+        return "XRANGE", stream.key, start, "+", "COUNT", count
     end = b"(" + wanted.before if wanted.before else b"+"
-    return _entries(source.ask("XREVRANGE", stream.key, end, "-", "COUNT", count))
+    return "XREVRANGE", stream.key, end, "-", "COUNT", count
 
 
 def _entries(reply: list[tuple[bytes, list[bytes]]]) -> list[Entry]:
     return [Entry(entry_id, list(zip(words[::2], words[1::2], strict=True))) for entry_id, words in reply]
 
 
-def _page(entries: list[Entry], wanted: Wanted, more: bool, searched: int) -> EntryPage:
+def _page(
+    entries: list[Entry], wanted: Wanted, more: bool, searched: int, read: tuple[bytes, bytes] | None = None
+) -> EntryPage:
+    """Return a page. read: the newest and the oldest entry ID that were read, if these are not the entries' own."""
     if wanted.is_upwards:
         entries = entries[::-1]
         has_newer, has_older = more, True
     else:
         has_newer, has_older = bool(wanted.before), more
-    newest, oldest = (entries[0].id, entries[-1].id) if entries else (wanted.before, wanted.after or wanted.start)
+    none = wanted.before, wanted.after or wanted.start
+    newest, oldest = read or ((entries[0].id, entries[-1].id) if entries else none)
     return EntryPage(entries, newest, oldest, has_newer, has_older and oldest not in (b"", _FIRST_ID), searched)

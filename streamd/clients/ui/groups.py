@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from streamd.clients.ui.source import Source, SourceError, pairs
+from streamd.clients.ui.source import Request, Source, SourceError, needed, pairs
 from streamd.clients.ui.streams import Stream
 
 # Redis has no pages of groups and of consumers, only whole lists. Beyond this length a page does not ask for them.
@@ -44,35 +44,53 @@ class PendingEntry:
     deliveries: int
 
 
+@dataclass(frozen=True)
+class GroupPage:
+    """A group with its consumers and pending entries, of one moment. more: whether pending entries follow.
+
+    group, consumers: None if there are too many to ask for.
+    """
+
+    group: Group | None
+    consumers: list[Consumer] | None
+    pending: list[PendingEntry]
+    more: bool
+
+
 def groups_of(source: Source, stream: Stream) -> list[Group] | None:
     """Return the groups of a stream by name; None if there are too many to ask for. Raises: SourceError."""
     if stream.groups > LISTED_MAX:
         return None
-    found = [_group(pairs(facts)) for facts in source.ask("XINFO GROUPS", stream.key)]
-    return sorted(found, key=lambda group: group.name)
+    return listed(source.ask("XINFO GROUPS", stream.key))
 
 
-def consumers_of(source: Source, stream: Stream, group: Group) -> list[Consumer] | None:
-    """Return the consumers of a group by name; None if there are too many to ask for. Raises: SourceError."""
-    if group.consumers > LISTED_MAX:
-        return None
-    found = [_consumer(pairs(facts)) for facts in source.ask("XINFO CONSUMERS", stream.key, group.name)]
-    return sorted(found, key=lambda consumer: consumer.name)
+def listed(reply: Any) -> list[Group]:
+    """Return the groups in a reply of XINFO GROUPS by name."""
+    return sorted((_group(pairs(facts)) for facts in reply), key=lambda group: group.name)
 
 
-def pending_of(
-    source: Source, stream: Stream, group: bytes, after: bytes = b"", consumer: bytes = b"", idle_ms: int = 0
-) -> tuple[list[PendingEntry], bool]:
-    """Return pending entries by ID, and whether more follow.
+def group_of(
+    source: Source, stream: Stream, name: bytes, after: bytes = b"", consumer: bytes = b"", idle_ms: int = 0
+) -> GroupPage:
+    """Return a group with a page of its pending entries by ID.
 
     after: the ID behind which to begin; consumer: only its entries; idle_ms: only entries idle for at least that long.
     Raises: SourceError.
     """
     words: list[Any] = ["IDLE", idle_ms] if idle_ms else []
-    words += [b"(" + after if after else b"-", "+", PENDING_PER_PAGE + 1]
-    reply = source.ask("XPENDING", stream.key, group, *words, *([consumer] if consumer else []))
-    found = [PendingEntry(one[0], one[1], int(one[2]), int(one[3])) for one in reply]
-    return found[:PENDING_PER_PAGE], len(found) > PENDING_PER_PAGE
+    words += [b"(" + after if after else b"-", "+", PENDING_PER_PAGE + 1, *([consumer] if consumer else [])]
+    requests: list[Request] = [("XPENDING", stream.key, name, *words)]
+    known = groups_of(source, stream)
+    before = next((one for one in known or () if one.name == name), None)
+    if before is not None:
+        requests.append(("XINFO GROUPS", stream.key))
+        if before.consumers <= LISTED_MAX:
+            requests.append(("XINFO CONSUMERS", stream.key, name))
+    replies = [needed(reply) for reply in source.ask_all(requests)]
+    pending = [PendingEntry(one[0], one[1], int(one[2]), int(one[3])) for one in replies[0]]
+    group = next((one for one in listed(replies[1]) if one.name == name), None) if len(replies) > 1 else None
+    consumers = sorted(map(_consumer, map(pairs, replies[2])), key=lambda one: one.name) if len(replies) > 2 else None
+    return GroupPage(group, consumers, pending[:PENDING_PER_PAGE], len(pending) > PENDING_PER_PAGE)
 
 
 def acknowledge(source: Source, key: bytes, group: bytes, ids: list[bytes]) -> int:

@@ -9,9 +9,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from streamd.clients.ui import entries, groups, slow_log, streams
+from streamd.clients.ui import entries, groups, slow_log, streams, tables
 from streamd.clients.ui.moments import entry_id_of, is_entry_id
 from streamd.clients.ui.names import bytes_of
+from streamd.clients.ui.ordering import Columns, Order, in_order, order_of
+from streamd.clients.ui.overview import Look, Overview
 from streamd.clients.ui.page_guard import COOKIE, Guard, Rules
 from streamd.clients.ui.rendering import STATIC, Templates, address
 from streamd.clients.ui.source import Source, SourceError
@@ -25,7 +27,9 @@ def application(source: Source, rules: Rules) -> Guard:
     """Return the ASGI application that shows a server, behind its guard."""
     pages = Pages(source, rules)
     routes = [
-        Route("/", pages.streams),
+        Route("/", pages.overview),
+        Route("/streams", pages.streams),
+        Route("/groups/all", pages.all_groups),
         Route("/stream", pages.stream),
         Route("/tail", pages.tail),
         Route("/entry", pages.entry),
@@ -50,15 +54,45 @@ class Pages:
         self.source = source
         self.rules = rules
         self.rates = streams.Rates()
-        self.show = Templates(place=source.place, allow_writes=source.allow_writes, needs_token=rules.token is not None)
+        self.survey = Overview(source, self.rates)
+        # Streams with producers, as they were last looked at: without any, nothing is said of idempotent writes.
+        self.producers: set[bytes] = set()
+        self.show = Templates(
+            has_producers=lambda: bool(self.producers),
+            place=source.place,
+            allow_writes=source.allow_writes,
+            needs_token=rules.token is not None,
+        )
+
+    def overview(self, request: Request) -> Response:
+        """Show the server: its largest streams, and the groups that are furthest behind."""
+        look = self._look()
+        columns = {**tables.STREAMS, "lag": lambda stream: look.lag(stream.key)}
+        order = _order(request, columns, "-length")
+        behind = sorted(look.groups, key=tables.by_lag)[: tables.GROUPS_ON_OVERVIEW]
+        return self.show.page(
+            "overview.html", look=look, order=order, streams=in_order(look.streams, order, columns), behind=behind
+        )
+
+    def all_groups(self, request: Request) -> Response:
+        """Show the groups of the streams that an overview chooses, those that are furthest behind first."""
+        look = self._look()
+        order = _order(request, tables.ALL_GROUPS, "-lag")
+        found = in_order(sorted(look.groups, key=tables.by_lag), order, tables.ALL_GROUPS)
+        return self.show.page(
+            "all_groups.html", look=look, order=order, groups=found[: tables.ROWS_MAX], hidden=found[tables.ROWS_MAX :]
+        )
 
     def streams(self, request: Request) -> Response:
         """Show a page of streams."""
         match, cursor = request.query_params.get("match", ""), _cursor(request)
         page = streams.find(self.source, self.rates, bytes_of(match), cursor)
+        self._note(page.streams)
+        order = _order(request, tables.STREAMS, "name")
         return self.show.page(
-            "streams.html", page=page, match=match, first=cursor == "0", now_ms=streams.now_ms(self.source)
-        )
+            "streams.html", page=page, match=match, first=cursor == "0", order=order,
+            streams=in_order(page.streams, order, tables.STREAMS),
+        )  # fmt: skip
 
     def stream(self, request: Request) -> Response:
         """Show a stream and a page of its entries."""
@@ -77,7 +111,7 @@ class Pages:
             bytes_of(asked["field"]),
             bytes_of(asked["value"]),
         )
-        page = entries.read(self.source, stream, wanted)
+        stream, page = entries.read(self.source, self.rates, stream, wanted)
         return self.show.page(
             "stream.html", 400 if error else 200, stream=stream, page=page, asked=asked, wanted=wanted, error=error,
             is_newest=not (wanted.before or wanted.is_upwards),
@@ -85,8 +119,8 @@ class Pages:
 
     def tail(self, request: Request) -> Response:
         """Show the entries behind an ID, as rows for an open page."""
-        stream, after = self._stream(request), _entry_id(request.query_params.get("after", ""))
-        found, passed_over = entries.since(self.source, stream, after or b"0-0")
+        after = _entry_id(request.query_params.get("after", ""))
+        stream, found, passed_over = entries.since(self.source, self.rates, self._stream(request), after or b"0-0")
         return self.show.page(
             "tail.html", stream=stream, entries=found, passed_over=passed_over, newest=found[0].id if found else after
         )
@@ -97,31 +131,33 @@ class Pages:
         entry = entries.one_entry(self.source, key, entry_id) if entry_id else None
         if entry is None:
             raise SourceError("there is no such entry (any more)", 404)
-        return self.show.page("entry.html", key=key, entry=entry, has_window=self._has_windows())
+        has_producers = self._stream(request).has_producers
+        return self.show.page("entry.html", key=key, entry=entry, has_producers_here=has_producers)
 
     def groups(self, request: Request) -> Response:
         """Show a page of the consumer groups of a stream."""
         stream, place = self._stream(request), _number(request, "from")
-        found = groups.groups_of(self.source, stream)
+        found, order = groups.groups_of(self.source, stream), _order(request, tables.GROUPS, "name")
+        found = None if found is None else in_order(found, order, tables.GROUPS)
         shown = None if found is None else found[place : place + GROUPS_PER_PAGE]
         following = place + GROUPS_PER_PAGE if found is not None and place + GROUPS_PER_PAGE < len(found) else 0
         return self.show.page(
-            "groups.html", stream=stream, groups=shown, following=following, listed_max=groups.LISTED_MAX
-        )
+            "groups.html", stream=stream, groups=shown, following=following, listed_max=groups.LISTED_MAX,
+            order=order,
+        )  # fmt: skip
 
     def group(self, request: Request) -> Response:
         """Show a consumer group: its consumers, and a page of its pending entries."""
         stream, name = self._stream(request), _name(request, "group")
         after, consumer = _entry_id(request.query_params.get("after", "")), _name(request, "consumer")
         idle_s = _number(request, "idle")
-        pending, more = groups.pending_of(self.source, stream, name, after, consumer, 1_000 * idle_s)
-        found = groups.groups_of(self.source, stream)
-        group = next((one for one in found or () if one.name == name), None)
-        consumers = groups.consumers_of(self.source, stream, group) if group is not None else None
+        page = groups.group_of(self.source, stream, name, after, consumer, 1_000 * idle_s)
+        order = _order(request, tables.CONSUMERS, "name")
+        consumers = None if page.consumers is None else in_order(page.consumers, order, tables.CONSUMERS)
         return self.show.page(
-            "group.html", stream=stream, name=name, group=group, consumers=consumers, pending=pending, more=more,
-            consumer=consumer, idle_s=idle_s, listed_max=groups.LISTED_MAX, done=request.query_params.get("done", ""),
-            number=_number(request, "number"),
+            "group.html", stream=stream, name=name, group=page.group, consumers=consumers, pending=page.pending,
+            order=order, more=page.more, consumer=consumer, idle_s=idle_s, listed_max=groups.LISTED_MAX,
+            done=request.query_params.get("done", ""), number=_number(request, "number"),
         )  # fmt: skip
 
     def idempotence(self, request: Request) -> Response:
@@ -129,11 +165,19 @@ class Pages:
         match, cursor = request.query_params.get("match", ""), _cursor(request)
         has_windows = self._has_windows()
         page = streams.find(self.source, self.rates, bytes_of(match), cursor) if has_windows else None
-        return self.show.page("idempotence.html", page=page, match=match, first=cursor == "0", has_windows=has_windows)
+        found = [] if page is None else page.streams
+        self._note(found)
+        order = _order(request, tables.PRODUCERS, "name")
+        return self.show.page(
+            "idempotence.html", page=page, match=match, first=cursor == "0", has_windows=has_windows, order=order,
+            streams=in_order((stream for stream in found if stream.has_producers), order, tables.PRODUCERS),
+        )  # fmt: skip
 
     def slow_log(self, request: Request) -> Response:
         """Show the newest requests of the slow log."""
-        return self.show.page("slow_log.html", requests=slow_log.slowest(self.source))
+        order = _order(request, tables.SLOW_LOG, "-time")
+        found = in_order(slow_log.slowest(self.source), order, tables.SLOW_LOG)
+        return self.show.page("slow_log.html", requests=found, order=order)
 
     def login(self, request: Request) -> Response:
         """Show the form for the token."""
@@ -174,7 +218,20 @@ class Pages:
         return self.show.page("error.html", 404, text="there is no such page")
 
     def _stream(self, request: Request) -> Stream:
-        return streams.one(self.source, self.rates, _name(request, "key"))
+        stream = streams.one(self.source, self.rates, _name(request, "key"))
+        self._note([stream])
+        return stream
+
+    def _look(self) -> Look:
+        look = self.survey.look()
+        self._note(look.streams)
+        return look
+
+    def _note(self, found: list[Stream]) -> None:
+        """Note which streams have producers."""
+        self.producers.difference_update(stream.key for stream in found)
+        if len(self.producers) < streams.RATES_MAX:
+            self.producers.update(stream.key for stream in found if stream.has_producers)
 
     def _has_windows(self) -> bool:
         """Return whether the server knows idempotent writes."""
@@ -221,6 +278,10 @@ def _entry_id(text: str) -> bytes:
     if text and not is_entry_id(text):
         raise SourceError(f"{text!r} is no entry ID", 400)
     return text.encode()
+
+
+def _order(request: Request, columns: Columns, usual: str) -> Order:
+    return order_of(request.query_params.get("sort", ""), columns, usual, request.url.path, dict(request.query_params))
 
 
 def _cursor(request: Request) -> str:

@@ -9,7 +9,7 @@ import jinja2
 from starlette.responses import HTMLResponse
 
 from streamd.clients.ui import shown
-from streamd.clients.ui.names import text_of, value_of
+from streamd.clients.ui.names import brief, text_of, value_of
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -29,10 +29,12 @@ class Templates:
         )
         self._environment.globals.update(same, address=address)
         self._environment.filters.update(
+            brief=brief,
             count=shown.count,
             duration=shown.duration,
             moment=shown.moment,
             name=text_of,
+            plural=shown.plural,
             rate=shown.rate,
             size=shown.size,
             value=lambda value: value_of(value, VALUE_CHARACTERS_MAX),

@@ -8,6 +8,11 @@ def count(number: int | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
+def plural(number: int, one: str, more: str = "") -> str:
+    """Return a number with its word: 1 stream, 1,234 streams. more: the word for several, if not with an s."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
+
+
 def size(number_bytes: int | None) -> str:
     """Return a number of bytes as 12.3 MB, in powers of 1024; None as a dash."""
     if number_bytes is None:

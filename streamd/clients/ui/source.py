@@ -9,11 +9,12 @@ from redis.retry import Retry
 
 from streamd.clients.server_url import checked, without_password
 
-# The commands that a page may send: none of them changes anything, and each is sent for at most a page.
+# The commands that a page may send, besides MULTI and EXEC around them: none of them changes anything, and each is sent
+# for at most a page.
 READS = frozenset(
     {
-        "COMMAND INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
-        "XINFO GROUPS", "XINFO STREAM", "XPENDING", "XRANGE", "XREVRANGE",
+        "COMMAND INFO", "INFO", "MEMORY USAGE", "PING", "SCAN", "SLOWLOG GET", "TIME", "TYPE", "XINFO CONSUMERS",
+        "XINFO GROUPS", "XINFO STREAM", "XLEN", "XPENDING", "XRANGE", "XREVRANGE",
     }
 )  # fmt: skip
 WRITES = frozenset({"XACK", "XCLAIM"})
@@ -64,13 +65,26 @@ class Source:
     def ask_all(self, requests: Iterable[Request]) -> list[Any]:
         """Return the replies to requests that change nothing, sent as one; an error is a reply, too.
 
+        All are of one moment, in a transaction, unless the page's user may not use MULTI and EXEC.
         Raises: SourceError, when the server cannot be reached.
         """
         wanted = list(requests)
         for request in wanted:
             if request[0] not in READS:
                 raise ValueError(f"{request[0]!r} is not among the commands that a page may send")
-        return self._send(wanted)
+        if len(wanted) < 2:
+            return self._send(wanted)
+        multi, *replies, together = self._send([("MULTI",), *wanted, ("EXEC",)])
+        if isinstance(together, list):
+            return together
+        if isinstance(multi, Exception):
+            return replies  # they were executed one by one
+        # A request that this user may not send makes EXEC refuse all of them: the others are sent again.
+        allowed = [request for request, reply in zip(wanted, replies, strict=True) if not isinstance(reply, Exception)]
+        if len(allowed) == len(wanted):
+            return self._send(wanted)
+        others = iter(self.ask_all(allowed))
+        return [reply if isinstance(reply, Exception) else next(others) for reply in replies]
 
     def change(self, *request: str | bytes | int) -> Any:
         """Return the reply to a request that changes something. Raises: SourceError, also without --allow-writes."""
@@ -113,9 +127,16 @@ def needed(reply: Any) -> Any:
         raise SourceError("there is no such stream (any more)", 404)
     if text.startswith("NOGROUP") or "No such consumer group" in text:
         raise SourceError("there is no such consumer group (any more)", 404)
+    if is_forbidden_key(reply):
+        raise SourceError("the user of this page may not read this stream", 403)
     if text.startswith("WRONGTYPE") or "wrong kind of value" in text:
         raise SourceError("this key holds no stream", 404)
     raise SourceError(f"the server refused: {text}")
+
+
+def is_forbidden_key(reply: Any) -> bool:
+    """Return whether a reply refuses a key, and not the whole command, to the page's user."""
+    return isinstance(reply, redis.exceptions.NoPermissionError) and "to run the" not in str(reply)
 
 
 def pairs(reply: Any) -> dict[bytes, Any]:

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from streamd.clients.ui.source import Source, needed, pairs
+from streamd.clients.ui.source import Request, Source, is_forbidden_key, needed, pairs
 
 # A page: so many streams, about, for SCAN gives what it finds. Where streams are rare among the keys, each SCAN looks
 # at more of them, and after so many the page says how to go on.
@@ -38,9 +38,9 @@ class Stream:
         return milliseconds(self.last_id)
 
     @property
-    def has_window(self) -> bool:
-        """Whether the server reports idempotent writes."""
-        return b"idmp-duration" in self.facts
+    def has_producers(self) -> bool:
+        """Whether a producer wrote here idempotently."""
+        return self.fact("iids-added") > 0 or self.fact("pids-tracked") > 0
 
     def fact(self, name: str) -> int:
         """Return a number of XINFO STREAM; 0 if the server does not have it."""
@@ -49,10 +49,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class Page:
-    """Some of the streams. cursor: of the next page, "0" at the end."""
+    """Some of the streams, at the server's time now_ms. cursor: of the next page, "0" at the end."""
 
     streams: list[Stream]
     cursor: str
+    now_ms: int
 
 
 class Rates:
@@ -80,7 +81,7 @@ def find(source: Source, rates: Rates, match: bytes = b"", cursor: str = "0") ->
     keys: list[bytes] = []
     pattern = match if any(sign in match for sign in (b"*", b"?", b"[")) else b"*" + _literal(match) + b"*"
     words: list[str | bytes] = ["MATCH", pattern] if match else []
-    if match and cursor == "0" and source.ask("TYPE", match) == b"stream":
+    if match and cursor == "0" and source.ask_all([("TYPE", match)]) == [b"stream"]:
         keys.append(match)
     scanned = STREAMS_PER_PAGE
     for _ in range(SCANS_MAX):
@@ -90,36 +91,54 @@ def find(source: Source, rates: Rates, match: bytes = b"", cursor: str = "0") ->
         scanned = scanned if reply[1] else min(4 * scanned, SCAN_KEYS_MAX)
         if cursor == "0" or len(keys) >= STREAMS_PER_PAGE:
             break
-    return Page(look_at(source, rates, sorted(set(keys))), cursor)
+    found, now_ms = look_at(source, rates, sorted(set(keys)))
+    return Page(found, cursor, now_ms)
 
 
 def _literal(match: bytes) -> bytes:
     return match.replace(b"\\", b"\\\\").replace(b"]", b"\\]")
 
 
-def look_at(source: Source, rates: Rates, keys: list[bytes]) -> list[Stream]:
-    """Return a description of each stream, without streams that are gone meanwhile. Raises: SourceError."""
-    requests: list[tuple[str, bytes]] = []
+def look_at(source: Source, rates: Rates, keys: list[bytes]) -> tuple[list[Stream], int]:
+    """Return a description of each stream, all of one moment, and the server's time at it.
+
+    Streams that are gone meanwhile, and those that the page's user may not read, are left out. Raises: SourceError.
+    """
+    requests: list[Request] = [("TIME",)]
     for key in keys:
         requests += [("XINFO STREAM", key), ("MEMORY USAGE", key)]
-    replies, now_s = source.ask_all(requests), time.monotonic()
+    (time_of_server, *replies), now_s = source.ask_all(requests), time.monotonic()
     found = []
     for key, facts, memory in zip(keys, replies[::2], replies[1::2], strict=True):
-        if isinstance(facts, Exception):
-            if "no such key" in str(facts) or "wrong kind" in str(facts) or str(facts).startswith("WRONGTYPE"):
-                continue
-            needed(facts)
-        found.append(_stream(key, pairs(facts), memory if isinstance(memory, int) else None, rates, now_s))
-    return found
+        if is_gone(facts) or is_forbidden_key(facts):
+            continue
+        found.append(described(key, needed(facts), memory, rates, now_s))
+    return found, ms_of(needed(time_of_server))
+
+
+def is_gone(reply: Any) -> bool:
+    """Return whether a reply says that a key is not there, or is no stream."""
+    text = str(reply) if isinstance(reply, Exception) else ""
+    return "no such key" in text or "wrong kind" in text or text.startswith("WRONGTYPE")
 
 
 def one(source: Source, rates: Rates, key: bytes) -> Stream:
     """Return a description of a stream. Raises: SourceError, also without such a stream."""
-    facts, memory = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key)])
-    return _stream(key, pairs(needed(facts)), memory if isinstance(memory, int) else None, rates, time.monotonic())
+    return one_with(source, rates, key, [])[0]
 
 
-def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rates, now_s: float) -> Stream:
+def one_with(source: Source, rates: Rates, key: bytes, requests: list[Request]) -> tuple[Stream, list[Any]]:
+    """Return a description of a stream, and the replies to further requests of the same moment.
+
+    Raises: SourceError, also without such a stream.
+    """
+    facts, memory, *replies = source.ask_all([("XINFO STREAM", key), ("MEMORY USAGE", key), *requests])
+    return described(key, needed(facts), memory, rates, time.monotonic()), replies
+
+
+def described(key: bytes, reply: Any, memory: Any, rates: Rates, now_s: float) -> Stream:
+    """Return the stream that the replies to XINFO STREAM and to MEMORY USAGE describe; the latter may be an error."""
+    facts = pairs(reply)
     length = int(facts[b"length"])
     rate = rates.rate(key, int(facts.get(b"entries-added", length)), now_s)
     average = None if rate is not None else _average(facts, length)
@@ -128,7 +147,7 @@ def _stream(key: bytes, facts: dict[bytes, Any], memory: int | None, rates: Rate
     return Stream(
         key=key,
         length=length,
-        memory_bytes=memory,
+        memory_bytes=memory if isinstance(memory, int) else None,
         groups=int(facts[b"groups"]),
         last_id=facts[b"last-generated-id"],
         rate=rate if rate is not None else average,
@@ -153,5 +172,10 @@ def milliseconds(entry_id: bytes) -> int:
 
 def now_ms(source: Source) -> int:
     """Return the server's time."""
-    seconds, microseconds = source.ask("TIME")
+    return ms_of(source.ask("TIME"))
+
+
+def ms_of(reply: Any) -> int:
+    """Return the Unix milliseconds in a reply to TIME."""
+    seconds, microseconds = reply
     return int(seconds) * 1000 + int(microseconds) // 1000

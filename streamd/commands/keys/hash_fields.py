@@ -29,9 +29,7 @@ def set_fields(
     return added
 
 
-def remove_fields(
-    context: Context, key: bytes, value: Hash, fields: Collection[bytes], just_set: bool = False
-) -> int:
+def remove_fields(context: Context, key: bytes, value: Hash, fields: Collection[bytes], just_set: bool = False) -> int:
     """Remove fields of the hash at a key, and the key with the last one; return how many were there.
 
     just_set: this command has set all of them, which was counted as its changes.

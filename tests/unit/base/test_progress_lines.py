@@ -231,6 +231,19 @@ def test_the_demo_shows_a_bar_on_a_terminal_and_says_a_line_a_second_in_a_log(mo
     assert ("120/1000" in out.getvalue()) == is_terminal
 
 
+def test_in_a_file_a_line_that_has_not_changed_is_not_repeated(monkeypatch):
+    errors, seconds, out = errors_of(monkeypatch, False), Seconds(), io.StringIO()
+    line = ProgressLine("demo", seconds)
+    monkeypatch.setattr("demo.show.time.monotonic", seconds)
+    with Display(Console(file=out, width=120), 1_000) as display:
+        for text in ("1 of 2", "1 of 2", "2 of 2", "2 of 2", "1 of 2"):
+            seconds.now_s += 2
+            line.say(text)
+            display.update(int(text[0]), 0, 0, 0)
+    assert errors.getvalue().splitlines() == ["demo: 1 of 2", "demo: 2 of 2", "demo: 1 of 2"]
+    assert out.getvalue().count("orders ") == 3
+
+
 @WHERE
 def test_a_benchmark_says_what_it_does_for_how_long_while_it_does_it(monkeypatch, is_terminal):
     errors = errors_of(monkeypatch, is_terminal)

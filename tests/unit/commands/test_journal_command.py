@@ -59,6 +59,12 @@ FULL = redis.ResponseError("4 backups are under way; try again when one has ende
 FILES = [[b"base", 5]]
 
 
+OF_A_REDIS = (
+    "it is a Redis, and backup copies the journal of a streamd. To move its data to streamd let it write a"
+    " journal: CONFIG SET aof-use-rdb-preamble no, then BGREWRITEAOF, then serve a copy of its directory"
+)
+
+
 def begin(client):
     journal = RemoteJournal(client)
     found = journal.begin(lambda: None)
@@ -82,8 +88,8 @@ def test_a_client_that_is_not_refused_uses_the_present_name_alone():
 @pytest.mark.parametrize(
     ("of_journal", "of_backup", "said"),
     [
-        (UNKNOWN, UNKNOWN, "it has neither JOURNAL nor BACKUP BEGIN: no streamd"),
-        (UNKNOWN, OF_REDIS, "it has neither JOURNAL nor BACKUP BEGIN: no streamd"),
+        (UNKNOWN, UNKNOWN, OF_A_REDIS),
+        (UNKNOWN, OF_REDIS, OF_A_REDIS),
         (UNKNOWN, NO_BACKUP, f"{NO_BACKUP}; a user for backups needs +backup +hello +client|setinfo"),
         (NO_JOURNAL, NO_BACKUP, f"{NO_JOURNAL}; a user for backups needs +journal +hello +client|setinfo"),
         (NO_JOURNAL, OF_REDIS, f"{NO_JOURNAL}; a user for backups needs +journal +hello +client|setinfo"),

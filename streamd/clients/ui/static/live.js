@@ -24,10 +24,9 @@
     const rows = document.getElementById("entries");
     const address = new URL(rows.dataset.tail, location.href);
     address.searchParams.set("after", rows.dataset.newest);
-    const came = (await fetched(address)).querySelector("tbody");
+    const reply = await fetched(address), came = reply.querySelector("tbody");
     const number = came.querySelectorAll("tr:not(.gap)").length;
-    document.getElementById("length").textContent = came.dataset.length;
-    document.getElementById("rate").textContent = came.dataset.rate;
+    document.getElementById("facts").replaceWith(reply.getElementById("facts")); // of the same moment as the entries
     if (!number) return;
     rows.dataset.newest = came.dataset.newest;
     document.getElementById("empty")?.remove();
