@@ -34,6 +34,7 @@ def url(client: redis.Redis) -> str:
 
 
 @pytest.fixture
-def shell(url: str) -> Shell:
+def shell(url: str, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Run words of the command line on that server; `.output` is what a pipe gets."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # which the workers of a test run have
     return lambda *words, **more: CliRunner().invoke(terminal, [*words, "--url", url], prog_name="streamd", **more)
