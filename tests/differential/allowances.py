@@ -65,7 +65,8 @@ def same(request: list[bytes], theirs: Reply, ours: Reply) -> bool:
     if command in UNORDERED:
         return _sorted(theirs) == _sorted(ours)
     if command in UNORDERED_SECOND and theirs.items is not None and ours.items is not None:
-        return len(theirs.items) == len(ours.items) == 2 and _sorted(theirs.items[1]) == _sorted(ours.items[1])
+        theirs, ours = _without_negative_zero(theirs), _without_negative_zero(ours)  # (of ZSCAN)
+        return len(theirs.items or ()) == 2 and [*map(_sorted, theirs.items or ())] == [*map(_sorted, ours.items or ())]
     return any(rule(request, theirs, ours) for rule in RULES.values())
 
 
