@@ -49,7 +49,7 @@ def user(client):
 def test_the_overview_comes_first_with_streams_memory_clients_and_who_is_furthest_behind(shop, page):
     seen = text_of(page.get("/"))
     assert "Overview Live Streams 3 " in seen
-    assert re.search(r"Memory \d+(\.\d)? [kM]B Clients \d+ Furthest behind mails-readers of mails, 7 entries", seen)
+    assert re.search(r"Memory \d+(\.\d)? [kMG]B Clients \d+ Furthest behind mails-readers of mails, 7 entries", seen)
     assert names(page.get("/")) == ["orders", "mails", "carts"]
     assert names(page.get("/"), "group") == ["mails-readers", "carts-readers", "orders-readers"]
 
