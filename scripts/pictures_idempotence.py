@@ -9,15 +9,30 @@ from streamd.idmp.digest import idmpauto_iid
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 INK, SOFT, GOOD, BAD, PAPER = "#1f2933", "#7b8794", "#00796b", "#c62828", "#ffffff"
 TINTS = {GOOD: "#e0f2ef", BAD: "#fdeaea", SOFT: "#f1f4f7"}
+DARK = {
+    INK: "#e6edf3",
+    SOFT: "#9198a1",
+    GOOD: "#4db6ac",
+    BAD: "#ff7b72",
+    PAPER: "#161b22",
+    TINTS[GOOD]: "#12332f",
+    TINTS[BAD]: "#3d1a1d",
+    TINTS[SOFT]: "#252c35",
+}
+# What is drawn in a colour of the light page, drawn in another one where the reader's page is dark.
+STYLE = "".join(
+    f'[{attribute}="{light}"]{{{attribute}:{dark}}}' for light, dark in DARK.items() for attribute in ("fill", "stroke")
+)
 
 
 class Drawing:
-    """Lines, boxes and text on white paper, so that it can be read on a dark page, too. Lengths are pixels."""
+    """Lines, boxes and text on paper, in colours for a light page and for a dark one. Lengths are pixels."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img" font-family="system-ui, sans-serif" font-size="13" fill="{INK}"><title>{escape(title)}</title>'
+            f"<style>@media (prefers-color-scheme:dark){{{STYLE}}}</style>"
         )
         self.parts = [f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}"/>']
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of `streamd ui` in docs/pictures/, with headless Chromium."""
+"""Makes the pictures of `streamd ui` in docs/pictures/, for light and for dark pages, with headless Chromium."""
 
 import shutil
 import subprocess
@@ -39,6 +39,25 @@ def fill(server: EmbeddedServer) -> None:
     client.xreadgroup("billing", "ann", {"orders": ">"}, count=50)
 
 
+def photograph(url: str, chromium: str, is_dark: bool) -> None:
+    """Make the pictures for light pages, or for dark ones, each as a page shows itself at the first look."""
+    with listen("127.0.0.1", 0) as listening:
+        app = application(Source(url), Rules())
+        page = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        serving = threading.Thread(target=page.run, kwargs={"sockets": [listening]}, daemon=True)
+        serving.start()
+        for name, (path, size) in SHOTS.items():
+            file = PICTURES / (name.replace(".png", "-dark.png") if is_dark else name)
+            colours = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
+            options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}/{path}"
+            command = [chromium, *options, colours, f"--screenshot={file}", address]
+            subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
+            print(file)
+        page.should_exit = True
+        serving.join(TIMEOUT_S)
+
+
 def main() -> int:
     """Make the pictures; return an exit code."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -46,21 +65,10 @@ def main() -> int:
         print("pictures: there is no chromium here; install it (Debian: apt install chromium)", file=sys.stderr)
         return 1
     PICTURES.mkdir(parents=True, exist_ok=True)
-    with EmbeddedServer(ManualClock(1_767_189_600_000)) as server, listen("127.0.0.1", 0) as listening:
+    with EmbeddedServer(ManualClock(1_767_189_600_000)) as server:
         fill(server)
-        app = application(Source(server.url), Rules())
-        page = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-        serving = threading.Thread(target=page.run, kwargs={"sockets": [listening]}, daemon=True)
-        serving.start()
-        for name, (path, size) in SHOTS.items():
-            address = f"http://127.0.0.1:{listening.getsockname()[1]}/{path}"
-            options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}"]
-            shot = f"--screenshot={PICTURES / name}"
-            command = [chromium, *options, shot, address]
-            subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
-            print(PICTURES / name)
-        page.should_exit = True
-        serving.join(TIMEOUT_S)
+        for is_dark in (False, True):
+            photograph(server.url, chromium, is_dark)
     return 0
 
 

@@ -44,6 +44,12 @@ FIRST_FOUND = ("idempotence.md", "start.md", "spark.md", "guarantees.md", "exact
 LINK = re.compile(
     r"```.*?^ *```|`[^`\n]*`(?!\]\()|(!?)\[((?:`[^`]*`|[^\]`])*)\]\(([^)\s]+)\)|(<img src=\")([^\"]+)", re.M | re.S
 )
+# A picture in two files. GitHub shows the one for the reader's system; on the site the reader's switch decides.
+PAIR = re.compile(
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"><img src="([^"]+)"([^>]*)></picture>'
+)
+# Code in a table with a bar in it: GitHub takes the backslash before the bar away, Markdown for Python does not.
+BARRED = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 
 
 class BrokenLink(Exception):
@@ -85,6 +91,7 @@ def for_site(markdown: str, page: str) -> str:
         return markdown
     if page == "commands.md":
         markdown = with_links_to_commands(markdown)
+    markdown = PAIR.sub(r'<img src="\2#only-light"\3> <img src="\1#only-dark"\3>', markdown)
 
     def link(found: re.Match[str]) -> str:
         image, text, target, tag, address = found.groups()
@@ -95,7 +102,12 @@ def for_site(markdown: str, page: str) -> str:
         goal = place(target, source, page)
         return text if goal is None else f"{image}[{text}]({goal})"
 
-    return LINK.sub(link, markdown)
+    return BARRED.sub(lambda found: as_html(found[1].replace("\\|", "|")), LINK.sub(link, markdown))
+
+
+def as_html(code: str) -> str:
+    """Return code as HTML in which Markdown finds nothing of its own."""
+    return f"<code>{''.join(one if one.isalnum() or one == ' ' else f'&#{ord(one)};' for one in code)}</code>"
 
 
 def source_of(page: str) -> str | None:

@@ -89,6 +89,14 @@ def test_the_links_of_a_page_lead_to_pages(page: str):
         ("ui.md", "[the list](../tests/redis_suite/skipped.txt)", "the list"),
         ("speed.md", "[`rows`](../bench/results/long.md)", "[`rows`](results/long.md)"),
         ("ui.md", "`[no](link)` and [out](https://redis.io)", "`[no](link)` and [out](https://redis.io)"),
+        ("ui.md", "| fish | `a \\| b*` |", "| fish | <code>a &#124; b&#42;</code> |"),
+        (
+            "ui.md",
+            '<picture><source media="(prefers-color-scheme: dark)" srcset="pictures/ui-streams-dark.png">'
+            '<img src="pictures/ui-streams.png" alt="it"></picture>',
+            '<img src="pictures/ui-streams.png#only-light" alt="it"> '
+            '<img src="pictures/ui-streams-dark.png#only-dark" alt="it">',
+        ),
         ("commands.md", "| streams | XADD |", "| streams | [XADD](commands/stream.md#xadd) |"),
         ("commands.md", "| scripts | `EVAL` |", "| scripts | `EVAL` |"),
     ],

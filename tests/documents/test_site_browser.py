@@ -37,6 +37,20 @@ input.value = question;
 for (const name of ['keyup', 'input', 'change']) input.dispatchEvent(new Event(name, {bubbles: true}));
 setTimeout(() => done([...document.querySelectorAll('.md-search-result__link')].map(bare)), 20000);
 """
+# Lines of code that reach under the button beside them.
+UNDER_A_BUTTON = """
+return [...document.querySelectorAll(".highlight pre")].filter(one => {
+  const button = one.querySelector(".md-code__nav");
+  const code = one.querySelector("code").getBoundingClientRect();
+  return !button || code.right > button.getBoundingClientRect().left;
+}).map(one => one.innerText.slice(0, 60))
+"""
+# The colours of a page, and the files of the pictures that it shows.
+SHOWN = """
+document.body.setAttribute("data-md-color-scheme", arguments[0]);
+return [getComputedStyle(document.body).colorScheme, [...document.querySelectorAll(".md-content img")]
+  .filter(one => getComputedStyle(one).display !== "none").map(one => one.src.replace(/.*[/]|#.*/g, ""))]
+"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -83,3 +97,36 @@ def test_the_search_finds_the_page(browser: Browser, address: str, question: str
     browser.call("POST", "/url", {"url": f"{address}/index.html"})
     found = browser.call("POST", "/execute/async", {"script": ASK, "args": [question, QUESTIONS[question]]})
     assert found is True
+
+
+@pytest.mark.parametrize("browser", [390, 768, 1_400], indirect=True)
+def test_no_line_of_code_is_cut_under_its_button(browser: Browser, address: str):  # noqa: F811
+    for page in ("index.html", "start.html", "spark.html", "operations.html"):
+        browser.call("POST", "/url", {"url": f"{address}/{page}"})
+        assert browser.run("return document.querySelectorAll('.highlight pre').length") > 1
+        assert browser.run(UNDER_A_BUTTON) == [], page
+
+
+@pytest.mark.parametrize(
+    ("scheme", "colours", "ending"), [("default", "light", ".png"), ("slate", "dark", "-dark.png")]
+)
+def test_pictures_follow_the_switch_of_the_reader(browser: Browser, address, scheme, colours, ending):  # noqa: F811
+    browser.call("POST", "/url", {"url": f"{address}/ui.html"})
+    shown = browser.call("POST", "/execute/sync", {"script": SHOWN, "args": [scheme]})
+    assert shown == [colours, [f"ui-{name}{ending}" for name in ("overview", "streams", "stream-phone")]]
+
+
+def test_a_page_that_is_opened_as_a_file_says_how_to_serve_the_site(browser: Browser, address: str):  # noqa: F811
+    said = "return document.body.innerText.includes('To serve the site: make docs-serve')"
+    browser.call("POST", "/url", {"url": f"{address}/index.html"})
+    assert not browser.run(said)
+    browser.call("POST", "/url", {"url": (Path(SITE).resolve() / "index.html").as_uri()})
+    assert browser.run(said)
+
+
+def test_a_bar_in_the_code_of_a_table_has_no_backslash(browser: Browser, address: str):  # noqa: F811
+    for page, code in (("terminal", "streamd completion fish | source"), ("security", "+command|subcommand")):
+        browser.call("POST", "/url", {"url": f"{address}/{page}.html"})
+        codes = browser.run("return [...document.querySelectorAll('td code')].map(one => one.innerText)")
+        assert code in codes
+        assert [one for one in codes if r"\|" in one] == []
