@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spark_source.connecting.connection import Server
 from spark_source.errors import OptionError, StreamdError
 
-LAYOUT = b"1"  # of the keys; see docs/topics.md
+LAYOUTS = (b"1", b"2")  # of the keys; see docs/topics.md
 _STREAM = re.compile(r"(\{.*\}):(g\d+)", re.DOTALL)
 
 
@@ -51,7 +51,7 @@ def read_log(server: Server, name: str) -> TopicLog:
     fields: dict[bytes, bytes] = dict(zip(reply[::2], reply[1::2], strict=True))  # type: ignore[arg-type]
     if not fields:
         raise OptionError(f"log={name}: no topic log has this name: create it, or name streams by option stream")
-    if fields.get(b"version") != LAYOUT:
+    if fields.get(b"version") not in LAYOUTS:
         raise StreamdError(f"log {name} was made by a newer version of streamd.clients.topics: upgrade the data source")
     generations = []
     for field, value in fields.items():

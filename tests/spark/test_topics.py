@@ -62,6 +62,13 @@ def test_a_log_is_read_by_filter_and_the_server_filters_where_it_can(spark: Spar
     assert filtered_by_server == ("streamd_version" in either.info("server"))
 
 
+def test_of_a_property_that_is_repeated_the_last_value_is_read(spark: SparkSession, streamd: redis.Redis) -> None:
+    log = TopicLog.create(streamd, "telemetry", filters=["devices/#"])
+    pairs = [("n", "1"), ("unit", "C"), ("n", "2")]
+    log.publish_many([Message("devices/d1/door", b"x", user_properties=pairs, content_type="text/plain")])
+    assert [row.properties for row in load(spark, streamd).collect()] == [{"n": "2", "unit": "C"}]
+
+
 def test_all_topics_are_read_without_a_filter_and_columns_can_be_chosen(
     spark: SparkSession, streamd: redis.Redis
 ) -> None:

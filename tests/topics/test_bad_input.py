@@ -25,6 +25,14 @@ PUBLISH = [
     (("a/x", b"", "p", None, 0), "expiry_s 0; give seconds above 0"),
     (("a/x", b"", "p", None, None, {"n": 1}), "property 'n': 1; properties are text"),
     (("a/x", b"", "p", None, None, {}, 3), "qos 3; it is 0, 1 or 2"),
+    (("a/x", b"", "p", None, None, {"\ud800": "1"}), r"property '\ud800': no character at position 0"),
+    (("a/x", b"", "p", None, None, {}, 0, False, ["n"]), "user_properties ['n']; give pairs of name and value"),
+    (("a/x", b"", "p", None, None, {}, 0, False, [("n", 1)]), "property 'n': 1; properties are text"),
+    (("a/x", b"", "p", None, None, {"n": "1"}, 0, False, [("n", "1")]), "properties and user_properties; give one"),
+    (("a/x", b"", "p", None, None, {}, 0, False, (), 2), "payload_format 2; it is 0, or 1 for text in UTF-8"),
+    (("a/x", b"", "p", None, None, {}, 0, False, (), 0, 7), "content_type of type int; give text"),
+    (("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, "a/+"), "wildcard + at position 2"),
+    (("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, None, "x"), "correlation of type str; give bytes"),
 ]
 
 
@@ -113,11 +121,11 @@ def test_a_log_is_made_once_and_opened_when_it_is_there(client, log):
 
 
 def test_a_log_of_a_newer_version_is_left_alone(client, log):
-    client.hset("{log}:meta", "version", 2)
+    client.hset("{log}:meta", "version", 3)
     before = dump(client)
     for call in (lambda: TopicLog.open(client, "log"), log.iterator, log.retain, lambda: log.reconfigure(shards=2)):
         with pytest.raises(
-            ValueError, match=r"made by a newer version \(layout 2, this one knows 1\): upgrade streamd"
+            ValueError, match=r"made by a newer version \(layout 3, this one knows 2\): upgrade streamd"
         ):
             call()
     assert dump(client) == before

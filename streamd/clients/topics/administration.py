@@ -38,7 +38,7 @@ def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[
         _refuse_overlaps(name, texts, registered)
         (number,) = yield Watch([], [("INCR", layout.COUNTER)])
         generation = layout.Generation(int(number), shards, by, texts, 0, server_ms(now))
-        fields = ["version", str(layout.VERSION), "uid", uid, "retention_s", str(retention_s)]
+        fields = ["version", "1", "uid", uid, "retention_s", str(retention_s)]
         done = yield Commit(
             [
                 ("HSET", layout.meta_key(name), *fields),
@@ -117,6 +117,20 @@ def reconfigure(
             yield from refresh(handle)
             return
     raise _too_busy(name)
+
+
+def raise_version(handle: Handle, version: int) -> Steps[None]:
+    """Allow entries of a later version in a log; libraries that do not know it refuse the log from then on."""
+    meta_key = layout.meta_key(handle.name)
+    for _ in range(ATTEMPTS):
+        fields, now = yield Watch([meta_key], [("HGETALL", meta_key), ("TIME",)])
+        meta = handle.take(layout.parse_meta(handle.name, fields), server_ms(now))
+        if meta.version >= version:
+            return
+        if (yield Commit([("HSET", meta_key, "version", version)])) is not None:
+            yield from refresh(handle)
+            return
+    raise _too_busy(handle.name)
 
 
 def drop_generation(handle: Handle, number: int) -> Steps[None]:

@@ -175,8 +175,9 @@ def _tail(client: "redis.Redis", arguments: argparse.Namespace) -> int:
 def _shown(entry: Any) -> dict[str, object]:
     shown: dict[str, object] = {"id": entry.id, "time": entry.time.isoformat(timespec="milliseconds")}
     shown |= {"topic": entry.topic, "publisher": entry.publisher, "payload": entry.payload.decode("utf-8", "replace")}
-    if entry.properties:
-        shown["properties"] = entry.properties
+    pairs = entry.user_properties
+    if pairs:
+        shown["properties"] = entry.properties if len(entry.properties) == len(pairs) else pairs
     return shown
 
 

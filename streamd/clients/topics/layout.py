@@ -4,12 +4,19 @@ All of it is ordinary keys, which redis-cli can read:
 
     topics:registry          stream, an entry per living log: log, uid, filters
     topics:generation        the number of the youngest generation; no number is given twice, also not to another log
-    {log}:meta               hash: version, uid, retention_s, current, and g<n> for each generation
+    {log}:meta               hash: version of the entries, uid, retention_s, current, and g<n> for each generation
     {log}:shares             hash: the agreement and the gap mark of each shared replay
     {log/shard}:g<n>         stream: the messages of one shard in one generation
     {log/shard}:meta         hash: g<n>:trimmed, the last entry ID that retention removed
 
 The text in braces decides the slot of a cluster: all of a shard lies in one.
+
+The version says which fields the entries may have. A log begins with version 1. The first message that needs a later
+version raises it, before it is written. So a library that does not know the fields refuses the log, instead of reading
+half of a message.
+
+    1    t p c e q r u:<name>
+    2    u (a JSON list of all properties, where names repeat), pf, ct, rt, cd
 """
 
 import binascii
@@ -20,7 +27,7 @@ from dataclasses import dataclass
 
 from streamd.clients.topics.filters import TopicFilter, parse_filter
 
-VERSION = 1
+VERSION = 2  # the newest that this library knows
 REGISTRY = "topics:registry"
 COUNTER = "topics:generation"
 SHARDS_MAX = 1_024  # a reader asks every shard in one round trip
@@ -80,12 +87,13 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """A log's meta hash; generations are in the order of their numbers."""
+    """A log's meta hash; generations are in the order of their numbers. version: of its entries."""
 
     name: str
     uid: str
     retention_s: int
     generations: tuple[Generation, ...]
+    version: int = 1
 
     @property
     def current(self) -> Generation:
@@ -149,7 +157,7 @@ def parse_meta(name: str, fields: Mapping[bytes, bytes]) -> Meta | None:
     if not fields:
         return None
     version = fields.get(b"version", b"?").decode()
-    if version != str(VERSION):
+    if not (version.isdigit() and 1 <= int(version) <= VERSION):
         raise ValueError(
             f"log {name!r} was made by a newer version (layout {version}, this one knows {VERSION}): upgrade streamd"
         )
@@ -160,7 +168,7 @@ def parse_meta(name: str, fields: Mapping[bytes, bytes]) -> Meta | None:
             said["filters"] = tuple(said["filters"])
             generations.append(Generation(number=int(field[1:]), **said))
     generations.sort(key=lambda one: one.number)
-    return Meta(name, fields[b"uid"].decode(), int(fields[b"retention_s"]), tuple(generations))
+    return Meta(name, fields[b"uid"].decode(), int(fields[b"retention_s"]), tuple(generations), int(version))
 
 
 def check_shards(shards: int) -> int:

@@ -1,8 +1,9 @@
 """Messages in three forms: to be published, stored in a stream, and read."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from streamd.clients.topics.entry_ids import Id, format_id, parse_id
 from streamd.clients.topics.filters import LENGTH_BYTES_MAX, check_topic
 
 PROPERTY = b"u:"
+PAIRS = b"u"  # all properties as a JSON list of pairs, where names repeat: a mapping of fields would lose them
 _NONE: Mapping[str, str] = MappingProxyType({})
 END_FIELD = "end"
 NAME_QUICK = 1_000  # characters of a name that needs no further look if they are ASCII
@@ -20,8 +22,9 @@ class Message(NamedTuple):
     """A message to publish.
 
     publisher: its messages keep their order; iid: the publisher's name for this message, under which it is stored once
-    however often it is published. expiry_s: for how long readers still get it; properties: text to text. qos, retain:
-    kept for brokers, without a meaning here.
+    however often it is published. expiry_s: for how long readers still get it. properties: text to text, or
+    user_properties: pairs of text, whose order and repeated names are kept. Kept for brokers, without a meaning here:
+    qos, retain, payload_format (1 for text), content_type, response_topic, correlation.
     """
 
     topic: str
@@ -32,24 +35,45 @@ class Message(NamedTuple):
     properties: Mapping[str, str] = _NONE
     qos: int = 0
     retain: bool = False
+    user_properties: Sequence[tuple[str, str]] = ()
+    payload_format: int = 0
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A message that was read.
 
-    id: the entry ID in the stream of its shard and generation; `time` is the server's when it came.
+    id: the entry ID in the stream of its shard and generation; `time` is the server's when it came. expiry_s: the
+    seconds from then on for which readers get the message; None for as long as the log keeps it.
     """
 
     id: str
     topic: str
     publisher: str | None
     payload: bytes
-    properties: dict[str, str]
+    user_properties: tuple[tuple[str, str], ...]
     qos: int
     retain: bool
     generation: int
     shard: int
+    expiry_s: float | None = None
+    payload_format: int = 0
+    content_type: str | None = None
+    response_topic: str | None = None
+    correlation: bytes | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The user properties as a dict; of a repeated name the last value."""
+        return dict(self.user_properties)
+
+    @property
+    def expires(self) -> datetime | None:
+        """The time from which on readers no longer get the message; None for never."""
+        return None if self.expiry_s is None else self.time + timedelta(seconds=self.expiry_s)
 
     @property
     def time(self) -> datetime:
@@ -63,17 +87,23 @@ class Entry:
 
 
 class Prepared(NamedTuple):
-    """A checked message: the words behind the ID of its XADD, and the name that decides its shard."""
+    """A checked message: the words behind the ID of its XADD, and the name that decides its shard.
+
+    version: the version that a log has to have for it, see layout.VERSION.
+    """
 
     topic: bytes
     publisher: bytes | None
     iid: bytes | None
     words: tuple[bytes, ...]
+    version: int = 1
 
 
 def prepare(message: Message) -> Prepared:
     """Return a message ready to be written. Raises: ValueError, whose text names the fault and the remedy."""
-    text, payload, name, iid_text, expiry_s, properties, qos, retain = message
+    text, payload, name, iid_text, expiry_s, properties, qos, retain, pairs, is_text, kind, answer, correlation = (
+        message
+    )
     topic = check_topic(text)
     if isinstance(payload, str):
         payload = payload.encode()
@@ -92,7 +122,11 @@ def prepare(message: Message) -> Prepared:
         iid = _name(message, "iid", iid_text)
     if expiry_s is not None or qos or retain or properties:
         words += tuple(_rarer_words(message))
-    return Prepared(topic, publisher, iid, words)
+    if not pairs and not is_text and kind is None and answer is None and correlation is None:
+        return Prepared(topic, publisher, iid, words)
+    more = tuple(_newer_words(message))
+    version = 1 if all(name.startswith(PROPERTY) for name in more[::2]) else 2
+    return Prepared(topic, publisher, iid, words + more, version)
 
 
 def pack(words: tuple[bytes, ...]) -> bytes:
@@ -122,9 +156,49 @@ def _rarer_words(message: Message) -> Iterator[bytes]:
     if message.retain:
         yield from (b"r", b"1")
     for name, value in message.properties.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise _refused(message, f"property {name!r}: {value!r}; properties are text")
-        yield from (PROPERTY + name.encode(), value.encode())
+        yield from _property(message, name, value)
+
+
+def _newer_words(message: Message) -> Iterator[bytes]:
+    """Yield the fields that brokers have messages for, in the order of their last version."""
+    try:
+        pairs = [(name, value) for name, value in message.user_properties]
+    except (TypeError, ValueError):
+        raise _refused(message, f"user_properties {message.user_properties!r}; give pairs of name and value")
+    if pairs and message.properties:
+        raise _refused(message, "properties and user_properties; give one of them")
+    fields = dict(_property(message, name, value) for name, value in pairs)
+    for item in fields.items():
+        yield from item
+    if len(fields) < len(pairs):
+        yield from (PAIRS, json.dumps(pairs, ensure_ascii=False, separators=(",", ":")).encode())
+    if message.payload_format:
+        if message.payload_format != 1:
+            raise _refused(message, f"payload_format {message.payload_format!r}; it is 0, or 1 for text in UTF-8")
+        yield from (b"pf", b"1")
+    if message.content_type is not None:
+        yield from (b"ct", _encoded(message, "content_type", message.content_type))
+    if message.response_topic is not None:
+        yield from (b"rt", check_topic(message.response_topic))
+    if message.correlation is not None:
+        if not isinstance(message.correlation, bytes | bytearray | memoryview):
+            raise _refused(message, f"correlation of type {type(message.correlation).__name__}; give bytes")
+        yield from (b"cd", bytes(message.correlation))
+
+
+def _property(message: Message, name: object, value: object) -> tuple[bytes, bytes]:
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise _refused(message, f"property {name!r}: {value!r}; properties are text")
+    return PROPERTY + _encoded(message, "property", name), _encoded(message, f"property {name!r}", value)
+
+
+def _encoded(message: Message, what: str, text: object) -> bytes:
+    if not isinstance(text, str):
+        raise _refused(message, f"{what} of type {type(text).__name__}; give text")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise _refused(message, f"{what} {text!r}: no character at position {error.start}")
 
 
 def _name(message: Message, what: str, value: str | bytes) -> bytes:
@@ -153,21 +227,45 @@ def is_expired(entry_id: Id, fields: Mapping[bytes, bytes], now_ms: int) -> bool
 
 def to_entry(entry_id: Id, fields: Mapping[bytes, bytes], generation: int, shard: int) -> Entry:
     """Return the message in a stream's entry, which has a topic."""
-    publisher = fields.get(b"c")
+    publisher = _text_of(fields.get(b"c"))
+    topic = fields[b"t"].decode("utf-8", "replace")
+    payload = fields.get(b"p")
+    if payload is not None and len(fields) == (2 if publisher is None else 3):
+        return Entry(format_id(entry_id), topic, publisher, payload, (), 0, False, generation, shard)
+    expiry = fields.get(b"e", b"")
     return Entry(
         format_id(entry_id),
-        fields[b"t"].decode("utf-8", "replace"),
-        None if publisher is None else publisher.decode("utf-8", "replace"),
-        fields.get(b"p", b""),
-        {
-            name[len(PROPERTY) :].decode("utf-8", "replace"): value.decode("utf-8", "replace")
-            for name, value in fields.items()
-            if name.startswith(PROPERTY)
-        },
+        topic,
+        publisher,
+        payload or b"",
+        _user_properties(fields),
         int(fields.get(b"q", b"0")),
         fields.get(b"r") == b"1",
         generation,
         shard,
+        int(expiry) / 1_000 if expiry.isdigit() else None,
+        int(fields.get(b"pf") == b"1"),
+        _text_of(fields.get(b"ct")),
+        _text_of(fields.get(b"rt")),
+        fields.get(b"cd"),
+    )
+
+
+def _text_of(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _user_properties(fields: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+    listed = fields.get(PAIRS)
+    if listed is not None:
+        try:
+            return tuple((str(name), str(value)) for name, value in json.loads(listed))
+        except (ValueError, TypeError):
+            pass  # another program wrote it: the fields below say what there is
+    return tuple(
+        (name[len(PROPERTY) :].decode("utf-8", "replace"), value.decode("utf-8", "replace"))
+        for name, value in fields.items()
+        if name.startswith(PROPERTY)
     )
 
 

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from streamd.clients.topics import layout, retention
+from streamd.clients.topics import administration, layout, retention
 from streamd.clients.topics.entry_ids import parse_id
 from streamd.clients.topics.filters import parse_filter
 from streamd.clients.topics.handle import Handle, refresh
@@ -42,6 +42,9 @@ def publish(handle: Handle, messages: list[Message]) -> Steps[list[str]]:
             "this server has neither XADD IDMP nor scripts, so it cannot store an iid once: use streamd or Redis 8.6, "
             "or publish without iid"
         )
+    version = max([one.version for one in prepared], default=1)
+    if version > handle.meta.version:
+        yield from administration.raise_version(handle, version)
     ids: list[str] = []
     for first in range(0, len(prepared), BATCH_MAX):
         batch = prepared[first : first + BATCH_MAX]
@@ -96,7 +99,7 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
     if not messages:
         return []
     keys = layout.stream_keys(handle.name, generation)
-    names = [generation.name_of(topic, publisher) for topic, publisher, _, _ in messages]
+    names = [generation.name_of(topic, publisher) for topic, publisher, *_ in messages]
     places = {name: generation.shard_named(name) for name in set(names)}
     shards = [places[name] for name in names]
     if not handle.abilities.idmp and any(one.iid for one in messages):
@@ -106,7 +109,7 @@ def _append(handle: Handle, generation: layout.Generation, messages: list[Prepar
     heads = [pack((b"XADD", key.encode(), b"NOMKSTREAM")) for key in keys]
     packed = []
     for number in numbers:
-        _, publisher, iid, words = messages[number]
+        _, publisher, iid, words, _ = messages[number]
         head = heads[shards[number]]
         if iid is None or publisher is None:
             packed.append(b"*%d\r\n%b$1\r\n*\r\n%b" % (4 + len(words), head, pack(words)))
