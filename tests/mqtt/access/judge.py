@@ -60,7 +60,7 @@ class Mosquitto:
 
 @contextmanager
 def mosquitto(directory: Path, files: Mapping[str, str | bytes], *options: str) -> Iterator[Mosquitto | list[str]]:
-    """A mosquitto with an `acl_file` or `password_file`, by their text; the lines of its log when it refuses to start."""
+    """Start one with an `acl_file` or `password_file`, by their text; yields its log when it refuses to start."""
     assert PROGRAM is not None
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

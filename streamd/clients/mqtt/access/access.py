@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from streamd.clients.mqtt.access.acl import ClientRights, Rights, read_rights
 from streamd.clients.mqtt.access.certificates import username_of_certificate
-from streamd.clients.mqtt.access.passwords import PasswordChecks, Passwords, read_passwords
+from streamd.clients.mqtt.access.passwords import PasswordChecks, read_passwords
 from streamd.clients.mqtt.access.rule_files import FileFault
 
 _Rules = TypeVar("_Rules")

@@ -22,11 +22,11 @@ without a name are for those alone. An empty user name is none.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from streamd.clients.mqtt.access.rule_files import FileFault, lines_of, shown
+from streamd.clients.mqtt.access.rule_files import BLANKS, FileFault, lines_of, shown
 from streamd.clients.topics.filters import TopicFilter, parse_filter
 
 # Decisions that one client's rights keep, for reading and for writing each: 0.1 MB where a client has that many topics.
@@ -42,10 +42,10 @@ _ANY_LEVEL: Final = "\0"
 
 
 class Rule(NamedTuple):
-    """One line of a file; kind: `read`, `write`, `readwrite` or `deny`; text: its filter, with %c and %u."""
+    """One line of a file; kind: `read`, `write`, `readwrite` or `deny`; filter: as it stands there, with %c and %u."""
 
     kind: str
-    text: str
+    filter: TopicFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Stage:
     written: tuple[TopicFilter, ...] = ()
 
     @classmethod
-    def of(cls, rules: Iterable[tuple[str, TopicFilter]]) -> "Stage":
-        """Return the stage of rules, each its kind and its filter."""
+    def of(cls, rules: Iterable[Rule]) -> "Stage":
+        """Return the stage of rules whose filters have no placeholders left."""
         known = list(rules)
         return cls(
             tuple(one for kind, one in known if kind == "deny"),
@@ -74,19 +74,10 @@ class Rights:
     """The rules of one file, or of none: then everything is allowed but what is nobody's. It does not change."""
 
     def __init__(self, of_users: dict[str | None, list[Rule]] | None, patterns: Iterable[Rule] = ()) -> None:
-        """of_users: the `topic` rules by user name, None for clients without one; None altogether without a file.
-
-        Raises: ValueError, for a filter that is none.
-        """
+        """of_users: the `topic` rules by user name, None for clients without one; None altogether without a file."""
         self.allows_all = of_users is None
-        self._of_users = {
-            username: Stage.of((kind, TopicFilter(text)) for kind, text in rules)
-            for username, rules in (of_users or {}).items()
-        }
-        # The filter is None where it depends on the client.
-        self._patterns = [
-            (kind, text, None if _PLACEHOLDER.search(text) else TopicFilter(text)) for kind, text in patterns
-        ]
+        self._of_users = {username: Stage.of(rules) for username, rules in (of_users or {}).items()}
+        self._patterns = list(patterns)
 
     def for_client(self, username: str | None, client_id: str) -> "ClientRights":
         """Return the rights of a client; an empty username is none. client_id: not empty, as the gateway gave it."""
@@ -97,8 +88,8 @@ class Rights:
         of_user = self._of_users.get(username, _NO_RULES)
         if not self._patterns or any(wildcard in (username or "") + client_id for wildcard in "+#"):
             return (of_user,)
-        filled = ((kind, _fill(text, one, username, client_id)) for kind, text, one in self._patterns)
-        return of_user, Stage.of((kind, one) for kind, one in filled if one is not None)
+        filled = (_fill(rule, username, client_id) for rule in self._patterns)
+        return of_user, Stage.of(rule for rule in filled if rule is not None)
 
 
 class ClientRights:
@@ -107,7 +98,7 @@ class ClientRights:
     Not for several threads.
     """
 
-    __slots__ = ("username", "client_id", "_allows_all", "_stages", "_readable", "_writable", "__weakref__")
+    __slots__ = ("username", "client_id", "_rights", "_stages", "_readable", "_writable", "__weakref__")
 
     def __init__(self, rights: Rights, username: str | None, client_id: str) -> None:
         self.username = username or None
@@ -116,8 +107,8 @@ class ClientRights:
 
     def renew(self, rights: Rights) -> None:
         """Go by the rules of another file from now on."""
-        self._allows_all = rights.allows_all
-        self._stages = rights.stages_for(self.username, self.client_id)
+        self._rights = rights
+        self._stages: tuple[Stage, ...] | None = None
         self._readable: dict[bytes, bool] = {}
         self._writable: dict[bytes, bool] = {}
 
@@ -144,14 +135,20 @@ class ClientRights:
         wanted = TopicFilter(filter)
         if filter.startswith("$share"):
             return False
-        if self._allows_all:
+        if self._rights.allows_all:
             return True
         denied: tuple[TopicFilter, ...] = ()
-        for stage in self._stages:
+        for stage in self._rules():
             denied += stage.denied
             if any(has_topic_outside(wanted, granted, denied) for granted in stage.read):
                 return True
         return False
+
+    def _rules(self) -> tuple[Stage, ...]:
+        # Made when first asked for: a reload does not make those of all clients at once.
+        if self._stages is None:
+            self._stages = self._rights.stages_for(self.username, self.client_id)
+        return self._stages
 
     def _decide(self, topic: bytes, decisions: dict[bytes, bool], *, is_write: bool) -> bool:
         if len(decisions) >= DECISIONS_MAX:
@@ -164,9 +161,9 @@ class ClientRights:
             return False
         if is_write and topic.startswith(b"$SYS") and not _STATE_OF_BRIDGE.matches(topic):
             return False
-        if self._allows_all:
+        if self._rights.allows_all:
             return True
-        for stage in self._stages:
+        for stage in self._rules():
             if any(one.matches(topic) for one in stage.denied):
                 return False
             if any(one.matches(topic) for one in (stage.written if is_write else stage.read)):
@@ -201,15 +198,16 @@ def _level_of_both(one: list[str], other: list[str]) -> str:
     return next((level for level in (*one, *other) if level != "+"), _ANY_LEVEL)
 
 
-def _fill(text: str, known: TopicFilter | None, username: str | None, client_id: str) -> TopicFilter | None:
-    """Return the filter of a pattern for a client; None when it is not for that client, or no topic can match."""
-    if known is not None:
-        return known
+def _fill(rule: Rule, username: str | None, client_id: str) -> Rule | None:
+    """Return the rule of a pattern for a client; None when it is not for that client, or no topic can match."""
+    text = rule.filter.text
+    if not _PLACEHOLDER.search(text):
+        return rule
     if username is None and "%u" in text:
         return None
     names = {"%c": client_id, "%u": username or ""}
     try:
-        return TopicFilter(_PLACEHOLDER.sub(lambda found: names[found[0]], text))
+        return Rule(rule.kind, TopicFilter(_PLACEHOLDER.sub(lambda found: names[found[0]], text)))
     except ValueError:  # too long for a topic, or a name that no text can have
         return None
 
@@ -217,15 +215,16 @@ def _fill(text: str, known: TopicFilter | None, username: str | None, client_id:
 def read_rights(path: Path) -> Rights:
     """Return the rules of an ACL file. An empty file forbids everything.
 
-    Lines that begin with # are comments; words are separated by blanks, not tabs. Raises: FileFault, for the first line
-    that is wrong.
+    Lines that begin with # are comments; words are separated by blanks, not tabs. mosquitto takes `topic deny` for a
+    grant of the topic `deny`; here such a line is wrong, and `topic readwrite deny` grants it.
+    Raises: FileFault, for the first line that is wrong.
     """
     of_users: dict[str | None, list[Rule]] = {}
     patterns: list[Rule] = []
     username: str | None = None
     for number, line in lines_of(path):
         word, _, rest = line.lstrip(" ").partition(" ")
-        rest = rest.strip()
+        rest = rest.strip(BLANKS)
         if not word or line.startswith("#"):
             continue
         if word == "user":
@@ -247,16 +246,16 @@ def _parse_rule(path: Path, number: int, word: str, rest: str) -> Rule:
     if not blank:
         kind, text = "readwrite", rest
         if text in ("", *_KINDS):
-            fault = f"{shown(' '.join(filter(None, (word, text))))} names no filter; write {word} [read|write|readwrite|deny] FILTER"
+            fault = f"{shown(f'{word} {text}'.rstrip())} has no filter; write {word} [read|write|readwrite|deny] FILTER"
             raise FileFault(path, number, fault)
     if kind not in _KINDS:
         fault = f"{shown(kind)} is none of {', '.join(_KINDS)}; write one of them before a filter that has blanks"
         raise FileFault(path, number, fault)
-    text = text.strip()
     try:
-        levels = len(TopicFilter(text).levels)
+        topic_filter = TopicFilter(text.strip(BLANKS))
     except ValueError as error:
         raise FileFault(path, number, str(error))
-    if levels > LEVELS_MAX:
-        raise FileFault(path, number, f"a filter of {levels:,} levels; use at most {LEVELS_MAX}")
-    return Rule(kind, text)
+    if len(topic_filter.levels) > LEVELS_MAX:
+        fault = f"a filter of {len(topic_filter.levels):,} levels; use at most {LEVELS_MAX}"
+        raise FileFault(path, number, fault)
+    return Rule(kind, topic_filter)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from streamd.clients.mqtt.access.rule_files import FileFault, lines_of, shown
+from streamd.clients.mqtt.access.rule_files import BLANKS, FileFault, lines_of, shown
 
 # A check of so many takes half a second of a core: four times what is advised for PBKDF2 with SHA-512, and still not
 # so much that some clients with wrong passwords keep the threads from all others.
@@ -122,10 +122,10 @@ def read_passwords(path: Path) -> Passwords:
     secrets: dict[str, Secret] = {}
     numbers: dict[str, int] = {}
     for number, line in lines_of(path):
-        if not line or line.lstrip().startswith("#"):
+        if not line or line.lstrip(BLANKS).startswith("#"):
             continue
         name, colon, rest = line.partition(":")
-        username = name.strip()
+        username = name.strip(BLANKS)
         if not colon:
             raise FileFault(path, number, f"{shown(line)} has no colon; write user:hash, as mosquitto_passwd does")
         if not username:
@@ -155,9 +155,7 @@ def _parse_secret(text: str) -> Secret:
     iterations = 0
     if kind == "7":
         if not _ITERATIONS.fullmatch(parts[0]):
-            raise ValueError(
-                f"{shown(parts[0])} is no number of iterations; run mosquitto_passwd for this user again"
-            )
+            raise ValueError(f"{shown(parts[0])} is no number of iterations; run mosquitto_passwd for this user again")
         iterations = int(parts[0])
         if iterations > ITERATIONS_MAX:
             raise ValueError(

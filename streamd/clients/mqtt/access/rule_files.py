@@ -6,6 +6,8 @@ from typing import Final
 
 # A million users with their passwords are 130 MB: more is no file of users but a mistake, such as a disk image.
 FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+# What mosquitto takes for blanks: others, such as a no-break space, are characters of a name.
+BLANKS: Final = " \t\r\v\f"
 
 
 class FileFault(ValueError):
@@ -38,7 +40,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             raise FileFault(path, number, "a NUL character; remove it")
         if number == 1 and text.startswith("\ufeff"):
             raise FileFault(path, number, "a byte order mark; save the file as UTF-8 without one")
-        yield number, text.rstrip()
+        yield number, text.rstrip(BLANKS)
 
 
 def shown(text: str) -> str:
