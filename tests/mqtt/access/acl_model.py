@@ -21,12 +21,12 @@ class Line:
     filter: str
 
 
-def random_filter(random: random.Random, levels: tuple[str, ...]) -> str:
+def random_filter(random: random.Random, levels: tuple[str, ...], firsts: tuple[str, ...] = FIRST_LEVELS) -> str:
     chosen = [random.choice(levels) for _ in range(random.randint(1, 3))]
     if random.random() < 0.25:
         chosen.append("#")
     if random.random() < 0.1:
-        chosen[0] = random.choice(FIRST_LEVELS)
+        chosen[0] = random.choice(firsts)
     return "/".join(chosen) or "+"
 
 
