@@ -88,7 +88,9 @@ class Client:
         self._answers: dict[object, object] = {}
         self._news = threading.Condition()
         self.received: list[str] = []
-        self._client = client = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5)
+        self._client = client = paho.Client(
+            CallbackAPIVersion.VERSION2, client_id, protocol=paho.MQTTv5, reconnect_on_failure=False
+        )
         if username is not None:
             client.username_pw_set(username, password)
         client.on_connect = lambda _client, _data, _flags, reason, _properties: self._answer("connect", reason.value)

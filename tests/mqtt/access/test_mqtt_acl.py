@@ -128,7 +128,7 @@ def test_an_empty_file_forbids_everything(tmp_path):
         ("user ann\nuser", 2, ["without a name"]),
         ("user  ", 1, ["without a name"]),
         ("User ann", 1, ["'User'"]),
-        ("topic " + "/" * 200, 1, ["201 levels", "at most 200"]),
+        ("topic " + "/" * 201, 1, ["202 levels", "at most 201"]),
         ("x" * 1_000, 1, ["xxx..."]),
         (b"topic a\xff", 1, ["byte 8 is not UTF-8"]),
         (b"topic a\0b", 1, ["NUL"]),
@@ -145,7 +145,7 @@ def test_a_wrong_line_is_named_in_one_line(tmp_path, text, number, words):
     assert len(line) < 400
 
 
-@pytest.mark.parametrize("text", [" topic read a", "topic read  a  ", "topic a\r\n", "topic a", "topic " + "/" * 199])
+@pytest.mark.parametrize("text", [" topic read a", "topic read  a  ", "topic a\r\n", "topic a", "topic " + "/" * 200])
 def test_blanks_around_words_do_not_matter(tmp_path, text):
     assert read(tmp_path, text).for_client(None, "c").may_read(text.split()[-1].encode())
 

@@ -90,8 +90,8 @@ def test_without_a_file_the_same_topics_may_be_published(tmp_path):
         ("pattern a/b\n", True),
         ("topic a\r\n", True),
         ("\ufefftopic a\n", False),
-        ("topic " + "/" * 199 + "\n", True),
-        ("topic " + "/" * 200 + "\n", False),
+        ("topic " + "/" * 200 + "\n", True),
+        ("topic " + "/" * 201 + "\n", False),
     ],
 )
 def test_the_same_acl_files_are_refused(tmp_path, text, is_accepted):

@@ -31,7 +31,7 @@ from streamd.clients.topics.filters import TopicFilter, parse_filter
 
 # Decisions that one client's rights keep, for reading and for writing each: 0.1 MB where a client has that many topics.
 DECISIONS_MAX: Final = 1_000
-LEVELS_MAX: Final = 200  # as in mosquitto; a search for topics takes time by the square of it
+LEVELS_MAX: Final = 201  # as in mosquitto; a search for topics takes time by the square of it
 
 _KINDS: Final = ("read", "write", "readwrite", "deny")
 _PLACEHOLDER = re.compile("%[cu]")
