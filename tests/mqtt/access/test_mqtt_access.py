@@ -86,11 +86,13 @@ def test_a_reload_holds_for_clients_that_are_connected(files):
     access = Access(*files)
     ann = asks(access, "ann", b"secret", "c1", may_be_anonymous=False)
     assert [ann.may_write(b"anns"), ann.may_write(b"new"), ann.may_subscribe("new")] == [True, False, False]
+    assert [ann.may_read(b"anns"), ann.may_read(b"new")] == [True, False]
     files[0].write_text(f"ann:{slow(b'changed', 3)}\n")
     files[1].write_text("user ann\ntopic new\n")
     outcome = asyncio.run(access.reload())
     assert (outcome.faults, outcome.changed_users) == ((), {"ann", "bob"})
     assert [ann.may_write(b"anns"), ann.may_write(b"new"), ann.may_subscribe("new")] == [False, True, True]
+    assert [ann.may_read(b"anns"), ann.may_read(b"new")] == [False, True]
     assert asks(access, "ann", b"secret", "c1", may_be_anonymous=False) is NotAdmitted
     assert asks(access, "ann", b"changed", "c1", may_be_anonymous=False).may_write(b"new")
     access.close()
