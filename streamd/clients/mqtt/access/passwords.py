@@ -27,7 +27,8 @@ ITERATIONS_MAX: Final = 1_000_000
 SALT_BYTES_MAX: Final = 1_024  # mosquitto's have 12, later ones 64; a longer one is a damaged line
 # Hashing leaves the interpreter to others. More threads than the small machines have cores gain nothing.
 THREADS: Final = 2
-# A second of work at a thousand iterations, a few KB each. A client that comes later is told at once that the gateway is busy.
+# A second of work at a thousand iterations, a few KB each. A client that comes later is told at once that the gateway
+# is busy.
 WAITING_MAX: Final = 1_000
 
 _HASH_BYTES: Final = hashlib.sha512().digest_size
