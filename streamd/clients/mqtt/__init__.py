@@ -1,0 +1,1 @@
+"""MQTT in front of topic logs: devices publish into the log and subscribe to it."""
