@@ -1,0 +1,143 @@
+"""Bytes to packets: what a peer has sent, whole packets at a time, and where it broke the rules."""
+
+from collections.abc import Callable
+
+from streamd.clients.mqtt.codec import parsing
+from streamd.clients.mqtt.codec.faults import Fault, against_protocol, malformed
+from streamd.clients.mqtt.codec.packets import Connect, Packet
+from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
+
+# Before a client has said who it is, it gets no more memory than this.
+FIRST_PACKET_BYTES_MAX = 16_384
+PACKET_BYTES_MAX = 268_435_460  # the largest that the format has
+_FLAGS: dict[int, int] = {PacketType.PUBREL: 0b0010, PacketType.SUBSCRIBE: 0b0010, PacketType.UNSUBSCRIBE: 0b0010}
+_Parse = Callable[[parsing.Body], Packet]
+FROM_CLIENTS: dict[int, _Parse] = {
+    PacketType.CONNECT: parsing.connect,
+    PacketType.PUBLISH: parsing.publish,
+    PacketType.PUBACK: parsing.puback,
+    PacketType.PUBREC: parsing.pubrec,
+    PacketType.PUBREL: parsing.pubrel,
+    PacketType.PUBCOMP: parsing.pubcomp,
+    PacketType.SUBSCRIBE: parsing.subscribe,
+    PacketType.UNSUBSCRIBE: parsing.unsubscribe,
+    PacketType.PINGREQ: parsing.pingreq,
+    PacketType.DISCONNECT: parsing.disconnect,
+    PacketType.AUTH: parsing.auth,
+}
+FROM_SERVERS: dict[int, _Parse] = {
+    PacketType.CONNACK: parsing.connack,
+    PacketType.PUBLISH: parsing.publish,
+    PacketType.PUBACK: parsing.puback,
+    PacketType.PUBREC: parsing.pubrec,
+    PacketType.PUBREL: parsing.pubrel,
+    PacketType.PUBCOMP: parsing.pubcomp,
+    PacketType.SUBACK: parsing.suback,
+    PacketType.UNSUBACK: parsing.unsuback,
+    PacketType.PINGRESP: parsing.pingresp,
+    PacketType.DISCONNECT: parsing.disconnect,
+    PacketType.AUTH: parsing.auth,
+}
+_OF_VERSION_5 = {PacketType.AUTH}
+
+
+class Decoder:
+    """The packets in the bytes of one connection, from a client or from a server.
+
+    A fault ends it: `fault` then says what was wrong, and `feed` returns nothing more. The packets before the fault are
+    returned all the same. Whatever the bytes are, `feed` raises nothing.
+
+    version: 4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it. packet_bytes_max: the largest packet
+    that is taken, judged by its head.
+    """
+
+    def __init__(
+        self, *, from_client: bool = True, version: int | None = None, packet_bytes_max: int = PACKET_BYTES_MAX
+    ) -> None:
+        self.version = version
+        self.packet_bytes_max = packet_bytes_max
+        self.fault: Fault | None = None
+        self._from_client = from_client
+        self._parsers = FROM_CLIENTS if from_client else FROM_SERVERS
+        self._parts: list[bytes] = []  # of a packet that is not complete
+        self._held = 0
+        self._wanted = 0  # bytes; with fewer there is nothing new to see
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """Return the packets that these bytes complete."""
+        if self.fault is not None:
+            return []
+        if self._parts:
+            self._parts.append(data)
+            self._held += len(data)
+            if self._held < self._wanted:
+                return []
+            data = b"".join(self._parts)
+            self._parts = []
+        packets: list[Packet] = []
+        try:
+            at = self._take(data, packets)
+        except Fault as fault:
+            self.fault = fault
+            return packets
+        if at < len(data):
+            self._parts = [data[at:] if at else data]
+            self._held = len(data) - at
+        return packets
+
+    def _take(self, data: bytes, packets: list[Packet]) -> int:
+        """Append the whole packets in these bytes; return the place behind them. Raises: Fault."""
+        at, size = 0, len(data)
+        while at < size:
+            parse = self._parser(data[at])
+            length = shift = 0
+            body_at = at + 1
+            while True:
+                if body_at == size:
+                    self._wanted = size - at + 1
+                    return at
+                byte = data[body_at]
+                body_at += 1
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift == 28:
+                    raise malformed("the remaining length has more than four bytes")
+            if shift and not byte and self.version == 5:
+                raise malformed("the remaining length is longer than needed")
+            end = body_at + length
+            if end - at > self._bytes_max():
+                raise Fault(
+                    Reason.PACKET_TOO_LARGE,
+                    f"a packet of {end - at:,} bytes; at most {self._bytes_max():,} are taken",
+                )
+            if end > size:
+                self._wanted = end - at
+                return at
+            packet = parse(parsing.Body(data, body_at, end, data[at] & 0x0F, self.version or 0, self._from_client))
+            if type(packet) is Connect:
+                self.version = packet.version
+            packets.append(packet)
+            at = end
+        return at
+
+    def _parser(self, head: int) -> _Parse:
+        """Return what parses a packet with this first byte. Raises: Fault."""
+        kind = head >> 4
+        if self._from_client:
+            if self.version is None:
+                if kind != PacketType.CONNECT:
+                    raise against_protocol("the first packet is not CONNECT")
+            elif kind == PacketType.CONNECT:
+                raise against_protocol("a second CONNECT")
+        parse = self._parsers.get(kind)
+        if parse is None or (self.version == 4 and kind in _OF_VERSION_5):
+            raise against_protocol(f"a packet of type {kind} does not come from this side")
+        if kind != PacketType.PUBLISH and head & 0x0F != _FLAGS.get(kind, 0):
+            raise malformed(f"the flags of a packet of type {kind} are {head & 0x0F:#06b}")
+        return parse
+
+    def _bytes_max(self) -> int:
+        is_first = self.version is None and self._from_client
+        return min(FIRST_PACKET_BYTES_MAX, self.packet_bytes_max) if is_first else self.packet_bytes_max
