@@ -35,7 +35,7 @@ def acknowledge(kind: PacketType, packet_id: int, version: int, reason: int = 0)
 
 
 class PublishHead:
-    """What the PUBLISH packets of one message have in common, whoever they are for.
+    """The part that all PUBLISH packets of one message have in common.
 
     Its bytes up to the packet identifier are made once; each receiver adds its identifier.
     """

@@ -1,0 +1,1 @@
+"""The state of an MQTT session, without input or output: subscriptions, messages in flight, topic aliases."""

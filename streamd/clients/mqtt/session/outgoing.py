@@ -1,0 +1,140 @@
+"""The messages of QoS 1 and 2 that a client has been sent and has not acknowledged."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from streamd.clients.mqtt.codec.faults import against_protocol
+from streamd.clients.mqtt.codec.reason_codes import Reason
+
+P = TypeVar("P")  # the place of a message in its log
+
+PACKET_IDS = 65_535
+
+
+class State(IntEnum):
+    """How far a message has come."""
+
+    PUBLISHED_1 = 1  # QoS 1: a PUBACK is awaited
+    PUBLISHED_2 = 2  # QoS 2: a PUBREC is awaited
+    RELEASED = 3  # QoS 2: PUBREL was sent, a PUBCOMP is awaited
+
+
+class Sent(NamedTuple, Generic[P]):
+    """A message in flight."""
+
+    packet_id: int
+    place: P
+    state: State
+
+
+class Answer(IntEnum):
+    """What has to be done after a PUBREC."""
+
+    RELEASE = 1  # send PUBREL
+    DONE = 2  # nothing: the client has refused the message
+    UNKNOWN = 3  # send PUBREL 0x92
+
+
+class Outgoing(Generic[P]):
+    """The messages in flight to one client, in the order of their first PUBLISH.
+
+    receive_maximum: at most so many may be in flight; it is the connection's. last_packet_id, sent: what a session
+    that is resumed had at its end. Those are sent again first, with DUP and the same identifiers, by `next_resend`.
+    """
+
+    def __init__(self, receive_maximum: int, last_packet_id: int = 0, sent: Iterable[Sent[P]] = ()) -> None:
+        self.last_packet_id = last_packet_id
+        self._in_flight = {one.packet_id: one for one in sent}
+        self._again = dict.fromkeys(self._in_flight)  # what has to be sent again, in its order
+        self._quota = receive_maximum
+        # Messages of the connection before take no part of the quota, until they are published again.
+        self._uncounted = set(self._in_flight)
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    @property
+    def in_flight(self) -> list[Sent[P]]:
+        """The messages in flight, in their order."""
+        return list(self._in_flight.values())
+
+    def next_resend(self) -> Sent[P] | None:
+        """Return the next message, or PUBREL, that has to be sent again; None while nothing has to be, or may be."""
+        for packet_id in self._again:
+            sent = self._in_flight[packet_id]
+            if sent.state != State.RELEASED:
+                if not self._quota:
+                    return None
+                self._quota -= 1
+                self._uncounted.remove(packet_id)
+            del self._again[packet_id]
+            return sent
+        return None
+
+    @property
+    def room(self) -> int:
+        """How many new messages may be sent now; 0 while old ones have to be sent again."""
+        if self._again or len(self._in_flight) >= PACKET_IDS:
+            return 0
+        return self._quota
+
+    def send(self, place: P, qos: int) -> int:
+        """Put a new message in flight; return its packet identifier. There has to be room."""
+        assert self.room
+        packet_id = self.last_packet_id
+        while True:
+            packet_id = packet_id % PACKET_IDS + 1
+            if packet_id not in self._in_flight:
+                break
+        self.last_packet_id = packet_id
+        self._in_flight[packet_id] = Sent(packet_id, place, State.PUBLISHED_1 if qos == 1 else State.PUBLISHED_2)
+        self._quota -= 1
+        return packet_id
+
+    def puback(self, packet_id: int) -> P | None:
+        """Return the place of a message that was acknowledged, with success or not; None if it is not known.
+
+        Raises: Fault, if the message has QoS 2.
+        """
+        return self._finish(packet_id, State.PUBLISHED_1)
+
+    def pubrec(self, packet_id: int, reason: int) -> Answer:
+        """Return what follows a PUBREC. A message that the client refused is no longer in flight.
+
+        Raises: Fault, if the message has QoS 1.
+        """
+        sent = self._in_flight.get(packet_id)
+        if sent is None:
+            return Answer.UNKNOWN
+        if sent.state == State.PUBLISHED_1:
+            raise against_protocol(f"a PUBREC for packet identifier {packet_id}, whose message has QoS 1")
+        self._again.pop(packet_id, None)  # it had come, and only its PUBREC was lost
+        if sent.state == State.RELEASED:
+            return Answer.RELEASE
+        if reason >= Reason.UNSPECIFIED_ERROR:
+            self._finish(packet_id, State.PUBLISHED_2)
+            return Answer.DONE
+        self._in_flight[packet_id] = sent._replace(state=State.RELEASED)
+        return Answer.RELEASE
+
+    def pubcomp(self, packet_id: int) -> P | None:
+        """Return the place of a message that is complete; None if it is not known.
+
+        Raises: Fault, if no PUBREL was sent.
+        """
+        return self._finish(packet_id, State.RELEASED)
+
+    def _finish(self, packet_id: int, state: State) -> P | None:
+        sent = self._in_flight.get(packet_id)
+        if sent is None:
+            return None
+        if sent.state != state:
+            raise against_protocol(f"an acknowledgement of the wrong kind for packet identifier {packet_id}")
+        del self._in_flight[packet_id]
+        self._again.pop(packet_id, None)
+        if packet_id in self._uncounted:
+            self._uncounted.remove(packet_id)
+        else:
+            self._quota += 1
+        return sent.place
