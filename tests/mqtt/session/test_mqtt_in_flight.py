@@ -135,6 +135,8 @@ def test_all_short_histories_of_received_messages():
     for maximum in (1, 2):
         for steps in product(kinds, repeat=5):
             receive(maximum, steps)
+        for steps in product(kinds, repeat=4):  # of a session that is resumed
+            receive(maximum, (("publish", 2, 1), ("stored", 0, 0), ("connect", 0, 0), *steps))
 
 
 def receive(maximum, steps):

@@ -43,6 +43,18 @@ def test_every_filter_finds_every_topic_that_it_matches():
     assert [answers(tree, topic) for topic in TOPICS] == [[]] * len(TOPICS)
 
 
+def test_an_answer_that_is_remembered_is_void_once_a_subscription_changes_it():
+    tree = SubscriptionTree()
+    for text in sorted(set(FILTERS)):
+        matching = [topic for topic in TOPICS if TopicFilter(text).matches(topic)]
+        before = [tree.find(topic) for topic in TOPICS]
+        for value in ("first", "second"):
+            tree.add(text, 1, value)
+            assert [topic for topic in TOPICS if answers(tree, topic) == [(1, text, value)]] == matching
+        tree.remove(text, 1)
+        assert [tree.find(topic) for topic in TOPICS] == before == [()] * len(TOPICS)
+
+
 class Subscribing(RuleBasedStateMachine):
     """A tree beside a list of all subscriptions."""
 
