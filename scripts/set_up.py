@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -50,11 +51,13 @@ def main(wanted: str, level: str) -> int:
 def remove_earlier_name(python: Path, pip: Sequence[str] = ()) -> None:
     """Uninstall the package under the name that it had before, if it is there: pip would keep both.
 
+    What an editable install of it has left in this directory goes, too: with it pytest would find the plugin twice.
     pip: the words that start it, by default that of this interpreter.
     """
     if any(python.parent.parent.glob(f"lib/python*/site-packages/{EARLIER_NAME}-*.dist-info")):
         words = [*(pip or (str(python), "-m", "pip")), "uninstall", "-q", "-y", "--disable-pip-version-check"]
         subprocess.run([*words, EARLIER_NAME], check=True)
+    shutil.rmtree(f"{EARLIER_NAME}.egg-info", ignore_errors=True)
 
 
 def works(python: Path) -> bool:

@@ -23,10 +23,15 @@ def environment(place: Path, *packages: str) -> Path:
 @pytest.mark.parametrize(("packages", "is_removed"), [(["streamd"], True), (["streamd_server", "streamd_x"], False)])
 def test_the_package_is_removed_under_its_earlier_name_and_no_other(tmp_path, monkeypatch, packages, is_removed):
     ran: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    for name in ("streamd.egg-info", "streamd_server.egg-info"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "PKG-INFO").touch()
     monkeypatch.setattr(subprocess, "run", lambda words, check: ran.append(words))
     set_up.remove_earlier_name(environment(tmp_path, *packages))
     assert [words[-1] for words in ran] == ["streamd"] * is_removed
     assert all("uninstall" in words for words in ran)
+    assert [path.name for path in tmp_path.glob("*.egg-info")] == ["streamd_server.egg-info"]
 
 
 @pytest.mark.parametrize(
