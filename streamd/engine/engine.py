@@ -35,6 +35,7 @@ from streamd.engine.chores import CHORES
 from streamd.engine.gathering import NOBODY, Gathering
 from streamd.engine.memory import MemoryLimit
 from streamd.engine.slices import Slices, end_of_slice
+from streamd.engine.whole_transactions import MULTI_WORDS, WholeTransactions
 from streamd.resp.encoder import BULK_HEADERS, ENCODERS, SHORT_BYTES_MAX
 from streamd.resp.plain import plain
 from streamd.resp.slicing import sliced
@@ -72,6 +73,7 @@ class Engine:
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.careful = Careful(self.state)
+        self.whole_transactions = WholeTransactions(self.commands)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
@@ -130,6 +132,7 @@ class Engine:
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, guard, stopwatch = client.quick, client.guard, calls.stopwatch
+        whole = self.whole_transactions
         offered = TURN_REQUESTS_MAX if guard is None else GUARDED_RUN_MAX
         started_ns = then_ns = stopwatch()
         end = total
@@ -147,8 +150,13 @@ class Engine:
                 )
             )
             if not is_quick:
-                mode = client.reply_mode
-                command, reply = self._admit(client, request)
+                queued = whole.queue(client, requests, at) if replies is None and request[0] in MULTI_WORDS else 0
+                if queued:
+                    at += queued
+                    request, command, is_quick = requests[at], whole.exec, True
+                else:
+                    mode = client.reply_mode
+                    command, reply = self._admit(client, request)
             if command is not None:
                 client.last_command = command.name
                 if at >= batch_at and command.batch is not None and is_quick:

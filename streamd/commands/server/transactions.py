@@ -45,7 +45,7 @@ def exec_(context: Context, args: list[bytes]) -> Reply:
         raise CommandError("EXECABORT Transaction discarded because of previous errors.")
     if touched:
         return NULL_ARRAY
-    if any(request[0].lower() in SCRIPT_COMMANDS for request in requests):
+    if not SCRIPT_COMMANDS.isdisjoint([request[0].lower() for request in requests]):
         return context.services.scripts.beside(context, lambda: _run_all(context, requests))
     return _run_all(context, requests)
 
@@ -60,8 +60,10 @@ def _run_all(context: Context, requests: list[list[bytes]]) -> list[Reply]:
 
 def _execute(context: Context, requests: list[list[bytes]]) -> list[Reply]:
     """Execute the queued commands; replies before a HELLO keep the earlier protocol."""
-    replies: list[Reply] = []
     ends = [at + 1 for at, request in enumerate(requests) if len(request[0]) == 5 and request[0].upper() == b"HELLO"]
+    if not ends:
+        return context.services.execute(context, requests)
+    replies: list[Reply] = []
     for start, end in pairwise([0, *ends, len(requests)]):
         protocol = context.protocol
         more = context.services.execute(context, requests[start:end])
