@@ -52,6 +52,6 @@ class WholeTransactions:
             return 0
         client.transaction = requests[at + 1 : end]
         client.transaction_broken = False
-        client.out.append(_OK + _QUEUED * (end - at - 1))
+        client.out += [_OK, *[_QUEUED] * (end - at - 1)]
         self._multi.calls += 1
         return end - at
