@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamd.engine.engine import Engine
@@ -92,6 +92,7 @@ def test_whole_or_request_by_request_is_the_same(rules, monkeypatch):
 
     monkeypatch.setattr(WholeTransactions, "queue", counted)
 
+    @example([["PING", "MULTI", "XADD s * f %", "LPUSH l %", "EXEC"]])
     @given(st.lists(TRANSACTIONS, min_size=1, max_size=4))
     def check(sent):
         assert outcome(sent, rules, together=True) == outcome(sent, rules, together=False)
