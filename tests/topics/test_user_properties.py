@@ -244,10 +244,10 @@ def test_a_message_of_a_later_version_is_refused_also_if_it_comes_while_a_reader
 
 
 def test_a_pending_message_of_a_later_version_is_not_claimed_unseen(client, log, monkeypatch):
-    log.publish("t", b"x")
-    first, second = (log.share("g", member=name, lease_ms=10) for name in ("first", "second"))
+    entry_id = log.publish("t", b"x")
+    first, second = (log.share("g", member=name) for name in ("first", "second"))
     assert first.next().entries
-    second.next()
+    client.xclaim("{log/0}:g1", "g", "first", 0, [entry_id], idle=30_000)  # its lease has ended
     execute, later = redis.client.Pipeline.execute, layout.VERSION + 1
 
     def claim(pipeline, raise_on_error=True):
@@ -257,7 +257,8 @@ def test_a_pending_message_of_a_later_version_is_not_claimed_unseen(client, log,
 
     monkeypatch.setattr(redis.client.Pipeline, "execute", claim)
     with pytest.raises(ValueError, match=f"layout {later}"):
-        second.next(block_ms=5_000)
+        second.next()
+    assert [one["consumer"] for one in client.xpending_range("{log/0}:g1", "g", "-", "+", 9)] == [b"second"]
 
 
 def test_the_command_line_shows_repeated_properties_as_pairs(client, log):
