@@ -70,6 +70,10 @@ def topics(url: str) -> None:
         log.publish_many([Message("devices/d8/t", "2", publisher="d8", iid="2")])
         entries, _, _ = log.next(log.iterator("devices/+/t", start="earliest"), 100)
         assert len(entries) == 2
+        log.publish_many([Message("devices/d8/t", "3", user_properties=[("n", "1"), ("n", "2")])])
+        for ordered in (False, True):
+            with log.share(f"members-{ordered}", ordered=ordered) as member:
+                assert member.ack(member.next(100).entries) == 3
 
 
 def sessions(url: str) -> None:

@@ -24,15 +24,31 @@ PUBLISH = [
     (("a/x", b"", "p", ""), "iid of 0 bytes"),
     (("a/x", b"", "p", None, 0), "expiry_s 0; give seconds above 0"),
     (("a/x", b"", "p", None, None, {"n": 1}), "property 'n': 1; properties are text"),
+    (("a/x", b"", "p", None, "60"), "expiry_s '60'; give seconds above 0, or None for never"),
+    (("a/x", b"", "p", None, float("inf")), "expiry_s inf; give seconds above 0"),
+    (("a/x", b"", "p", None, float("nan")), "expiry_s nan; give seconds above 0"),
+    (("a/x", b"", "p", None, 1e15), "expiry_s 1000000000000000.0; give seconds above 0"),
     (("a/x", b"", "p", None, None, {}, 3), "qos 3; it is 0, 1 or 2"),
     (("a/x", b"", "p", None, None, {"\ud800": "1"}), r"property '\ud800': no character at position 0"),
     (("a/x", b"", "p", None, None, {}, 0, False, ["n"]), "user_properties ['n']; give pairs of name and value"),
+    (("a/x", b"", "p", None, None, {}, 0, False, ["ab"]), "user_properties ['ab']; give pairs of name and value"),
+    (("a/x", b"", "p", None, None, {}, 0, False, {"ab": "1"}), "user_properties {'ab': '1'}; give pairs"),
+    (("a/x", b"", "p", None, None, {}, 0, False, 7), "user_properties 7; give pairs of name and value"),
     (("a/x", b"", "p", None, None, {}, 0, False, [("n", 1)]), "property 'n': 1; properties are text"),
     (("a/x", b"", "p", None, None, {"n": "1"}, 0, False, [("n", "1")]), "properties and user_properties; give one"),
     (("a/x", b"", "p", None, None, {}, 0, False, (), 2), "payload_format 2; it is 0, or 1 for text in UTF-8"),
     (("a/x", b"", "p", None, None, {}, 0, False, (), 0, 7), "content_type of type int; give text"),
+    (
+        ("a/x", b"", "p", None, None, {}, 0, False, (), 0, "x" * 65_536),
+        "content_type of 65,536 bytes; MQTT has at most",
+    ),
+    (("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, ["a"]), "response_topic of type list; give text"),
     (("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, "a/+"), "wildcard + at position 2"),
     (("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, None, "x"), "correlation of type str; give bytes"),
+    (
+        ("a/x", b"", "p", None, None, {}, 0, False, (), 0, None, None, bytes(65_536)),
+        "correlation of 65,536 bytes; MQTT",
+    ),
 ]
 
 

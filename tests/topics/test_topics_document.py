@@ -14,7 +14,7 @@ def test_the_examples_of_the_document_run_one_after_the_other(client):
     port = str(client.connection_pool.connection_kwargs["port"])
     names: dict[str, object] = {}
     examples = [one for one in blocks_for(__file__) if one.language == "python"]
-    assert len(examples) == 3
+    assert len(examples) == 4
     for example in examples:
         exec(compile(example.text.replace("6379", port), str(example), "exec"), names)
 

@@ -13,10 +13,14 @@ The text in braces decides the slot of a cluster: all of a shard lies in one.
 
 The version says which fields the entries may have. A log begins with version 1. The first message that needs a later
 version raises it, before it is written. So a library that does not know the fields refuses the log, instead of reading
-half of a message.
+half of a message: every reader asks for the version behind its entries, or with them. (Libraries that know only version
+1 ask before in a shared replay without order. A member of theirs that waits just then gets one such delivery.)
 
     1    t p c e q r u:<name>
     2    u (a JSON list of all properties, where names repeat), pf, ct, rt, cd
+
+Properties whose names repeat are listed in one field: a stream keeps fields of the same name, but clients make
+mappings of an entry's fields, which lose all but the last. `u:<name>` then has the last value, for other programs.
 """
 
 import binascii
@@ -156,11 +160,7 @@ def parse_meta(name: str, fields: Mapping[bytes, bytes]) -> Meta | None:
     """
     if not fields:
         return None
-    version = fields.get(b"version", b"?").decode()
-    if not (version.isdigit() and 1 <= int(version) <= VERSION):
-        raise ValueError(
-            f"log {name!r} was made by a newer version (layout {version}, this one knows {VERSION}): upgrade streamd"
-        )
+    version = check_version(name, fields.get(b"version", b"?"))
     generations = []
     for field, value in fields.items():
         if field[:1] == b"g" and field[1:].isdigit():
@@ -168,7 +168,17 @@ def parse_meta(name: str, fields: Mapping[bytes, bytes]) -> Meta | None:
             said["filters"] = tuple(said["filters"])
             generations.append(Generation(number=int(field[1:]), **said))
     generations.sort(key=lambda one: one.number)
-    return Meta(name, fields[b"uid"].decode(), int(fields[b"retention_s"]), tuple(generations), int(version))
+    return Meta(name, fields[b"uid"].decode(), int(fields[b"retention_s"]), tuple(generations), version)
+
+
+def check_version(name: str, version: bytes) -> int:
+    """Return the version of a log's entries. Raises: ValueError, if this library does not know it."""
+    if not (version.isdigit() and 1 <= int(version) <= VERSION):
+        raise ValueError(
+            f"log {name!r} was made by a newer version (layout {version.decode()}, this one knows {VERSION}): "
+            "upgrade streamd"
+        )
+    return int(version)
 
 
 def check_shards(shards: int) -> int:

@@ -14,12 +14,14 @@ from streamd.clients.topics.shares import (
     News,
     Place,
     RawEntries,
+    check_read,
     ensure_group,
     group_entries,
     group_states,
     news,
     sort_out,
     unfinished,
+    version_command,
 )
 from streamd.clients.topics.steps import Command, Commit, Steps, Watch, run_all
 
@@ -116,9 +118,10 @@ def _read(member: Member, places: list[Place], n: int) -> Steps[list[tuple[Place
             commands.append((*group, "COUNT", count, "STREAMS", key, ">"))
         else:
             commands.append(("XAUTOCLAIM", key, member.share, member.name, 0, cursor, "COUNT", count))
-    replies = yield Commit(commands)
+    replies = yield Commit([*commands, version_command(member)])
     if replies is None:
         return None
+    check_read(member, replies.pop())
     found: list[tuple[Place, RawEntries]] = []
     for place, reply in zip(chosen, replies[len(places) :], strict=True):
         holding = member.holdings[place]

@@ -15,6 +15,8 @@ PROPERTY = b"u:"
 PAIRS = b"u"  # all properties as a JSON list of pairs, where names repeat: a mapping of fields would lose them
 _NONE: Mapping[str, str] = MappingProxyType({})
 END_FIELD = "end"
+EXPIRY_DIGITS_MAX = 18  # of an expiry in ms: 30 million years; a reader takes more for never
+_QOS = {b"1": 1, b"2": 2}
 NAME_QUICK = 1_000  # characters of a name that needs no further look if they are ASCII
 
 
@@ -72,8 +74,20 @@ class Entry:
 
     @property
     def expires(self) -> datetime | None:
-        """The time from which on readers no longer get the message; None for never."""
-        return None if self.expiry_s is None else self.time + timedelta(seconds=self.expiry_s)
+        """The time from which on readers no longer get the message; None for never, or after the year 9999."""
+        try:
+            return None if self.expiry_s is None else self.time + timedelta(seconds=self.expiry_s)
+        except OverflowError:
+            return None
+
+    def left_s(self, at: datetime) -> float | None:
+        """Return the seconds until the message expires, at a time with its zone: 0 if it has, None for never.
+
+        Raises: ValueError, for a time without a zone.
+        """
+        if at.tzinfo is None or at.utcoffset() is None:
+            raise ValueError(f"at {at.isoformat()}: of which time zone? Give datetime(..., tzinfo=...)")
+        return None if self.expiry_s is None else max(0.0, self.expiry_s - (at - self.time).total_seconds())
 
     @property
     def time(self) -> datetime:
@@ -145,10 +159,7 @@ _BULKS = _Bulks((words, b"$%d\r\n%b\r\n" * words) for words in range(16))
 def _rarer_words(message: Message) -> Iterator[bytes]:
     """Yield the fields that few messages have."""
     if message.expiry_s is not None:
-        expiry_ms = round(message.expiry_s * 1_000)
-        if expiry_ms < 1:
-            raise _refused(message, f"expiry_s {message.expiry_s!r}; give seconds above 0, or None for never")
-        yield from (b"e", b"%d" % expiry_ms)
+        yield from (b"e", b"%d" % _expiry_ms(message, message.expiry_s))
     if message.qos:
         if message.qos not in (1, 2):
             raise _refused(message, f"qos {message.qos!r}; it is 0, 1 or 2")
@@ -159,11 +170,25 @@ def _rarer_words(message: Message) -> Iterator[bytes]:
         yield from _property(message, name, value)
 
 
-def _newer_words(message: Message) -> Iterator[bytes]:
-    """Yield the fields that brokers have messages for, in the order of their last version."""
+def _expiry_ms(message: Message, expiry_s: float) -> int:
     try:
-        pairs = [(name, value) for name, value in message.user_properties]
-    except (TypeError, ValueError):
+        expiry_ms = round(expiry_s * 1_000)
+    except (TypeError, ValueError, OverflowError):
+        expiry_ms = 0
+    if not 1 <= expiry_ms < 10**EXPIRY_DIGITS_MAX:
+        raise _refused(message, f"expiry_s {expiry_s!r}; give seconds above 0, or None for never")
+    return expiry_ms
+
+
+def _newer_words(message: Message) -> Iterator[bytes]:
+    """Yield the fields of version 2, and properties that were given as pairs."""
+    try:
+        given: list[object] = list(message.user_properties)
+        # A mapping would give its names: one of two letters looks like a pair.
+        pairs = [(one[0], one[1]) for one in given if isinstance(one, tuple | list) and len(one) == 2]
+    except TypeError:
+        given, pairs = [message.user_properties], []
+    if len(pairs) < len(given):
         raise _refused(message, f"user_properties {message.user_properties!r}; give pairs of name and value")
     if pairs and message.properties:
         raise _refused(message, "properties and user_properties; give one of them")
@@ -177,13 +202,15 @@ def _newer_words(message: Message) -> Iterator[bytes]:
             raise _refused(message, f"payload_format {message.payload_format!r}; it is 0, or 1 for text in UTF-8")
         yield from (b"pf", b"1")
     if message.content_type is not None:
-        yield from (b"ct", _encoded(message, "content_type", message.content_type))
+        yield from (b"ct", _short(message, "content_type", _encoded(message, "content_type", message.content_type)))
     if message.response_topic is not None:
+        if not isinstance(message.response_topic, str):
+            raise _refused(message, f"response_topic of type {type(message.response_topic).__name__}; give text")
         yield from (b"rt", check_topic(message.response_topic))
     if message.correlation is not None:
         if not isinstance(message.correlation, bytes | bytearray | memoryview):
             raise _refused(message, f"correlation of type {type(message.correlation).__name__}; give bytes")
-        yield from (b"cd", bytes(message.correlation))
+        yield from (b"cd", _short(message, "correlation", bytes(message.correlation)))
 
 
 def _property(message: Message, name: object, value: object) -> tuple[bytes, bytes]:
@@ -199,6 +226,12 @@ def _encoded(message: Message, what: str, text: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise _refused(message, f"{what} {text!r}: no character at position {error.start}")
+
+
+def _short(message: Message, what: str, value: bytes) -> bytes:
+    if len(value) > LENGTH_BYTES_MAX:
+        raise _refused(message, f"{what} of {len(value):,} bytes; MQTT has at most {LENGTH_BYTES_MAX:,}")
+    return value
 
 
 def _name(message: Message, what: str, value: str | bytes) -> bytes:
@@ -221,8 +254,13 @@ def _refused(message: Message, why: str) -> ValueError:
 
 def is_expired(entry_id: Id, fields: Mapping[bytes, bytes], now_ms: int) -> bool:
     """Return whether a message has expired; its time is counted from its entry ID, so that no other clock matters."""
+    expiry_ms = _expiry_of(fields)
+    return expiry_ms is not None and entry_id[0] + expiry_ms <= now_ms
+
+
+def _expiry_of(fields: Mapping[bytes, bytes]) -> int | None:
     expiry = fields.get(b"e")
-    return expiry is not None and expiry.isdigit() and entry_id[0] + int(expiry) <= now_ms
+    return int(expiry) if expiry is not None and expiry.isdigit() and len(expiry) <= EXPIRY_DIGITS_MAX else None
 
 
 def to_entry(entry_id: Id, fields: Mapping[bytes, bytes], generation: int, shard: int) -> Entry:
@@ -232,18 +270,18 @@ def to_entry(entry_id: Id, fields: Mapping[bytes, bytes], generation: int, shard
     payload = fields.get(b"p")
     if payload is not None and len(fields) == (2 if publisher is None else 3):
         return Entry(format_id(entry_id), topic, publisher, payload, (), 0, False, generation, shard)
-    expiry = fields.get(b"e", b"")
+    expiry_ms = _expiry_of(fields)
     return Entry(
         format_id(entry_id),
         topic,
         publisher,
         payload or b"",
         _user_properties(fields),
-        int(fields.get(b"q", b"0")),
+        _QOS.get(fields.get(b"q", b"0"), 0),
         fields.get(b"r") == b"1",
         generation,
         shard,
-        int(expiry) / 1_000 if expiry.isdigit() else None,
+        None if expiry_ms is None else expiry_ms / 1_000,
         int(fields.get(b"pf") == b"1"),
         _text_of(fields.get(b"ct")),
         _text_of(fields.get(b"rt")),
@@ -259,14 +297,26 @@ def _user_properties(fields: Mapping[bytes, bytes]) -> tuple[tuple[str, str], ..
     listed = fields.get(PAIRS)
     if listed is not None:
         try:
-            return tuple((str(name), str(value)) for name, value in json.loads(listed))
-        except (ValueError, TypeError):
+            return tuple(_pair(one) for one in json.loads(listed))
+        except (ValueError, TypeError, RecursionError):
             pass  # another program wrote it: the fields below say what there is
     return tuple(
-        (name[len(PROPERTY) :].decode("utf-8", "replace"), value.decode("utf-8", "replace"))
-        for name, value in fields.items()
-        if name.startswith(PROPERTY)
+        [
+            (name[2:].decode("utf-8", "replace"), value.decode("utf-8", "replace"))
+            for name, value in fields.items()
+            if name[:2] == PROPERTY
+        ]
     )
+
+
+def _pair(found: object) -> tuple[str, str]:
+    """Return a pair of a JSON list. Raises: ValueError."""
+    if isinstance(found, list) and len(found) == 2:
+        name, value = found
+        if isinstance(name, str) and isinstance(value, str):
+            (name + value).encode()  # half of a surrogate pair can be written in JSON, and is no text
+            return name, value
+    raise ValueError(f"no pair of text: {found!r}")
 
 
 def as_messages(messages: Iterable[Message | Mapping[str, object] | tuple[str, bytes | str]]) -> list[Message]:

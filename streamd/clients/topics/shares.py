@@ -243,6 +243,19 @@ def is_wanted(member: Member, entry_id: Id, fields: Mapping[bytes, bytes] | None
     return topic is not None and member.pattern.matches(topic) and not is_expired(entry_id, fields or {}, now_ms)
 
 
+def version_command(member: Member) -> Command:
+    """Return the command that asks for the version of the entries that were read before it."""
+    return ("HGET", layout.meta_key(member.handle.name), "version")
+
+
+def check_read(member: Member, version: bytes | Exception | None) -> None:
+    """Refuse entries of a later version; they stay pending, for a member that knows it. Raises: ValueError."""
+    if isinstance(version, Exception):
+        raise version
+    if version is not None:  # else the log was dropped just now
+        layout.check_version(member.handle.name, version)
+
+
 def group_states(member: Member, generation: layout.Generation) -> Steps[tuple[bool, bool]]:
     """Return whether all of a generation was delivered, and whether nothing of it is pending."""
     keys = layout.stream_keys(member.handle.name, generation)

@@ -9,12 +9,14 @@ from streamd.clients.topics.shares import (
     News,
     Place,
     RawEntries,
+    check_read,
     ensure_group,
     group_entries,
     group_states,
     news,
     sort_out,
     unfinished,
+    version_command,
 )
 from streamd.clients.topics.steps import Command, Pipeline, Steps, run_all
 
@@ -65,12 +67,12 @@ def _claim(
     places = [(one.number, shard) for one in generations for shard in range(one.shards)]
     places = _some(member, [one for one in places if one[0] not in member.finished], n)
     count = max(1, n // max(1, len(places)))
-    replies = yield Pipeline(
-        [
-            ("XAUTOCLAIM", member.key(place), member.share, member.name, lease_ms, "0-0", "COUNT", count)
-            for place in places
-        ]
-    )
+    claims: list[Command] = [
+        ("XAUTOCLAIM", member.key(place), member.share, member.name, lease_ms, "0-0", "COUNT", count)
+        for place in places
+    ]
+    *replies, version = yield Pipeline([*claims, version_command(member)])
+    check_read(member, version)
     found: list[tuple[Place, RawEntries]] = []
     for place, reply in zip(places, replies, strict=True):
         if isinstance(reply, Exception):
@@ -95,7 +97,9 @@ def _read_new(
     block = ("BLOCK", wait_ms) if wait_ms and is_current else ()
     count = max(1, n // len(places))
     command: Command = ("XREADGROUP", "GROUP", member.share, member.name, "COUNT", count, *block)
-    (reply,) = yield Pipeline([(*command, "STREAMS", *keys, *[">"] * len(keys))])
+    # Asked for behind the entries: a message of a later version may have come while this waited.
+    reply, version = yield Pipeline([(*command, "STREAMS", *keys, *[">"] * len(keys)), version_command(member)])
+    check_read(member, version)
     if isinstance(reply, Exception):
         _forget_dropped(member, generation.number, reply)
         return [], True
