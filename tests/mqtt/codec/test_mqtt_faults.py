@@ -5,6 +5,7 @@ import pytest
 from streamd.clients.mqtt.codec import packets
 from streamd.clients.mqtt.codec.decoder import FIRST_PACKET_BYTES_MAX, Decoder
 from streamd.clients.mqtt.codec.encoding import encode
+from streamd.clients.mqtt.codec.names import check_filter, share_of
 
 CONNECT = {4: encode(packets.Connect(4, "d7", True), 4), 5: encode(packets.Connect(5, "d7", True), 5)}
 M, PE = 0x81, 0x82
@@ -103,16 +104,16 @@ LATER = [
     ("5:4.7.3-1", 5, "82 06 0001 00 0000 00", M),
     ("5:4.8.2-1", 5, "82 0f 0001 00 0009 '$share//a' 00", PE),
     ("5:4.8.2-2", 5, "82 10 0001 00 000a '$share/+/a' 00", PE),
-    ("5:4.8.2-2", 5, "82 0e 0001 00 0008 '$share/g' 00", M),
-    ("5:4.8.2-2", 5, "82 0f 0001 00 0009 '$share/g/' 00", M),
+    ("5:4.8.2-2", 5, "82 0e 0001 00 0008 '$share/g' 00", PE),
+    ("5:4.8.2-2", 5, "82 0f 0001 00 0009 '$share/g/' 00", PE),
     ("5:3.10.3-2", 5, "a2 03 0001 00", PE),
     ("3:3.10.3-2", 4, "a2 02 0001", PE),
     ("5:3.14.2-1", 5, "e0 01 8d", PE),
     ("5:§3.14.2.2.5", 5, "e0 06 00 04 1c 0001 'x'", PE),
     ("3:3.14.1-1", 4, "e0 01 00", M),
-    ("5:3.15.2-1", 5, "f0 01 00", PE),
+    ("5:3.15.2-1", 5, "f0 02 00 00", PE),
     ("5:§3.15.2", 5, "f0 00", PE),
-    ("5:§3.15.2", 5, "f0 01 18", PE),
+    ("5:§3.15.2", 5, "f0 01 18", M),
     ("5:3.1.0-2", 5, CONNECT[5].hex(), PE),
     ("3:3.1.0-2", 4, CONNECT[4].hex(), PE),
 ]
@@ -150,6 +151,7 @@ FIRST = [
     ("5:§2.2.2.2", connect_with("", properties="0a 11 00000001 11 00000001"), PE, None),
     ("5:§2.2.2.2", connect_with("00", properties="7f"), M, None),
     ("5:3.2.2-15", body("10 ffff7f"), 0x95, None),
+    ("5:1.5.5-1", body("10 9000 0004 'MQTT' 05 02 000a 00 0003 'abc'"), M, None),
 ]
 FROM_A_SERVER = [
     ("5:3.2.2-1", 5, "20 03 02 00 00", M),
@@ -224,3 +226,38 @@ def test_a_client_that_is_not_known_yet_gets_little_memory():
     assert decoder.feed(bytes((0x10, size & 0x7F | 0x80, size >> 7))) == []
     assert decoder.fault is not None
     assert decoder.fault.reason == 0x95
+
+
+@pytest.mark.parametrize(
+    ("sent", "version"),
+    [
+        (connect_with("", flags=0x03), 5),
+        (connect_with("", version=4, flags=0x03), 4),
+        (connect_with("", version=4, flags=0, client_id="0000"), 4),
+        (connect_with("", version=6), None),
+        (body("c0 00"), None),
+    ],
+)
+def test_a_connect_with_a_fault_has_said_its_version_where_it_has_a_known_one(sent, version):
+    """So its CONNACK has the right form."""
+    decoder = Decoder()
+    assert decoder.feed(sent) == []
+    assert decoder.version == version
+
+
+@pytest.mark.parametrize("text", ["$share//a", "$share/+/a", "$share/g", "$share/g/", "$share/"])
+def test_3_1_1_has_no_shared_subscriptions_that_could_be_written_wrongly(text):
+    subscribe = packets.Subscribe(1, (packets.Subscription(text),))
+    decoder = Decoder()
+    assert decoder.feed(CONNECT[4] + encode(subscribe, 4))[1:] == [subscribe]
+    assert decoder.fault is None
+    assert share_of(text) == (None, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "inner"),
+    [("a/#", None, "a/#"), ("$share/g/a/+", "g", "a/+"), ("$share/g//", "g", "/"), ("$share", None, "$share")],
+)
+def test_a_shared_subscription_has_a_name_and_a_filter(text, share, inner):
+    assert share_of(text) == (share, inner)
+    assert check_filter(text) is (share is not None)

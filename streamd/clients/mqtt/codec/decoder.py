@@ -47,8 +47,8 @@ class Decoder:
     A fault ends it: `fault` then says what was wrong, and `feed` returns nothing more. The packets before the fault are
     returned all the same. Whatever the bytes are, `feed` raises nothing.
 
-    version: 4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it. packet_bytes_max: the largest packet
-    that is taken, judged by its head.
+    version: 4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it, also one with a fault. packet_bytes_max:
+    the largest packet that is taken, judged by its head.
     """
 
     def __init__(
@@ -59,30 +59,32 @@ class Decoder:
         self.fault: Fault | None = None
         self._from_client = from_client
         self._parsers = FROM_CLIENTS if from_client else FROM_SERVERS
-        self._parts: list[bytes] = []  # of a packet that is not complete
-        self._held = 0
+        # Of a packet that is not complete. A list of its pieces would take many times its length, where they are small.
+        self._held = bytearray()
         self._wanted = 0  # bytes; with fewer there is nothing new to see
 
     def feed(self, data: bytes) -> list[Packet]:
         """Return the packets that these bytes complete."""
         if self.fault is not None:
             return []
-        if self._parts:
-            self._parts.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
                 return []
-            data = b"".join(self._parts)
-            self._parts = []
+            data = bytes(self._held)
+            self._held = bytearray()
         packets: list[Packet] = []
         try:
             at = self._take(data, packets)
         except Fault as fault:
+            # Its traceback holds this frame, and so this decoder, which would then wait for the collector of circles.
+            fault.__traceback__ = None
+            fault.__context__ = None
             self.fault = fault
+            self.version = self.version or fault.version
             return packets
         if at < len(data):
-            self._parts = [data[at:] if at else data]
-            self._held = len(data) - at
+            self._held += data[at:]
         return packets
 
     def _take(self, data: bytes, packets: list[Packet]) -> int:
@@ -118,6 +120,8 @@ class Decoder:
             packet = parse(parsing.Body(data, body_at, end, data[at] & 0x0F, self.version or 0, self._from_client))
             if type(packet) is Connect:
                 self.version = packet.version
+                if shift and not byte and self.version == 5:
+                    raise malformed("the remaining length is longer than needed")
             packets.append(packet)
             at = end
         return at

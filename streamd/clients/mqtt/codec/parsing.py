@@ -57,12 +57,20 @@ def _reason(body: Body, kind: PacketType, reason: int) -> int:
 
 def connect(body: Body) -> packets.Connect:
     """Return a CONNECT. Raises: Fault."""
-    data, end = body.data, body.end
-    name, at = fields.read_binary(data, body.at, end)
-    version, at = fields.read_byte(data, at, end)
+    name, at = fields.read_binary(body.data, body.at, body.end)
+    version, at = fields.read_byte(body.data, at, body.end)
     if name != b"MQTT" or version not in (4, 5):
         text = f"protocol {name[:20]!r}, version {version}; 3.1.1 and 5.0 are served"
         raise Fault(Reason.UNSUPPORTED_PROTOCOL_VERSION, text, _REFUSED_VERSION_3)
+    try:
+        return _connect_of(body._replace(version=version), at)
+    except Fault as fault:
+        fault.version = version
+        raise
+
+
+def _connect_of(body: Body, at: int) -> packets.Connect:
+    data, end, version = body.data, body.end, body.version
     flags, at = fields.read_byte(data, at, end)
     if flags & _RESERVED:
         raise malformed("the reserved flag of CONNECT is set")
@@ -73,7 +81,6 @@ def connect(body: Body) -> packets.Connect:
     if version == 4 and flags & _PASSWORD and not flags & _USER_NAME:
         raise malformed("a password without a user name")
     keep_alive_s, at = fields.read_u16(data, at, end)
-    body = body._replace(version=version)
     properties, at = _properties(body, at, PacketType.CONNECT)
     client_id, at = fields.read_text(data, at, end)
     will = None
@@ -203,7 +210,7 @@ def subscribe(body: Body) -> packets.Subscribe:
             )
         if options >> 4 == 3:
             raise against_protocol("a subscription with retain handling 3")
-        is_shared = check_filter(text)
+        is_shared = check_filter(text, body.version)
         if is_shared and options & 4:
             raise against_protocol("a shared subscription with No Local")
         found.append(packets.Subscription(text, options & 3, bool(options & 4), bool(options & 8), options >> 4))
@@ -230,7 +237,7 @@ def unsubscribe(body: Body) -> packets.Unsubscribe:
     found = []
     while at < body.end:
         text, at = fields.read_text(body.data, at, body.end)
-        check_filter(text)
+        check_filter(text, body.version)
         found.append(text)
     if not found:
         raise against_protocol("an UNSUBSCRIBE without a filter")
@@ -274,6 +281,8 @@ def disconnect(body: Body) -> packets.Disconnect:
 
 def auth(body: Body) -> packets.Auth:
     """Return an AUTH. Raises: Fault."""
+    if body.end - body.at == 1:  # DISCONNECT may leave out the property length alone, AUTH may not
+        raise malformed("an AUTH without a property length")
     reason, properties = _short(body, PacketType.AUTH)
     if Property.AUTHENTICATION_METHOD not in properties:
         raise against_protocol("an AUTH without a method")

@@ -117,6 +117,7 @@ def read_properties(data: bytes, at: int, end: int, place: int, *, from_client: 
     if stop > end:
         raise malformed("the properties reach behind the end of their packet")
     found: dict[int, Any] = {}
+    repeated: dict[int, list[Any]] = {}
     while at < stop:
         number, at = fields.read_variable(data, at, stop)
         known = _TABLE.get(number)
@@ -127,13 +128,16 @@ def read_properties(data: bytes, at: int, end: int, place: int, *, from_client: 
         if (place, number) in (_SERVERS_ONLY if from_client else _CLIENTS_ONLY):
             raise against_protocol(f"property {number:#04x} is not one of this sender")
         if (place, number) in _REPEATED:
-            found[number] = (*found.get(number, ()), value)
+            # A list until all are there: a longer tuple for each would copy those before it every time.
+            repeated.setdefault(number, []).append(value)
         elif number in found:
             raise against_protocol(f"property {number:#04x} is there twice")
         else:
             found[number] = value
     if _P.AUTHENTICATION_DATA in found and _P.AUTHENTICATION_METHOD not in found:
         raise against_protocol("authentication data without a method")
+    for number, values in repeated.items():
+        found[number] = tuple(values)
     return found, stop
 
 
