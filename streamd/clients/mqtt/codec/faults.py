@@ -7,15 +7,13 @@ class Fault(ValueError):
     """A packet that cannot be accepted; the connection has to be closed.
 
     reason: for 5.0's DISCONNECT, or CONNACK in answer to CONNECT. connack_3: the return code that answers a CONNECT of
-    3.1.1, None where nothing is answered. version: what a CONNECT with a fault has said, None for an unknown one and of
-    other packets. The text is one line for a log.
+    3.1.1, None where nothing is answered. The text is one line for a log.
     """
 
     def __init__(self, reason: Reason, text: str, connack_3: int | None = None) -> None:
         super().__init__(text)
         self.reason = reason
         self.connack_3 = connack_3
-        self.version: int | None = None
 
 
 def malformed(text: str) -> Fault:
