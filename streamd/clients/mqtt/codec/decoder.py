@@ -48,7 +48,8 @@ def fault_of_head(head: int, from_client: bool, version: int) -> Fault | None:
             return against_protocol("the first packet is not CONNECT")
         if version and kind == PacketType.CONNECT:
             return against_protocol("a second CONNECT")
-    if kind not in (FROM_CLIENTS if from_client else FROM_SERVERS) or (version == 4 and kind == PacketType.AUTH):
+    is_of_5 = kind == PacketType.AUTH or (kind == PacketType.DISCONNECT and not from_client)
+    if kind not in (FROM_CLIENTS if from_client else FROM_SERVERS) or (version == 4 and is_of_5):
         return against_protocol(f"a packet of type {kind} does not come from this side")
     if kind != PacketType.PUBLISH and head & 0x0F != _FLAGS.get(kind, 0):
         return malformed(f"the flags of a packet of type {kind} are {head & 0x0F:#06b}")

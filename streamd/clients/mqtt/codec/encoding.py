@@ -111,7 +111,9 @@ def _acknowledged(kind: PacketType) -> Callable[[Any, int], bytes]:
 def _subscribe(packet: packets.Subscribe, version: int) -> bytes:
     body = U16.pack(packet.packet_id) + _values(packet.properties, version)
     for one in packet.subscriptions:
-        options = one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
+        options = one.qos
+        if version == 5:
+            options |= one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
         body += fields.text(one.filter) + bytes((options,))
     return _framed(PacketType.SUBSCRIBE, body, 2)
 

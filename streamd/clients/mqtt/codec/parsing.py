@@ -267,8 +267,6 @@ def pingresp(body: Body) -> packets.Pingresp:
 def disconnect(body: Body) -> packets.Disconnect:
     """Return a DISCONNECT. Raises: Fault."""
     if body.version < 5:
-        if not body.from_client:
-            raise against_protocol("a server of 3.1.1 sends no DISCONNECT")
         _end(body, body.at)
         return packets.Disconnect()
     return packets.Disconnect(*_short(body, PacketType.DISCONNECT))
