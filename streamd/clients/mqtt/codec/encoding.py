@@ -19,7 +19,7 @@ def encode(packet: Packet, version: int, packet_bytes_max: int | None = None) ->
     """Return a packet in bytes.
 
     packet_bytes_max: what the receiver takes; reason string and user properties of an answer are left out where they
-    would make it larger.
+    would make it larger. A packet that is too large even so is returned all the same: its length tells.
     """
     encoded = _ENCODERS[type(packet)](packet, version)
     if packet_bytes_max is not None and len(encoded) > packet_bytes_max and type(packet) in _ANSWERS:
