@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from streamd.clients.mqtt.codec import packets
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES
-from streamd.clients.mqtt.codec.properties import _TABLE, Property
-from streamd.clients.mqtt.codec.reason_codes import FROM_CLIENT, FROM_SERVER, PacketType
+from streamd.clients.mqtt.codec.properties import _TABLE, WILL, Property
+from streamd.clients.mqtt.codec.reason_codes import CONNACK_3, FROM_CLIENT, FROM_SERVER, SUBACK_3, PacketType
 
 P = Property
 USER = (("a", "1"), ("", ""), ("a", "2"))
@@ -141,9 +141,86 @@ def _publishes(from_client: bool, version: int) -> st.SearchStrategy:
     )
 
 
+def _sets(place: int, version: int, *, without: tuple[int, ...] = ()) -> st.SearchStrategy:
+    return property_sets(place, without=without) if version == 5 else st.just(NO_PROPERTIES)
+
+
+def _filters() -> st.SearchStrategy:
+    level = st.one_of(st.just("+"), _topic.map(lambda text: text.replace("/", "")))
+    plain = st.builds(
+        lambda levels, is_open: "/".join([*levels, "#"] if is_open else levels),
+        st.lists(level, min_size=1, max_size=4).filter(lambda levels: levels != [""]),
+        st.booleans(),
+    )
+    return st.one_of(plain, plain.map("$share/group/{}".format))
+
+
+def _subscriptions(version: int) -> st.SearchStrategy:
+    if version == 4:
+        return st.tuples(_filters(), st.integers(0, 2)).map(lambda drawn: packets.Subscription(*drawn))
+    drawn = st.builds(
+        packets.Subscription, _filters(), st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)
+    )
+    return drawn.map(lambda one: one._replace(no_local=False) if one.filter.startswith("$share/") else one)
+
+
+def _requests(version: int) -> list[st.SearchStrategy]:
+    subscriptions = st.lists(_subscriptions(version), min_size=1, max_size=4).map(tuple)
+    filters = st.lists(_filters(), min_size=1, max_size=4).map(tuple)
+    return [
+        st.builds(packets.Subscribe, _packet_ids, subscriptions, _sets(PacketType.SUBSCRIBE, version)),
+        st.builds(packets.Unsubscribe, _packet_ids, filters, _sets(PacketType.UNSUBSCRIBE, version)),
+        st.just(packets.Pingreq()),
+    ]
+
+
+def _replies(version: int) -> list[st.SearchStrategy]:
+    granted = sorted(FROM_SERVER[PacketType.SUBACK] if version == 5 else SUBACK_3)
+    ended = sorted(FROM_SERVER[PacketType.UNSUBACK])
+    answers = st.lists(st.sampled_from(granted), min_size=1, max_size=4).map(tuple)
+    removed = st.lists(st.sampled_from(ended), min_size=1, max_size=4).map(tuple) if version == 5 else st.just(())
+    codes = sorted(FROM_SERVER[PacketType.CONNACK] if version == 5 else CONNACK_3)
+    return [
+        st.builds(
+            lambda there, reason, values: packets.Connack(there and not reason, reason, values),
+            st.booleans(),
+            st.sampled_from(codes),
+            _sets(PacketType.CONNACK, version),
+        ),
+        st.builds(packets.Suback, _packet_ids, answers, _sets(PacketType.SUBACK, version)),
+        st.builds(packets.Unsuback, _packet_ids, removed, _sets(PacketType.UNSUBACK, version)),
+        st.just(packets.Pingresp()),
+    ]
+
+
+def _wills(version: int) -> st.SearchStrategy:
+    topic = _topic.map(str.encode)
+    return st.builds(packets.Will, topic, _payload, st.integers(0, 2), st.booleans(), _sets(WILL, version))
+
+
+def connects(version: int) -> st.SearchStrategy:
+    """Every kind of CONNECT."""
+
+    def made(client_id, clean, keep_alive_s, username, password, will, values):
+        if version == 4:
+            clean, password = clean or not client_id, None if username is None else password
+        return packets.Connect(version, client_id, clean, keep_alive_s, username, password, will, values)
+
+    return st.builds(
+        made,
+        _text,
+        st.booleans(),
+        st.integers(0, 65_535),
+        st.none() | _text,
+        st.none() | st.binary(max_size=8),
+        st.none() | _wills(version),
+        _sets(PacketType.CONNECT, version),
+    )
+
+
 def later_packets(from_client: bool, version: int) -> st.SearchStrategy:
-    """Packets that one side may send once the connection is accepted."""
-    found = [_publishes(from_client, version)]
+    """Packets that one side may send once the connection is accepted, and a server's CONNACK."""
+    found = [_publishes(from_client, version), *(_requests(version) if from_client else _replies(version))]
     codes = FROM_CLIENT if from_client else FROM_SERVER
     for made in (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp):
         kind = PacketType[made.__name__.upper()]
@@ -156,4 +233,9 @@ def later_packets(from_client: bool, version: int) -> st.SearchStrategy:
         without = (P.SERVER_REFERENCE,) if from_client else (P.SESSION_EXPIRY_INTERVAL,)
         reasons = st.sampled_from(sorted(codes[PacketType.DISCONNECT]))
         found.append(st.builds(packets.Disconnect, reasons, property_sets(PacketType.DISCONNECT, without=without)))
+        method = st.fixed_dictionaries({P.AUTHENTICATION_METHOD: _text})
+        values = st.builds(lambda one, more: {**more, **one}, method, property_sets(PacketType.AUTH))
+        found.append(st.builds(packets.Auth, st.sampled_from(sorted(codes[PacketType.AUTH])), values))
+    elif from_client:
+        found.append(st.just(packets.Disconnect()))
     return st.one_of(found)
