@@ -8,6 +8,7 @@ from streamd.clients.mqtt.codec.decoder import Decoder
 from streamd.clients.mqtt.codec.encoding import encode
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES
 from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import Reason
 from tests.mqtt.codec.samples import FROM_CLIENT_5, FROM_SERVER_5, connects, later_packets
 
 mqtt5 = pytest.importorskip("mqtt5")
@@ -37,6 +38,11 @@ def without_defaults(packet):
     return packet._replace(properties=left or NO_PROPERTIES)
 
 
+def is_disputed(packet):
+    """Return whether a packet has the one code on which two tables of the standard disagree; mqtt5 refuses it."""
+    return isinstance(packet, packets.Disconnect) and packet.reason == Reason.BAD_AUTHENTICATION_METHOD
+
+
 def check_again(packet, from_client):
     """Check that a packet comes back from mqtt5."""
     data = encode(packet, 5)
@@ -64,6 +70,6 @@ def test_what_a_client_sends_comes_back_from_mqtt5(packet):
     check_again(packet, True)
 
 
-@given(later_packets(False, 5))
+@given(later_packets(False, 5).filter(lambda packet: not is_disputed(packet)))
 def test_what_a_server_sends_comes_back_from_mqtt5(packet):
     check_again(packet, False)
