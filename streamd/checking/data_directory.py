@@ -53,7 +53,7 @@ def add_options(checking: argparse.ArgumentParser) -> None:
         "--appendfilename",
         metavar="TEXT",
         default=OPTIONS["appendfilename"].default,
-        help="what the names of the journal's files begin with (default: %(default)s)",
+        help="beginning of the names of the journal's files (default: %(default)s)",
     )
     checking.set_defaults(action=_check)
 

@@ -51,8 +51,8 @@ def test_the_commands_on_values_are_those_of_the_server():
 
 
 def test_the_exit_codes_are_those_of_the_command_line():
-    section = text_of("docs/options.md").split("Exit codes: ")[1].split("\n\n")[0]
-    codes = [int(number) for number in re.findall(r"(?:^|,)\s*(\d)\s", section)]
+    table = text_of("docs/options.md").split("| exit code | meaning |\n")[1].split("\n\n")[0]
+    codes = [int(number) for number in re.findall(r"^\| (\d) \|", table, re.MULTILINE)]
     assert codes == sorted(
         value for name, value in vars(failure).items() if name.startswith("EXIT_") and isinstance(value, int)
     )
