@@ -24,7 +24,7 @@ def test_the_methods_and_fields_that_the_document_names_are_there():
     for method in methods:
         for kind in (DeviceStore, BufferedStore, AsyncDeviceStore):
             assert callable(getattr(kind, method))
-    named = TEXT.split("A `Message` has MQTT's fields:")[1].split("when the broker took it")[0]
+    named = TEXT.split("A `Message` has MQTT's fields:")[1].split("when the broker received the message")[0]
     fields = {word for words in re.findall(r"`([\w\s]+)`", named) for word in words.split()}
     assert fields == set(Message.__dataclass_fields__) - {"packet_id", "packet_type"}
 
