@@ -72,7 +72,7 @@ FIRST = Attempt(5, "attempt 0", ROWS, "+++---")
 SECOND = Attempt(18, "attempt 1", ROWS, "===+++")
 RERUN = Attempt(20, "attempt 0 of the new run", ROWS, "===+++")
 TASK_DIES = Cut("executor", 8.2, "the task dies")
-ASKED = "?  known again, written twice, or noticed: that is what the identity decides"
+ASKED = "?  recognised, written twice, or noticed: the identity decides"
 JOB_DIES = Cut("driver", 8.2, "the job ends")
 
 
@@ -111,8 +111,8 @@ SCENES = {
         (PLAN, commits(26)),
     ),
     "2a": Scene(
-        "One connection breaks before the server has row c, another when row b is written and its reply is on the "
-        "way. Both rows are sent again: c is new, b is known.",
+        "One connection breaks after row b is written and before its reply arrives. Another breaks before the server "
+        "has row c. The task sends both rows again: the server knows b, and adds c.",
         (
             Attempt(5, "attempt 0", "a b", "+<"),
             Attempt(12, "connects again", "b c", "=>"),
@@ -128,7 +128,7 @@ SCENES = {
     ),
     "3a": Scene(
         "Two tasks have the rows a, c, e and b, d, f. One has written its rows, the other only b when the stage runs "
-        "again. The rows are now dealt out otherwise: f, b, c to one task and a, d, e to the other.",
+        "again. The rows are now distributed differently: f, b and c to one task, a, d and e to the other.",
         (
             Attempt(5, "partition 0", "a c e", "+++"),
             Attempt(9, "partition 1", "b d f", "+--", executor=2),
@@ -141,8 +141,8 @@ SCENES = {
         executors=2,
     ),
     "4": Scene(
-        "Two attempts of one task run at the same time, because the first is slow. Both send every row; of each row "
-        "the server adds what comes first and knows the other again.",
+        "Two attempts of one task run at the same time, because the first is slow. Both attempts send every row. The "
+        "server adds the first copy of each row, and recognises the second copy.",
         (
             Attempt(5, "attempt 0, slow", ROWS, "++++==", step=3.6),
             Attempt(13.4, "attempt 1, a copy", ROWS, "====++", step=1.4, executor=2),
@@ -152,8 +152,8 @@ SCENES = {
         executors=2,
     ),
     "5": Scene(
-        "All six rows are written. The driver dies before the sink has committed. Started again, the batch runs once "
-        "more, and the server knows all six.",
+        "All six rows are written. The driver dies before the sink has committed. After the restart the batch runs "
+        "again, and the server knows all six rows.",
         (Attempt(5, "attempt 0", ROWS, "++++++"), Attempt(22, "attempt 0 of the new run", ROWS, "======")),
         (Cut("driver", 12.5, "dies before the commit"),),
         (PLAN, again(16), commits(29)),
@@ -169,7 +169,7 @@ SCENES = {
     ),
     "7": Scene(
         "A task fails four times, with the rows a, b and c written, and the job fails for good. What is written stays. "
-        "Started again, the batch brings all six: a, b and c are known, d, e and f are added.",
+        "After the restart the batch sends all six: the server knows a, b and c, and adds d, e and f.",
         (Attempt(5, "four attempts", ROWS, "+++---"), RERUN),
         (Cut("driver", 9.5, "the job fails"),),
         (PLAN, again(12.5), commits(28)),
@@ -177,7 +177,7 @@ SCENES = {
     ),
     "8": Scene(
         "The server is killed after the rows a, b and c. It comes back from its journal with these rows and their "
-        "names. The second attempt finds them known and adds d, e and f.",
+        "names. The second attempt sends all six: the server knows a, b and c, and adds d, e and f.",
         (FIRST, SECOND),
         (Cut("server", 9.6, "killed"),),
         (PLAN, Bar("server", 10.4, 16.6, "loads its journal", is_gone=True), commits(26)),
@@ -192,7 +192,8 @@ SCENES = {
         job="new filter, batch 7",
     ),
     "9a": other_rows(
-        "A batch is half written when the job ends. It is started again with code that gives each row another content.",
+        "A batch is half written when the job ends. It is started again with code that changes the content of each "
+        "row.",
         "a' b' c' d' e' f'",
         job="new code, batch 7",
     ),
@@ -234,7 +235,7 @@ SCENES = {
         what="attempt 1: other values",
     ),
     "11a": other_rows(
-        "A task writes the rows g, h and i and dies. The second attempt brings rows whose keys are others.",
+        "A task writes the rows g, h and i and dies. The second attempt brings rows with different keys.",
         ROWS,
         first="g h i j k l",
         what="attempt 1: other keys",

@@ -52,7 +52,7 @@ class Timeline:
         for cut in scene.cuts:
             self._draw_cut(cut)
         note = scene.note or (
-            "known: the server has the row's name, and answers with the ID that was" if self._knows else ""
+            "known: the server has the row's name, and answers with the ID of its entry" if self._knows else ""
         )
         self._picture.words(LEFT, self._y("stream") + 28, note, "faint", 11.5)
         self._draw_promises(promises)
