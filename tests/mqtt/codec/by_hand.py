@@ -52,7 +52,7 @@ def read(data: bytes, version: int, from_client: bool = True, *, is_first: bool 
     return found
 
 
-# The packets that have properties, in the version that has them: what sends one, and the bytes around its properties.
+# The packets that have properties: whether a client sends one, or a server, and the bytes around its properties.
 _CLIENT, _SERVER = (True,), (False,)
 _BOTH = (True, False)
 PLACES = {

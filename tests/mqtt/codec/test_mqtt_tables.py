@@ -30,9 +30,10 @@ SIDES = [(4, True), (4, False), (5, True), (5, False)]
 HEADS = {1: ("c", 0), 2: ("s", 0), 4: ("cs", 0), 5: ("cs", 0), 6: ("cs", 2), 7: ("cs", 0), 8: ("c", 2), 9: ("s", 0),
          10: ("c", 2), 11: ("s", 0), 12: ("c", 0), 13: ("s", 0), 14: ("cs", 0), 15: ("cs", 0)}  # fmt: skip
 
+_NO_FLAG = dict.fromkeys(range(2, 256), PE)
 # Identifier, type, where it may stand, the values that it may not have and the reason code for them.
 PROPERTIES = [
-    (0x01, "byte", "PUBLISH will", {n: PE for n in range(2, 256)}),
+    (0x01, "byte", "PUBLISH will", _NO_FLAG),
     (0x02, "four", "PUBLISH will", {}),
     (0x03, "text", "PUBLISH will", {}),
     (0x08, "text", "PUBLISH will", {"+": PE, "a/#": PE, "": PE}),
@@ -43,22 +44,22 @@ PROPERTIES = [
     (0x13, "two", "CONNACK", {}),
     (0x15, "text", "CONNECT CONNACK AUTH", {}),
     (0x16, "binary", "CONNECT CONNACK AUTH", {}),
-    (0x17, "byte", "CONNECT", {n: PE for n in range(2, 256)}),
+    (0x17, "byte", "CONNECT", _NO_FLAG),
     (0x18, "four", "will", {}),
-    (0x19, "byte", "CONNECT", {n: PE for n in range(2, 256)}),
+    (0x19, "byte", "CONNECT", _NO_FLAG),
     (0x1A, "text", "CONNACK", {}),
     (0x1C, "text", "CONNACK DISCONNECT", {}),
     (0x1F, "text", "CONNACK PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK DISCONNECT AUTH", {}),
     (0x21, "two", "CONNECT CONNACK", {0: PE}),
     (0x22, "two", "CONNECT CONNACK", {}),
     (0x23, "two", "PUBLISH", {0: 0x94}),
-    (0x24, "byte", "CONNACK", {n: PE for n in range(2, 256)}),
-    (0x25, "byte", "CONNACK", {n: PE for n in range(2, 256)}),
+    (0x24, "byte", "CONNACK", _NO_FLAG),
+    (0x25, "byte", "CONNACK", _NO_FLAG),
     (0x26, "pair", " ".join(PLACES), {}),
     (0x27, "four", "CONNECT CONNACK", {0: PE}),
-    (0x28, "byte", "CONNACK", {n: PE for n in range(2, 256)}),
-    (0x29, "byte", "CONNACK", {n: PE for n in range(2, 256)}),
-    (0x2A, "byte", "CONNACK", {n: PE for n in range(2, 256)}),
+    (0x28, "byte", "CONNACK", _NO_FLAG),
+    (0x29, "byte", "CONNACK", _NO_FLAG),
+    (0x2A, "byte", "CONNACK", _NO_FLAG),
 ]
 BY_NUMBER = {row[0]: row for row in PROPERTIES}
 # Of one side only: (place, identifier, from a client).
@@ -130,7 +131,9 @@ def test_publish_has_every_combination_of_flags_but_those_with_qos_3_or_dup_of_q
     for flags in range(16):
         qos = flags >> 1 & 3
         values = b"\0" if version == 5 else b""
-        found = read(packet(0x30 | flags, field(b"t") + (b"\0\7" if qos else b"") + values + b"\0\0"), version, from_client)
+        found = read(
+            packet(0x30 | flags, field(b"t") + (b"\0\7" if qos else b"") + values + b"\0\0"), version, from_client
+        )
         if qos == 3 or (flags & 8 and not qos):
             assert found == M
         else:
@@ -170,7 +173,9 @@ def test_connect_has_the_fields_that_its_flags_say_and_no_byte_more(version):
 def test_the_options_of_a_subscription_are_all_that_the_standard_has(version):
     """5:3.8.3-3 5:3.8.3-4 5:3.8.3-5 5:§3.8.3.1 3:3.8.3-4"""
     for options, name in product(range(256), (b"a/+", b"$share/g/a")):
-        found = read(packet(0x82, b"\0\1" + (b"\0" if version == 5 else b"") + field(name) + bytes((options,))), version)
+        found = read(
+            packet(0x82, b"\0\1" + (b"\0" if version == 5 else b"") + field(name) + bytes((options,))), version
+        )
         if options & (0xC0 if version == 5 else 0xFC):
             assert found in EITHER if options & 3 == 3 or options >> 4 & 3 == 3 else found == M
         elif options & 3 == 3 or options >> 4 == 3:
