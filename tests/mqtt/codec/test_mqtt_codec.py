@@ -10,11 +10,10 @@ from streamd.clients.mqtt.codec.encoding import PublishHead, acknowledge, encode
 from streamd.clients.mqtt.codec.fields import read_variable, variable
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType
-from tests.mqtt.codec.samples import SAMPLES, USER, later_packets
+from tests.mqtt.codec.samples import SAMPLES, USER, first_packets, later_packets
 
 SIDES = list(SAMPLES)
 IDS = [f"{'client' if side[0] else 'server'}-{side[1]}" for side in SIDES]
-OTHERS = {4: packets.Connect(4, "other", True), 5: packets.Connect(5, "other", True)}
 
 
 def decoder(side):
@@ -46,9 +45,9 @@ def test_packets_come_back_whole_in_two_pieces_and_byte_by_byte(side):
 
 @pytest.mark.parametrize("side", SIDES, ids=IDS)
 def test_any_packet_comes_back(side):
-    @given(st.lists(later_packets(*side), max_size=6), st.lists(st.integers(1, 60), min_size=1))
-    def check(sent, sizes):
-        first = [OTHERS[side[1]]] if side[0] else []
+    @given(first_packets(side[1]), st.lists(later_packets(*side), max_size=6), st.lists(st.integers(1, 60), min_size=1))
+    def check(connect, sent, sizes):
+        first = [connect] if side[0] else []
         data = b"".join([encode(one, side[1]) for one in first + sent])
         reader = decoder(side)
         found, at, turn = [], 0, 0

@@ -86,7 +86,7 @@ REFUSED_FIRST = [
 ]
 # Statement, version, who sends it, the packet, what it is.
 TAKEN = [
-    ("5:§1.5.6", 5, "c", connect(5, 0x42, field(b"") + field(b"\xff\0")), packets.Connect(5, "", True, 10, None, b"\xff\0")),
+    ("5:§1.5.6", 5, "c", connect(5, 0x42, b"\0\0\0\2\xff\0"), packets.Connect(5, "", True, 10, None, b"\xff\0")),
     ("5:3.1.3-5", 5, "c", connect(5, 2, field(_LONGEST)), packets.Connect(5, _LONGEST.decode(), True, 10)),
     ("3:3.1.3-5", 4, "c", connect(4, 0, field(_LONGEST)), packets.Connect(4, _LONGEST.decode(), False, 10)),
     ("5:2.2.1-2", 5, "c", packet(0x30, field(b"t") + b"\0\0\7"), packets.Publish(b"t", b"\0\7")),
@@ -111,7 +111,7 @@ ANSWERS = [
     ("5:3.14.2-3 5:3.14.2-4", packets.Disconnect(0x8E, _PEOPLE)),
     ("5:3.15.2-2 5:3.15.2-3", packets.Auth(0x18, {P.AUTHENTICATION_METHOD: "m", **_PEOPLE})),
 ]
-_IDENTIFIERS = {P.SUBSCRIPTION_IDENTIFIER: (1, 128, 1)}
+_IDENTIFIED = packets.Publish(b"t", b"", properties={P.SUBSCRIPTION_IDENTIFIER: (1, 128, 1)})
 # Statement, the bytes as written, the bytes as they have to be.
 WRITTEN = [
     ("5:2.2.1-5", acknowledge(PacketType.PUBACK, 258, 5), "40 02 01 02"),
@@ -135,7 +135,7 @@ WRITTEN = [
     ("3:§3.2.2.3", encode(packets.Connack(False, 5), 4), "20 02 00 05"),
     ("5:3.3.1-1", PublishHead(b"t", b"x", 1, False, 5).packet(7, dup=True), "3a 07 00 01 74 00 07 00 78"),
     ("3:3.3.1-1", PublishHead(b"t", b"x", 2, True, 4).packet(7, dup=True), "3d 06 00 01 74 00 07 78"),
-    ("5:3.3.4-4", encode(packets.Publish(b"t", b"", properties=_IDENTIFIERS), 5), "30 0b 00 01 74 07 0b 01 0b 80 01 0b 01"),
+    ("5:3.3.4-4", encode(_IDENTIFIED, 5), "30 0b 00 01 74 07 0b 01 0b 80 01 0b 01"),
     ("5:§3.14.2.1", encode(packets.Disconnect(0), 5), "e0 00"),
     ("5:§3.14.2.1", encode(packets.Disconnect(0x8D), 5), "e0 01 8d"),
     ("3:3.14.1-1", encode(packets.Disconnect(), 4), "e0 00"),
