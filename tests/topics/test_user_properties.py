@@ -9,6 +9,7 @@ import redis.asyncio
 
 from streamd.clients.topics import AsyncTopicLog, Entry, Message, TopicLog, layout
 from tests.integration.process import run_cli
+from tests.topics.replays import replay
 
 MORE = {
     "user_properties": [(), (("a", "1"),), (("b", "2"), ("a", "1"), ("b", "3"), ("b", "2")), (("", ""), ("ü", "\n\0"))],
@@ -40,7 +41,7 @@ def log(client):
 
 
 def read(log, pattern="#"):
-    return log.next(log.iterator(pattern), 10_000).entries
+    return replay(log, pattern, n=10_000)
 
 
 def read_shared(log, pattern="#", ordered=False):

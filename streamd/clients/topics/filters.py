@@ -33,13 +33,8 @@ class TopicFilter:
     __slots__ = ("text", "levels", "is_all", "_pattern")
 
     def __init__(self, text: str) -> None:
-        _check_text("topic filter", text)
+        self.levels = levels_of(text)
         self.text = text
-        self.levels = tuple(text.split("/"))
-        position = 0
-        for number, level in enumerate(self.levels):
-            self._check_level(number, level, position)
-            position += len(level) + 1
         self.is_all = text == "#"
         self._pattern = re.compile(self._expression().encode("utf-8"), re.DOTALL)
 
@@ -63,21 +58,6 @@ class TopicFilter:
             if here != there and ("+",) not in (here, there):
                 return False
         raise AssertionError("both end")
-
-    def _check_level(self, number: int, level: str, position: int) -> None:
-        where = f"topic filter {self.text!r}: "
-        for wildcard in "#+":
-            if wildcard in level and level != wildcard:
-                at = position + level.index(wildcard)
-                raise ValueError(
-                    f"{where}{wildcard} at position {at} is only a part of its level; a wildcard is a whole level: "
-                    f"write {'/'.join((*self.levels[:number], wildcard))!r}"
-                )
-        if level == "#" and number < len(self.levels) - 1:
-            raise ValueError(
-                f"{where}# at position {position} is not the last level; "
-                f"end the filter there: {'/'.join(self.levels[: number + 1])!r}, or write + for one level"
-            )
 
     def _expression(self) -> str:
         parts = []
@@ -107,6 +87,39 @@ class TopicFilter:
 def parse_filter(text: str) -> TopicFilter:
     """Return the filter of a text; equal texts are parsed once. Raises: ValueError."""
     return TopicFilter(text)
+
+
+def levels_of(text: str) -> tuple[str, ...]:
+    """Return the levels of a valid filter, without the cost of a TopicFilter.
+
+    Raises: ValueError, as TopicFilter does.
+    """
+    _check_text("topic filter", text)
+    levels = tuple(text.split("/"))
+    position = 0
+    for number, level in enumerate(levels):
+        if "#" in level or "+" in level:
+            _check_level(levels, number, position)
+        position += len(level) + 1
+    return levels
+
+
+def _check_level(levels: tuple[str, ...], number: int, position: int) -> None:
+    level = levels[number]
+    if level == "+" or (level == "#" and number == len(levels) - 1):
+        return
+    where = f"topic filter {'/'.join(levels)!r}: "
+    for wildcard in "#+":
+        if wildcard in level and level != wildcard:
+            at = position + level.index(wildcard)
+            raise ValueError(
+                f"{where}{wildcard} at position {at} is only a part of its level; a wildcard is a whole level: "
+                f"write {'/'.join((*levels[:number], wildcard))!r}"
+            )
+    raise ValueError(
+        f"{where}# at position {position} is not the last level; "
+        f"end the filter there: {'/'.join(levels[: number + 1])!r}, or write + for one level"
+    )
 
 
 def _check_text(what: str, text: str) -> bytes:

@@ -119,15 +119,13 @@ def prepare(message: Message) -> Prepared:
         message
     )
     topic = check_topic(text)
-    if isinstance(payload, str):
-        payload = payload.encode()
-    elif not isinstance(payload, bytes):
-        if not isinstance(payload, bytearray | memoryview):
-            raise _refused(message, f"payload of type {type(payload).__name__}; give bytes or text")
-        payload = bytes(payload)
-    words: tuple[bytes, ...] = (b"t", topic, b"p", payload)
+    if type(payload) is not bytes:
+        payload = _payload(message, payload)
     publisher = iid = None
-    if name is not None:
+    words: tuple[bytes, ...]
+    if name is None:
+        words = (b"t", topic, b"p", payload)
+    else:
         publisher = _name(message, "publisher", name)
         words = (b"t", topic, b"p", payload, b"c", publisher)
     if iid_text is not None:
@@ -211,6 +209,14 @@ def _newer_words(message: Message) -> Iterator[bytes]:
         if not isinstance(message.correlation, bytes | bytearray | memoryview):
             raise _refused(message, f"correlation of type {type(message.correlation).__name__}; give bytes")
         yield from (b"cd", _short(message, "correlation", bytes(message.correlation)))
+
+
+def _payload(message: Message, payload: object) -> bytes:
+    if isinstance(payload, str):
+        return payload.encode()
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise _refused(message, f"payload of type {type(payload).__name__}; give bytes or text")
+    return bytes(payload)
 
 
 def _property(message: Message, name: object, value: object) -> tuple[bytes, bytes]:

@@ -42,9 +42,10 @@ def publish(handle: Handle, messages: list[Message]) -> Steps[list[str]]:
             "this server has neither XADD IDMP nor scripts, so it cannot store an iid once: use streamd or Redis 8.6, "
             "or publish without iid"
         )
-    version = max([one.version for one in prepared], default=1)
-    if version > handle.meta.version:
-        yield from administration.raise_version(handle, version)
+    version = handle.meta.version
+    newer = [one.version for one in prepared if one.version > version]
+    if newer:
+        yield from administration.raise_version(handle, max(newer))
     ids: list[str] = []
     for first in range(0, len(prepared), BATCH_MAX):
         batch = prepared[first : first + BATCH_MAX]

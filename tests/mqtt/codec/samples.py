@@ -141,9 +141,86 @@ def _publishes(from_client: bool, version: int) -> st.SearchStrategy:
     )
 
 
+def _sets(place: int, version: int, *, without: tuple[int, ...] = ()) -> st.SearchStrategy:
+    return property_sets(place, without=without) if version == 5 else st.just(NO_PROPERTIES)
+
+
+def _filters() -> st.SearchStrategy:
+    level = st.one_of(st.just("+"), _topic.map(lambda text: text.replace("/", "")))
+    plain = st.builds(
+        lambda levels, is_open: "/".join([*levels, "#"] if is_open else levels),
+        st.lists(level, min_size=1, max_size=4).filter(lambda levels: levels != [""]),
+        st.booleans(),
+    )
+    return st.one_of(plain, plain.map("$share/group/{}".format))
+
+
+def _subscriptions(version: int) -> st.SearchStrategy:
+    if version == 4:
+        return st.tuples(_filters(), st.integers(0, 2)).map(lambda drawn: packets.Subscription(*drawn))
+    drawn = st.builds(
+        packets.Subscription, _filters(), st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)
+    )
+    return drawn.map(lambda one: one._replace(no_local=False) if one.filter.startswith("$share/") else one)
+
+
+def _requests(version: int) -> list[st.SearchStrategy]:
+    subscriptions = st.lists(_subscriptions(version), min_size=1, max_size=4).map(tuple)
+    filters = st.lists(_filters(), min_size=1, max_size=4).map(tuple)
+    return [
+        st.builds(packets.Subscribe, _packet_ids, subscriptions, _sets(PacketType.SUBSCRIBE, version)),
+        st.builds(packets.Unsubscribe, _packet_ids, filters, _sets(PacketType.UNSUBSCRIBE, version)),
+        st.just(packets.Pingreq()),
+    ]
+
+
+def _replies(version: int) -> list[st.SearchStrategy]:
+    granted = sorted(FROM_SERVER[PacketType.SUBACK] if version == 5 else SUBACK_3)
+    ended = sorted(FROM_SERVER[PacketType.UNSUBACK])
+    answers = st.lists(st.sampled_from(granted), min_size=1, max_size=4).map(tuple)
+    removed = st.lists(st.sampled_from(ended), min_size=1, max_size=4).map(tuple) if version == 5 else st.just(())
+    codes = sorted(FROM_SERVER[PacketType.CONNACK] if version == 5 else CONNACK_3)
+    return [
+        st.builds(
+            lambda there, reason, values: packets.Connack(there and not reason, reason, values),
+            st.booleans(),
+            st.sampled_from(codes),
+            _sets(PacketType.CONNACK, version),
+        ),
+        st.builds(packets.Suback, _packet_ids, answers, _sets(PacketType.SUBACK, version)),
+        st.builds(packets.Unsuback, _packet_ids, removed, _sets(PacketType.UNSUBACK, version)),
+        st.just(packets.Pingresp()),
+    ]
+
+
+def _wills(version: int) -> st.SearchStrategy:
+    topic = _topic.map(str.encode)
+    return st.builds(packets.Will, topic, _payload, st.integers(0, 2), st.booleans(), _sets(WILL, version))
+
+
+def connects(version: int) -> st.SearchStrategy:
+    """Every kind of CONNECT."""
+
+    def made(client_id, clean, keep_alive_s, username, password, will, values):
+        if version == 4:
+            clean, password = clean or not client_id, None if username is None else password
+        return packets.Connect(version, client_id, clean, keep_alive_s, username, password, will, values)
+
+    return st.builds(
+        made,
+        _text,
+        st.booleans(),
+        st.integers(0, 65_535),
+        st.none() | _text,
+        st.none() | st.binary(max_size=8),
+        st.none() | _wills(version),
+        _sets(PacketType.CONNECT, version),
+    )
+
+
 def later_packets(from_client: bool, version: int) -> st.SearchStrategy:
-    """Packets that one side may send behind CONNECT."""
-    found = [_publishes(from_client, version)]
+    """Packets that one side may send once the connection is accepted, and a server's CONNACK."""
+    found = [_publishes(from_client, version), *(_requests(version) if from_client else _replies(version))]
     codes = FROM_CLIENT if from_client else FROM_SERVER
     for made in (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp):
         kind = PacketType[made.__name__.upper()]
@@ -152,82 +229,13 @@ def later_packets(from_client: bool, version: int) -> st.SearchStrategy:
             found.append(st.builds(made, _packet_ids, reasons, property_sets(kind)))
         else:
             found.append(_packet_ids.map(made))
-    found += _requests(version) if from_client else _replies(version)
     if version == 5:
         without = (P.SERVER_REFERENCE,) if from_client else (P.SESSION_EXPIRY_INTERVAL,)
         reasons = st.sampled_from(sorted(codes[PacketType.DISCONNECT]))
         found.append(st.builds(packets.Disconnect, reasons, property_sets(PacketType.DISCONNECT, without=without)))
-        reasons = st.sampled_from(sorted(codes[PacketType.AUTH]))
-        methods = st.fixed_dictionaries({P.AUTHENTICATION_METHOD: _text})
-        values = st.tuples(property_sets(PacketType.AUTH), methods).map(lambda drawn: {**drawn[0], **drawn[1]})
-        found.append(st.builds(packets.Auth, reasons, values))
+        method = st.fixed_dictionaries({P.AUTHENTICATION_METHOD: _text})
+        values = st.builds(lambda one, more: {**more, **one}, method, property_sets(PacketType.AUTH))
+        found.append(st.builds(packets.Auth, st.sampled_from(sorted(codes[PacketType.AUTH])), values))
     elif from_client:
         found.append(st.just(packets.Disconnect()))
     return st.one_of(found)
-
-
-def _sets(place: int, version: int) -> st.SearchStrategy:
-    return property_sets(place) if version == 5 else st.just(NO_PROPERTIES)
-
-
-def _requests(version: int) -> list[st.SearchStrategy]:
-    """SUBSCRIBE, UNSUBSCRIBE and PINGREQ."""
-    levels = st.lists(_topic.map(lambda text: text.replace("/", "") or "x") | st.sampled_from("+$"), min_size=1)
-    filters = st.tuples(levels, st.sampled_from(["", "/#", "/"])).map(lambda drawn: "/".join(drawn[0]) + drawn[1])
-    qos = st.integers(0, 2)
-    if version == 5:
-        named = filters | filters.map("$share/g/{}".format)
-        made = st.builds(packets.Subscription, named, qos, st.booleans(), st.booleans(), qos)
-        one = made.map(lambda made: made._replace(no_local=made.no_local and not made.filter.startswith("$share/")))
-    else:
-        named, one = filters, st.tuples(filters, qos).map(lambda drawn: packets.Subscription(*drawn))
-    many = st.lists(one, min_size=1, max_size=3).map(tuple)
-    names = st.lists(named, min_size=1, max_size=3).map(tuple)
-    return [
-        st.builds(packets.Subscribe, _packet_ids, many, _sets(PacketType.SUBSCRIBE, version)),
-        st.builds(packets.Unsubscribe, _packet_ids, names, _sets(PacketType.UNSUBSCRIBE, version)),
-        st.just(packets.Pingreq()),
-    ]
-
-
-def _replies(version: int) -> list[st.SearchStrategy]:
-    """CONNACK, SUBACK, UNSUBACK and PINGRESP."""
-
-    def codes(kind: PacketType, of_3: frozenset[int]) -> st.SearchStrategy:
-        known = st.sampled_from(sorted(FROM_SERVER[kind] if version == 5 else of_3))
-        return st.lists(known, min_size=1, max_size=4).map(tuple)
-
-    left = codes(PacketType.UNSUBACK, frozenset({0})) if version == 5 else st.just(())
-    accepted = st.booleans().map(lambda present: (present, 0))
-    refused = codes(PacketType.CONNACK, CONNACK_3).map(lambda drawn: (False, drawn[0]))
-    return [
-        st.builds(
-            lambda answer, values: packets.Connack(*answer, values),
-            accepted | refused,
-            _sets(PacketType.CONNACK, version),
-        ),
-        st.builds(packets.Suback, _packet_ids, codes(PacketType.SUBACK, SUBACK_3), _sets(PacketType.SUBACK, version)),
-        st.builds(packets.Unsuback, _packet_ids, left, _sets(PacketType.UNSUBACK, version)),
-        st.just(packets.Pingresp()),
-    ]
-
-
-def first_packets(version: int) -> st.SearchStrategy:
-    """A CONNECT."""
-    wills = st.builds(
-        packets.Will, _topic.map(str.encode), _payload, st.integers(0, 2), st.booleans(), _sets(WILL, version)
-    )
-    connects = st.builds(
-        packets.Connect,
-        st.just(version),
-        _text.map(lambda text: text or "d7"),
-        st.booleans(),
-        st.integers(0, 65_535),
-        st.none() | _text,
-        st.none() | st.binary(max_size=8),
-        st.none() | wills,
-        _sets(PacketType.CONNECT, version),
-    )
-    if version == 5:
-        return connects
-    return connects.map(lambda one: one._replace(password=None) if one.username is None else one)

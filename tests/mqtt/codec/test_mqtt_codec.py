@@ -10,7 +10,7 @@ from streamd.clients.mqtt.codec.encoding import PublishHead, acknowledge, encode
 from streamd.clients.mqtt.codec.fields import read_variable, variable
 from streamd.clients.mqtt.codec.properties import Property
 from streamd.clients.mqtt.codec.reason_codes import PacketType
-from tests.mqtt.codec.samples import SAMPLES, USER, first_packets, later_packets
+from tests.mqtt.codec.samples import SAMPLES, USER, connects, later_packets
 
 SIDES = list(SAMPLES)
 IDS = [f"{'client' if side[0] else 'server'}-{side[1]}" for side in SIDES]
@@ -45,17 +45,20 @@ def test_packets_come_back_whole_in_two_pieces_and_byte_by_byte(side):
 
 @pytest.mark.parametrize("side", SIDES, ids=IDS)
 def test_any_packet_comes_back(side):
-    @given(first_packets(side[1]), st.lists(later_packets(*side), max_size=6), st.lists(st.integers(1, 60), min_size=1))
-    def check(connect, sent, sizes):
-        first = [connect] if side[0] else []
-        data = b"".join([encode(one, side[1]) for one in first + sent])
+    first = connects(side[1]).map(lambda one: [one]) if side[0] else st.just([])
+
+    @given(first, st.lists(later_packets(*side), max_size=6), st.lists(st.integers(1, 60), min_size=1))
+    def check(first, later, sizes):
+        sent = first + later
+        data = b"".join([encode(one, side[1]) for one in sent])
         reader = decoder(side)
         found, at, turn = [], 0, 0
         while at < len(data):
             size = sizes[turn % len(sizes)]
             found += reader.feed(data[at : at + size])
             at, turn = at + size, turn + 1
-        assert (found, reader.fault) == (first + sent, None)
+        assert (found, reader.fault) == (sent, None)
+        assert [type(one) for one in found] == [type(one) for one in sent]
 
     check()
 
@@ -75,6 +78,10 @@ def test_whatever_comes_is_packets_or_one_fault(side):
         whole, single = decoder(side), decoder(side)
         found = whole.feed(bytes(changed))
         assert found == [one for byte in changed for one in single.feed(bytes((byte,)))]
+        # What was taken can be said again, and is the same then.
+        again = decoder(side)
+        assert again.feed(b"".join([encode(one, side[1]) for one in found])) == found
+        assert again.fault is None
         assert str(whole.fault) == str(single.fault)
         if whole.fault is not None:
             assert (whole.fault.reason, whole.fault.connack_3) == (single.fault.reason, single.fault.connack_3)
@@ -129,3 +136,26 @@ def test_a_topic_that_is_known_is_the_same_object():
     data = encode(packets.Publish(b"devices/d7/temperature", b"1"), 4)
     first, second = [Decoder(from_client=False, version=4).feed(data)[0].topic for _ in range(2)]
     assert first is second
+
+
+@pytest.mark.parametrize("side", SIDES, ids=IDS)
+def test_a_packet_whose_body_is_cut_or_longer_is_another_whole_packet_or_a_fault(side):
+    first = encode(SAMPLES[side][0], side[1]) if side[0] else b""
+    for packet in SAMPLES[side]:
+        before = b"" if type(packet) is packets.Connect else first
+        _, at = read_variable(encode(packet, side[1]), 1, 5)
+        whole = encode(packet, side[1])[at:]
+        for body in [whole[:end] for end in range(len(whole))] + [whole + b"\0", whole + b"\xff\xff\xff"]:
+            data = encode(packet, side[1])[:1] + variable(len(body)) + body
+            reader = decoder(side)
+            found = reader.feed(before + data)
+            if reader.fault is None:
+                assert encode(found[-1], side[1]) in (data, encode(packet, side[1])) or is_long_form(data)
+            else:
+                assert reader.fault.reason in (0x81, 0x82)
+                assert len(found) == bool(before)
+
+
+def is_long_form(data):
+    """Return whether a packet says success, or no properties, where it could leave that out."""
+    return data[0] >> 4 in (4, 5, 6, 7, 14) and data[-1] == 0

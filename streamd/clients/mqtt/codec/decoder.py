@@ -38,7 +38,31 @@ FROM_SERVERS: dict[int, _Parse] = {
     PacketType.DISCONNECT: parsing.disconnect,
     PacketType.AUTH: parsing.auth,
 }
-_OF_VERSION_5 = {PacketType.AUTH}
+
+
+def fault_of_head(head: int, from_client: bool, version: int) -> Fault | None:
+    """Return what is wrong with a packet that begins with this byte. version: 0 before CONNECT."""
+    kind = head >> 4
+    if from_client:
+        if not version and kind != PacketType.CONNECT:
+            return against_protocol("the first packet is not CONNECT")
+        if version and kind == PacketType.CONNECT:
+            return against_protocol("a second CONNECT")
+    is_of_5 = kind == PacketType.AUTH or (kind == PacketType.DISCONNECT and not from_client)
+    if kind not in (FROM_CLIENTS if from_client else FROM_SERVERS) or (version == 4 and is_of_5):
+        return against_protocol(f"a packet of type {kind} does not come from this side")
+    if kind != PacketType.PUBLISH and head & 0x0F != _FLAGS.get(kind, 0):
+        return malformed(f"the flags of a packet of type {kind} are {head & 0x0F:#06b}")
+    return None
+
+
+def _by_head(from_client: bool, version: int) -> list[_Parse | None]:
+    parsers = FROM_CLIENTS if from_client else FROM_SERVERS
+    return [None if fault_of_head(head, from_client, version) else parsers[head >> 4] for head in range(256)]
+
+
+# What parses a packet with this first byte, None where that is a fault: looked up for each packet, and so a table.
+_BY_HEAD = {(side, version): _by_head(side, version) for side in (True, False) for version in (0, 4, 5)}
 
 
 class Decoder:
@@ -47,8 +71,8 @@ class Decoder:
     A fault ends it: `fault` then says what was wrong, and `feed` returns nothing more. The packets before the fault are
     returned all the same. Whatever the bytes are, `feed` raises nothing.
 
-    version: 4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it. packet_bytes_max: the largest packet
-    that is taken, judged by its head.
+    version: 4 for 3.1.1, 5 for 5.0; None until a client's CONNECT has said it, also one with a fault. packet_bytes_max:
+    the largest packet that is taken, judged by its head.
     """
 
     def __init__(
@@ -58,38 +82,46 @@ class Decoder:
         self.packet_bytes_max = packet_bytes_max
         self.fault: Fault | None = None
         self._from_client = from_client
-        self._parsers = FROM_CLIENTS if from_client else FROM_SERVERS
-        self._parts: list[bytes] = []  # of a packet that is not complete
-        self._held = 0
+        # Of a packet that is not complete. A list of its pieces would take many times its length, where they are small.
+        self._held = bytearray()
         self._wanted = 0  # bytes; with fewer there is nothing new to see
 
     def feed(self, data: bytes) -> list[Packet]:
         """Return the packets that these bytes complete."""
         if self.fault is not None:
             return []
-        if self._parts:
-            self._parts.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+        if self._held:
+            self._held += data
+            if len(self._held) < self._wanted:
                 return []
-            data = b"".join(self._parts)
-            self._parts = []
+            data = bytes(self._held)
+            self._held = bytearray()
         packets: list[Packet] = []
+        body = parsing.Body(data, self.version or 0, self._from_client)
         try:
-            at = self._take(data, packets)
+            at = self._take(body, packets)
         except Fault as fault:
+            # Its traceback holds this frame, and so this decoder, which would then wait for the collector of circles.
+            fault.__traceback__ = None
+            fault.__context__ = None
             self.fault = fault
-            return packets
+            at = len(data)
+        self.version = body.version or None
         if at < len(data):
-            self._parts = [data[at:] if at else data]
-            self._held = len(data) - at
+            self._held += data[at:]
         return packets
 
-    def _take(self, data: bytes, packets: list[Packet]) -> int:
+    def _take(self, body: parsing.Body, packets: list[Packet]) -> int:
         """Append the whole packets in these bytes; return the place behind them. Raises: Fault."""
-        at, size = 0, len(data)
+        data, at, size = body.data, 0, len(body.data)
+        parsers, bytes_max = _BY_HEAD[body.from_client, body.version], self._bytes_max(body.version)
         while at < size:
-            parse = self._parser(data[at])
+            head = data[at]
+            parse = parsers[head]
+            if parse is None:
+                fault = fault_of_head(head, body.from_client, body.version)
+                assert fault is not None
+                raise fault
             length = shift = 0
             body_at = at + 1
             while True:
@@ -104,40 +136,26 @@ class Decoder:
                 shift += 7
                 if shift == 28:
                     raise malformed("the remaining length has more than four bytes")
-            if shift and not byte and self.version == 5:
+            is_too_long = shift > 0 and not byte
+            if is_too_long and body.version == 5:
                 raise malformed("the remaining length is longer than needed")
             end = body_at + length
-            if end - at > self._bytes_max():
-                raise Fault(
-                    Reason.PACKET_TOO_LARGE,
-                    f"a packet of {end - at:,} bytes; at most {self._bytes_max():,} are taken",
-                )
+            if end - at > bytes_max:
+                text = f"a packet of {end - at:,} bytes; at most {bytes_max:,} are taken"
+                raise Fault(Reason.PACKET_TOO_LARGE, text)
             if end > size:
                 self._wanted = end - at
                 return at
-            packet = parse(parsing.Body(data, body_at, end, data[at] & 0x0F, self.version or 0, self._from_client))
+            body.at, body.end, body.flags = body_at, end, head & 0x0F
+            packet = parse(body)
             if type(packet) is Connect:
-                self.version = packet.version
+                if is_too_long and body.version == 5:
+                    raise malformed("the remaining length is longer than needed")
+                parsers, bytes_max = _BY_HEAD[body.from_client, body.version], self._bytes_max(body.version)
             packets.append(packet)
             at = end
         return at
 
-    def _parser(self, head: int) -> _Parse:
-        """Return what parses a packet with this first byte. Raises: Fault."""
-        kind = head >> 4
-        if self._from_client:
-            if self.version is None:
-                if kind != PacketType.CONNECT:
-                    raise against_protocol("the first packet is not CONNECT")
-            elif kind == PacketType.CONNECT:
-                raise against_protocol("a second CONNECT")
-        parse = self._parsers.get(kind)
-        if parse is None or (self.version == 4 and kind in _OF_VERSION_5):
-            raise against_protocol(f"a packet of type {kind} does not come from this side")
-        if kind != PacketType.PUBLISH and head & 0x0F != _FLAGS.get(kind, 0):
-            raise malformed(f"the flags of a packet of type {kind} are {head & 0x0F:#06b}")
-        return parse
-
-    def _bytes_max(self) -> int:
-        is_first = self.version is None and self._from_client
+    def _bytes_max(self, version: int) -> int:
+        is_first = not version and self._from_client
         return min(FIRST_PACKET_BYTES_MAX, self.packet_bytes_max) if is_first else self.packet_bytes_max

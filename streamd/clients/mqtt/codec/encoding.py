@@ -10,6 +10,8 @@ from streamd.clients.mqtt.codec.properties import properties, without_dispensabl
 from streamd.clients.mqtt.codec.reason_codes import PacketType
 
 _DUP = 0b1000
+_ACKS = {PacketType.PUBACK: 0x40, PacketType.PUBREC: 0x50, PacketType.PUBREL: 0x62, PacketType.PUBCOMP: 0x70}
+_ACKS_OF_SUCCESS = {kind: bytes((head, 2)) for kind, head in _ACKS.items()}
 PINGRESP = b"\xd0\0"
 
 
@@ -17,7 +19,7 @@ def encode(packet: Packet, version: int, packet_bytes_max: int | None = None) ->
     """Return a packet in bytes.
 
     packet_bytes_max: what the receiver takes; reason string and user properties of an answer are left out where they
-    would make it larger.
+    would make it larger. A packet that is too large even so is returned all the same: its length tells.
     """
     encoded = _ENCODERS[type(packet)](packet, version)
     if packet_bytes_max is not None and len(encoded) > packet_bytes_max and type(packet) in _ANSWERS:
@@ -28,10 +30,9 @@ def encode(packet: Packet, version: int, packet_bytes_max: int | None = None) ->
 
 def acknowledge(kind: PacketType, packet_id: int, version: int, reason: int = 0) -> bytes:
     """Return PUBACK, PUBREC, PUBREL or PUBCOMP without properties."""
-    head = kind << 4 | (2 if kind == PacketType.PUBREL else 0)
     if version < 5 or not reason:
-        return bytes((head, 2)) + U16.pack(packet_id)
-    return bytes((head, 3, packet_id >> 8, packet_id & 0xFF, reason))
+        return _ACKS_OF_SUCCESS[kind] + U16.pack(packet_id)
+    return bytes((_ACKS[kind], 3, packet_id >> 8, packet_id & 0xFF, reason))
 
 
 class PublishHead:
@@ -40,24 +41,26 @@ class PublishHead:
     Its bytes up to the packet identifier are made once; each receiver adds its identifier.
     """
 
-    __slots__ = ("_before", "_behind", "_first", "whole_bytes")
+    __slots__ = ("_before", "_behind", "whole_bytes")
 
     def __init__(
         self, topic: bytes, payload: bytes, qos: int, retain: bool, version: int, values: Properties = NO_PROPERTIES
     ) -> None:
         behind = (properties(values) if version == 5 else b"") + payload
         length = 2 + len(topic) + (2 if qos else 0) + len(behind)
-        self._first = PacketType.PUBLISH << 4 | qos << 1 | retain
-        self._before = fields.variable(length) + U16.pack(len(topic)) + topic
+        first = PacketType.PUBLISH << 4 | qos << 1 | retain
+        self._before = bytes((first,)) + fields.variable(length) + U16.pack(len(topic)) + topic
         self._behind = behind
-        self.whole_bytes = 1 + len(self._before) + (2 if qos else 0) + len(behind)
+        self.whole_bytes = len(self._before) + (2 if qos else 0) + len(behind)
 
     def packet(self, packet_id: int = 0, dup: bool = False) -> bytes:
         """Return the packet with an identifier; 0 for QoS 0."""
-        first = bytes((self._first | _DUP if dup else self._first,))
+        before = self._before
+        if dup:
+            before = bytes((before[0] | _DUP,)) + before[1:]
         if not packet_id:
-            return first + self._before + self._behind
-        return first + self._before + U16.pack(packet_id) + self._behind
+            return before + self._behind
+        return before + U16.pack(packet_id) + self._behind
 
 
 def _framed(kind: PacketType, body: bytes, flags: int = 0) -> bytes:
@@ -108,7 +111,9 @@ def _acknowledged(kind: PacketType) -> Callable[[Any, int], bytes]:
 def _subscribe(packet: packets.Subscribe, version: int) -> bytes:
     body = U16.pack(packet.packet_id) + _values(packet.properties, version)
     for one in packet.subscriptions:
-        options = one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
+        options = one.qos
+        if version == 5:
+            options |= one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
         body += fields.text(one.filter) + bytes((options,))
     return _framed(PacketType.SUBSCRIBE, body, 2)
 

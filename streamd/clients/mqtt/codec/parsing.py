@@ -1,10 +1,8 @@
 """The body of each packet, parsed and judged by itself: what depends on the connection's state is not looked at."""
 
-from typing import NamedTuple
-
 from streamd.clients.mqtt.codec import fields, packets
 from streamd.clients.mqtt.codec.faults import Fault, against_protocol, malformed
-from streamd.clients.mqtt.codec.names import check_filter, checked_topic
+from streamd.clients.mqtt.codec.names import check_filter, checked_topic, known_topics
 from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties
 from streamd.clients.mqtt.codec.properties import WILL, Property, read_properties
 from streamd.clients.mqtt.codec.reason_codes import (
@@ -20,15 +18,20 @@ _USER_NAME, _PASSWORD, _WILL_RETAIN, _WILL_QOS, _WILL_FLAG, _CLEAN_START, _RESER
 _REFUSED_VERSION_3, _REFUSED_CLIENT_ID_3 = 1, 2  # return codes of CONNACK in 3.1.1
 
 
-class Body(NamedTuple):
-    """The place of a packet's body in the bytes of a connection. version: 0 before CONNECT."""
+class Body:
+    """The place of a packet's body in the bytes of a connection.
 
-    data: bytes
-    at: int
-    end: int
-    flags: int
-    version: int
-    from_client: bool
+    One serves for all packets in these bytes, as making one would take a good part of the time of a packet. version: 0
+    before CONNECT.
+    """
+
+    __slots__ = ("at", "data", "end", "flags", "from_client", "version")
+
+    def __init__(self, data: bytes, version: int, from_client: bool) -> None:
+        self.data = data
+        self.at = self.end = self.flags = 0
+        self.version = version
+        self.from_client = from_client
 
 
 def _end(body: Body, at: int) -> None:
@@ -63,6 +66,7 @@ def connect(body: Body) -> packets.Connect:
     if name != b"MQTT" or version not in (4, 5):
         text = f"protocol {name[:20]!r}, version {version}; 3.1.1 and 5.0 are served"
         raise Fault(Reason.UNSUPPORTED_PROTOCOL_VERSION, text, _REFUSED_VERSION_3)
+    body.version = version
     flags, at = fields.read_byte(data, at, end)
     if flags & _RESERVED:
         raise malformed("the reserved flag of CONNECT is set")
@@ -73,7 +77,6 @@ def connect(body: Body) -> packets.Connect:
     if version == 4 and flags & _PASSWORD and not flags & _USER_NAME:
         raise malformed("a password without a user name")
     keep_alive_s, at = fields.read_u16(data, at, end)
-    body = body._replace(version=version)
     properties, at = _properties(body, at, PacketType.CONNECT)
     client_id, at = fields.read_text(data, at, end)
     will = None
@@ -118,7 +121,7 @@ def connack(body: Body) -> packets.Connack:
 
 def publish(body: Body) -> packets.Publish:
     """Return a PUBLISH. Raises: Fault."""
-    data, at, end, flags, version, from_client = body
+    data, at, end, flags = body.data, body.at, body.end, body.flags
     qos = flags >> 1 & 3
     if qos == 3:
         raise malformed("a PUBLISH of QoS 3")
@@ -133,26 +136,25 @@ def publish(body: Body) -> packets.Publish:
     topic = data[topic_at:at]
     packet_id = 0
     if qos:
-        packet_id, at = fields.read_u16(data, at, end)
-        if not packet_id:
-            raise against_protocol("packet identifier 0")
+        body.at = at
+        packet_id, at = _packet_id(body)
     properties = NO_PROPERTIES
-    if version == 5:
+    if body.version == 5:
         if at < end and not data[at]:
             at += 1
         else:
-            properties, at = read_properties(data, at, end, PacketType.PUBLISH, from_client=from_client)
+            properties, at = read_properties(data, at, end, PacketType.PUBLISH, from_client=body.from_client)
     if not topic:
         if Property.TOPIC_ALIAS not in properties:
             raise against_protocol("a PUBLISH has neither a topic nor an alias")
     else:
-        topic = checked_topic(topic)
-    return packets.Publish(topic, data[at:end], qos, bool(flags & 1), bool(flags & 8), packet_id, properties)
+        topic = known_topics.get(topic) or checked_topic(topic)
+    return packets.Publish(topic, data[at:end], qos, flags & 1 == 1, flags >= 8, packet_id, properties)
 
 
 def _ack(body: Body, kind: PacketType) -> tuple[int, int, Properties]:
     packet_id, at = _packet_id(body)
-    if at == body.end:
+    if at == body.end:  # nearly always
         return packet_id, 0, NO_PROPERTIES
     if body.version < 5:
         raise malformed(f"bytes are left over behind the packet identifier of {kind.name}")
@@ -203,7 +205,7 @@ def subscribe(body: Body) -> packets.Subscribe:
             )
         if options >> 4 == 3:
             raise against_protocol("a subscription with retain handling 3")
-        is_shared = check_filter(text)
+        is_shared = check_filter(text, body.version)
         if is_shared and options & 4:
             raise against_protocol("a shared subscription with No Local")
         found.append(packets.Subscription(text, options & 3, bool(options & 4), bool(options & 8), options >> 4))
@@ -230,7 +232,7 @@ def unsubscribe(body: Body) -> packets.Unsubscribe:
     found = []
     while at < body.end:
         text, at = fields.read_text(body.data, at, body.end)
-        check_filter(text)
+        check_filter(text, body.version)
         found.append(text)
     if not found:
         raise against_protocol("an UNSUBSCRIBE without a filter")
@@ -265,8 +267,6 @@ def pingresp(body: Body) -> packets.Pingresp:
 def disconnect(body: Body) -> packets.Disconnect:
     """Return a DISCONNECT. Raises: Fault."""
     if body.version < 5:
-        if not body.from_client:
-            raise against_protocol("a server of 3.1.1 sends no DISCONNECT")
         _end(body, body.at)
         return packets.Disconnect()
     return packets.Disconnect(*_short(body, PacketType.DISCONNECT))
@@ -274,6 +274,8 @@ def disconnect(body: Body) -> packets.Disconnect:
 
 def auth(body: Body) -> packets.Auth:
     """Return an AUTH. Raises: Fault."""
+    if body.end - body.at == 1:  # DISCONNECT may leave out the property length alone, AUTH may not
+        raise malformed("an AUTH without a property length")
     reason, properties = _short(body, PacketType.AUTH)
     if Property.AUTHENTICATION_METHOD not in properties:
         raise against_protocol("an AUTH without a method")

@@ -104,6 +104,35 @@ _TABLE: dict[int, tuple[_Kind, tuple[int, ...], tuple[int, int] | None]] = {
 _REPEATED = {(one, _P.USER_PROPERTY) for one in (WILL, *_T)} | {(_T.PUBLISH, _P.SUBSCRIPTION_IDENTIFIER)}
 _SERVERS_ONLY = {(_T.PUBLISH, _P.SUBSCRIPTION_IDENTIFIER), (_T.DISCONNECT, _P.SERVER_REFERENCE)}
 _CLIENTS_ONLY = {(_T.DISCONNECT, _P.SESSION_EXPIRY_INTERVAL)}
+
+
+class _Rule(NamedTuple):
+    """A property in one packet of one side."""
+
+    read: Callable[[bytes, int, int], tuple[Any, int]]
+    allowed: tuple[int, int] | None
+    is_checked: bool  # has values that are not allowed
+    is_repeated: bool
+    is_of_other_side: bool
+
+
+def _rules(place: int, from_client: bool) -> dict[int, _Rule]:
+    others = _SERVERS_ONLY if from_client else _CLIENTS_ONLY
+    return {
+        int(number): _Rule(
+            kind.read,
+            allowed,
+            allowed is not None or number in (_P.RESPONSE_TOPIC, _P.TOPIC_ALIAS),
+            (place, number) in _REPEATED,
+            (place, number) in others,
+        )
+        for number, (kind, places, allowed) in _TABLE.items()
+        if place in places
+    }
+
+
+# The table again by packet and side: what has to be looked up for each property of each PUBLISH.
+_RULES = {(place, side): _rules(place, side) for place in (WILL, *_T) for side in (True, False)}
 # What a server leaves out of an answer that would be too large for its client.
 _DISPENSABLE = (_P.USER_PROPERTY, _P.REASON_STRING)
 
@@ -117,23 +146,30 @@ def read_properties(data: bytes, at: int, end: int, place: int, *, from_client: 
     if stop > end:
         raise malformed("the properties reach behind the end of their packet")
     found: dict[int, Any] = {}
+    repeated: dict[int, list[Any]] = {}
+    rules = _RULES[place, from_client]
     while at < stop:
-        number, at = fields.read_variable(data, at, stop)
-        known = _TABLE.get(number)
-        if known is None or place not in known[1]:
+        number, at = fields.read_variable(data, at, stop) if data[at] >= 0x80 else (data[at], at + 1)
+        rule = rules.get(number)
+        if rule is None:
             raise malformed(f"property {number:#04x} is not allowed here")
-        value, at = known[0].read(data, at, stop)
-        _check_value(number, value, known[2])
-        if (place, number) in (_SERVERS_ONLY if from_client else _CLIENTS_ONLY):
+        read, allowed, is_checked, is_repeated, is_of_other_side = rule
+        value, at = read(data, at, stop)
+        if is_checked:
+            _check_value(number, value, allowed)
+        if is_of_other_side:
             raise against_protocol(f"property {number:#04x} is not one of this sender")
-        if (place, number) in _REPEATED:
-            found[number] = (*found.get(number, ()), value)
+        if is_repeated:
+            # A list until all are there: a longer tuple for each would copy those before it every time.
+            repeated.setdefault(number, []).append(value)
         elif number in found:
             raise against_protocol(f"property {number:#04x} is there twice")
         else:
             found[number] = value
     if _P.AUTHENTICATION_DATA in found and _P.AUTHENTICATION_METHOD not in found:
         raise against_protocol("authentication data without a method")
+    for number, values in repeated.items():
+        found[number] = tuple(values)
     return found, stop
 
 
