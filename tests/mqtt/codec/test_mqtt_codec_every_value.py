@@ -1,4 +1,4 @@
-"""Every value of each flag byte, options byte, property and reason code, by whom it is sent, in packets written by hand.
+"""Every value of each byte of flags, of options and of reason codes, and of each property, from either side.
 
 Each test begins with the statements that it holds the decoder to, `5:` of MQTT 5.0 and `3:` of 3.1.1.
 """
