@@ -9,7 +9,7 @@ from streamd.clients.mqtt.codec.reason_codes import PacketType
 from tests.mqtt.codec.by_hand import read
 from tests.mqtt.codec.statements import ROWS
 
-# Every statement that bytes alone can keep or break; 5:4.2-1 and 3:7.1.1-1, on packets in pieces, every row has to keep.
+# Every statement that bytes alone can keep or break. Every row has to keep 5:4.2-1 and 3:7.1.1-1, on packets in pieces.
 STATEMENTS = {
     "5": """1.5.4-1 1.5.4-2 1.5.4-3 1.5.5-1 1.5.7-1 2.1.3-1 2.2.1-2 2.2.1-3 2.2.1-5 2.2.1-6 2.2.2-1
         3.1.0-1 3.1.0-2 3.1.2-1 3.1.2-2 3.1.2-3 3.1.2-9 3.1.2-11 3.1.2-12 3.1.2-13 3.1.2-16 3.1.2-17 3.1.2-18 3.1.2-19
