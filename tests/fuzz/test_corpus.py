@@ -57,6 +57,7 @@ PLANTED: dict[str, tuple[str, Callable]] = {
     "conversions": ("streamd.lua.runtime._escape", lambda match: b"\\u%04x" % (match[0][0] ^ 1)),
     "decoder": ("streamd.resp.fast_decoder._count_lookalikes", lambda data: 0),
     "journal": ("streamd.journal.file_reader.run_hash", lambda body, synced, salt: Equal(b"")),
+    "mqtt": ("streamd.clients.mqtt.codec.names.text_of", bytes.decode),
     "payloads": ("streamd.rdb.streams._write_parts", lambda out, entry_id: out.extend(b"\0\0")),
     "requests": ("streamd.catalog.context.Context.record", forget),
     "users": ("streamd.catalog.guard._is_plain", lambda command, selector: True),

@@ -164,6 +164,8 @@ LATER = [
     ("5:§3.14.2.2.2", 5, "e0 04 00 02 1100", M),
     ("5:§4.12", 5, "f0 07 18 05 16 0002 'xy'", PE),
     ("5:4.12.0-5", 5, "f0 02 18 00", PE),
+    ("5:4.13.1-1", 5, "32 04 0001 't' 00", M),
+    ("3:4.8.0-1", 4, "82 05 0001 0001 'f'", M),
 ]
 # statement, bytes of a first packet, reason code, return code of 3.1.1
 FIRST = [
@@ -291,6 +293,7 @@ FIRST_ALLOWED = [
     ("5:§1.5.6", connect_with("0001 ff", flags=0x42), packets.Connect(5, "d7", True, 10, None, b"\xff")),
     ("5:3.1.3-6", connect_with("", client_id="0000", flags=0), packets.Connect(5, "", False, 10)),
     ("3:3.1.3-6", connect_with("", version=4, client_id="0000"), packets.Connect(4, "", True, 10)),
+    ("3:3.1.3-7", connect_with("", version=4, client_id="0000"), packets.Connect(4, "", True, 10)),
     ("5:3.1.3-5", connect_with("", client_id="0017" + "7a" * 23), packets.Connect(5, "z" * 23, True, 10)),
     ("3:3.1.3-5", connect_with("", version=4, client_id="0017" + "7a" * 23), packets.Connect(4, "z" * 23, True, 10)),
     (
