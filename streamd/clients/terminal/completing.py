@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import click
 import redis
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    get_completion_class,
+    split_arg_string,
+)
 
 from streamd.clients.terminal.asking import URL
 from streamd.clients.terminal.failing import Trouble
@@ -34,6 +43,58 @@ def complete_stream(context: click.Context, parameter: click.Parameter, incomple
         return []
     names = (name.decode("utf-8", "replace") for name in sorted(found)[:_NAMES_MAX])
     return [CompletionItem(name) for name in names if name.isprintable()]
+
+
+class _Whole(ShellComplete):
+    """Completes `--option=value` as a whole, as a shell replaces it: click returns the value alone."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Return what the word to complete may become."""
+        items = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        if not (option.startswith("-") and equals):
+            return items
+        return [
+            CompletionItem(f"{option}={item.value}", help=item.help) if item.type == "plain" else item for item in items
+        ]
+
+
+class _Bash(_Whole, BashComplete):
+    """Takes a word with a colon or an equals sign as one, as in the stream `orders:eu`: Bash takes it as several."""
+
+    # The command's text up to the cursor, and the part of the last word that Bash replaces.
+    source_template = BashComplete.source_template.replace(
+        "$(env ", '$(env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_REPLACED="$2" ', 1
+    )
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the one to complete, and that word."""
+        args, incomplete = super().get_completion_args()
+        words = split_arg_string(os.environ.get("COMP_LINE", ""))[1:]
+        if words:
+            args, incomplete = (words[:-1], words[-1]) if incomplete else (words, "")
+        return args, incomplete
+
+    def complete(self) -> str:
+        """Return a line for each completion, without what stays in front of it."""
+        args, incomplete = self.get_completion_args()
+        stays = incomplete.removesuffix(os.environ.get("COMP_REPLACED", incomplete))
+        items = self.get_completions(args, incomplete)
+        return "\n".join(f"{item.type},{item.value.removeprefix(stays)}" for item in items)
+
+
+class _Fish(_Whole, FishComplete):
+    """Takes a line apart at its first comma only: further ones are part of a name or a description."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+class _Zsh(_Whole, ZshComplete):
+    pass
+
+
+for _kind in (_Bash, _Fish, _Zsh):
+    add_completion_class(_kind)
 
 
 @click.command()
