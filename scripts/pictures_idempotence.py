@@ -4,37 +4,34 @@ import sys
 from html import escape
 from pathlib import Path
 
+from scripts.svg import Colours, style
 from streamd.idmp.digest import idmpauto_iid
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
-INK, SOFT, GOOD, BAD, PAPER = "#1f2933", "#7b8794", "#00796b", "#c62828", "#ffffff"
-TINTS = {GOOD: "#e0f2ef", BAD: "#fdeaea", SOFT: "#f1f4f7"}
-DARK = {
-    INK: "#e6edf3",
-    SOFT: "#9198a1",
-    GOOD: "#4db6ac",
-    BAD: "#ff7b72",
-    PAPER: "#161b22",
-    TINTS[GOOD]: "#12332f",
-    TINTS[BAD]: "#3d1a1d",
-    TINTS[SOFT]: "#252c35",
-}
-# What is drawn in a colour of the light page, drawn in another one where the reader's page is dark.
-STYLE = "".join(
-    f'[{attribute}="{light}"]{{{attribute}:{dark}}}' for light, dark in DARK.items() for attribute in ("fill", "stroke")
+INK, SOFT, GOOD, BAD, PAPER = "ink", "soft", "good", "bad", "paper"
+# A name, its colour on a light page, its colour on a dark one; a box is filled with the tint of its colour.
+COLOURS: Colours = (
+    (INK, "#1f2933", "#e6edf3"),
+    (SOFT, "#66717d", "#9198a1"),
+    (GOOD, "#00796b", "#4db6ac"),
+    (BAD, "#c62828", "#ff8a80"),
+    (PAPER, "#ffffff", "#161b22"),
+    ("tint-good", "#e0f2ef", "#12332f"),
+    ("tint-bad", "#fdeaea", "#41201f"),
+    ("tint-soft", "#f1f4f7", "#252b33"),
 )
 
 
 class Drawing:
-    """Lines, boxes and text on paper, in colours for a light page and for a dark one. Lengths are pixels."""
+    """Lines, boxes and text on paper, which belongs to the picture and is dark on a dark page. Lengths are pixels."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" font-family="system-ui, sans-serif" font-size="13" fill="{INK}"><title>{escape(title)}</title>'
-            f"<style>@media (prefers-color-scheme:dark){{{STYLE}}}</style>"
+            f'role="img" font-family="system-ui, sans-serif" font-size="13"><title>{escape(title)}</title>'
+            f"{style(COLOURS)}"
         )
-        self.parts = [f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}"/>']
+        self.parts = [f'<rect class="f-{PAPER}" width="{width}" height="{height}" rx="8"/>']
 
     def text(
         self, x: float, y: float, text: str, *, colour: str = INK, middle: bool = True, code: bool = False
@@ -42,41 +39,39 @@ class Drawing:
         """Write a line of text at its base line."""
         font = ' font-family="ui-monospace, monospace" font-size="12"' if code else ""
         anchor = ' text-anchor="middle"' if middle else ""
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" fill="{colour}"{anchor}{font}>{escape(text)}</text>')
+        self.parts.append(f'<text class="f-{colour}" x="{x:g}" y="{y:g}"{anchor}{font}>{escape(text)}</text>')
 
     def box(
         self, x: float, y: float, width: float, height: float, text: str, colour: str, *, code: bool = False
     ) -> None:
         """Draw a box with a line of text in its middle."""
-        tint = TINTS.get(colour, PAPER)
-        self.parts.append(
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" fill="{tint}" stroke="{colour}"/>'
-        )
+        classes = f"f-tint-{colour} s-{colour}"
+        self.parts.append(f'<rect class="{classes}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>')
         self.text(x + width / 2, y + height / 2 + 4.5, text, code=code)
 
     def line(self, x: float, y: float, to_x: float, to_y: float, colour: str = SOFT, *, dashed: bool = False) -> None:
         """Draw a straight line."""
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(
-            f'<line x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}" stroke="{colour}" stroke-width="1.5"{dashes}/>'
+            f'<line class="s-{colour}" x1="{x:g}" y1="{y:g}" x2="{to_x:g}" y2="{to_y:g}" stroke-width="1.5"{dashes}/>'
         )
 
     def arrow(self, x: float, y: float, to_x: float, text: str, colour: str = INK, *, code: bool = True) -> None:
         """Draw a level arrow with a line of text above it."""
         back = -8 if to_x > x else 8
         self.line(x, y, to_x, y, colour)
-        self.parts.append(f'<path d="M{to_x:g} {y:g}l{back} -4.5v9z" fill="{colour}"/>')
+        self.parts.append(f'<path class="f-{colour}" d="M{to_x:g} {y:g}l{back} -4.5v9z"/>')
         self.text((x + to_x) / 2, y - 7, text, colour=colour, code=code)
 
     def cross(self, x: float, y: float) -> None:
         """Draw a cross, where something breaks."""
-        self.parts.append(f'<path d="M{x - 8:g} {y - 8:g}l16 16m0 -16l-16 16" stroke="{BAD}" stroke-width="3"/>')
+        self.parts.append(f'<path class="s-{BAD}" d="M{x - 8:g} {y - 8:g}l16 16m0 -16l-16 16" stroke-width="3"/>')
 
     def drop(self, x: float, y: float, to_y: float, colour: str) -> None:
         """Draw an arrow that points down, or up."""
         back = -7 if to_y > y else 7
         self.line(x, y, x, to_y, colour)
-        self.parts.append(f'<path d="M{x:g} {to_y:g}l-4.5 {back}h9z" fill="{colour}"/>')
+        self.parts.append(f'<path class="f-{colour}" d="M{x:g} {to_y:g}l-4.5 {back}h9z"/>')
 
     def save(self, name: str) -> Path:
         """Write the picture; return where it is."""

@@ -84,6 +84,12 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
         raise PluginError(str(broken)) from None
 
 
+def on_post_build(config: "MkDocsConfig") -> None:
+    """Add an empty index of the search: on a page that is a file the theme's script asks for it, and ends without."""
+    path = Path(config.site_dir) / "search" / "search_index.js"
+    path.write_text('var __index = {"config": {}, "docs": []};\n', encoding="utf-8")
+
+
 def for_site(markdown: str, page: str) -> str:
     """Return the text of a document as `page` of the site shows it. Raises: BrokenLink."""
     source = source_of(page)

@@ -2,9 +2,10 @@
 
 from html import escape
 
+Colours = tuple[tuple[str, str, str], ...]
 # A name, its colour on a light page, its colour on a dark one. The ground is part of the picture: a page may be dark
 # where the reader's system is light.
-COLOURS = (
+COLOURS: Colours = (
     ("ground", "#ffffff", "#161b22"),
     ("ink", "#1f2328", "#e6edf3"),
     ("faint", "#59636e", "#9198a1"),
@@ -18,6 +19,16 @@ COLOURS = (
     ("none", "none", "none"),
 )
 FONT = "-apple-system, 'Segoe UI', 'Noto Sans', Helvetica, Arial, sans-serif"
+
+
+def style(colours: Colours) -> str:
+    """Return what gives the classes f-NAME and s-NAME a fill and a stroke, on light and on dark pages.
+
+    A browser asks the page around the picture which of the two it is: on the site, its switch.
+    """
+    light = "".join(f".f-{name}{{fill:{light}}}.s-{name}{{stroke:{light}}}" for name, light, _ in colours)
+    dark = "".join(f".f-{name}{{fill:{dark}}}.s-{name}{{stroke:{dark}}}" for name, _, dark in colours)
+    return f"<style>{light}@media (prefers-color-scheme:dark){{{dark}}}</style>"
 
 
 class Picture:
@@ -86,15 +97,10 @@ class Picture:
     def text(self) -> str:
         """Return the file."""
         width, height = self._size
-        rules = "".join(
-            f".f-{name}{{fill:{light}}}.s-{name}{{stroke:{light}}}" for name, light, _ in COLOURS
-        ) + "@media (prefers-color-scheme:dark){{{}}}".format(
-            "".join(f".f-{name}{{fill:{dark}}}.s-{name}{{stroke:{dark}}}" for name, _, dark in COLOURS)
-        )
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img" font-family="{FONT}">'
         )
         ground = f'<rect class="f-ground s-rule" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>'
         title = f"<title>{escape(self._title, quote=False)}</title>"
-        return "\n".join((head, title, f"<style>{rules}</style>", ground, *self._shapes, "</svg>")) + "\n"
+        return "\n".join((head, title, style(COLOURS), ground, *self._shapes, "</svg>")) + "\n"

@@ -287,8 +287,8 @@ OTHER_CALLERS = (
 # Names that frameworks call (Spark's data sources and listeners, MkDocs, rich), and public ones, for programs of users.
 CALLED_FROM_OUTSIDE = {
     "StreamdListener", "getDefaultReadLimit", "initialOffset", "onQueryIdle", "onQueryProgress", "onQueryStarted",
-    "onQueryTerminated", "on_broken_pipe", "on_files", "on_page_markdown", "prepareForTriggerAvailableNow",
-    "pushFilters", "reportLatestOffset", "streamReader", "streamWriter",
+    "onQueryTerminated", "on_broken_pipe", "on_files", "on_page_markdown", "on_post_build",
+    "prepareForTriggerAvailableNow", "pushFilters", "reportLatestOffset", "streamReader", "streamWriter",
 }  # fmt: skip
 # Rooms of the MQTT gateway, which no command starts yet. With the gateway this line goes.
 AWAITED = "streamd/clients/mqtt/"

@@ -8,7 +8,7 @@ import pytest
 from tests.documents.blocks import ROOT, documents
 
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"`[^`\n]*`(?!\]\()|\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
+LINK = re.compile(r"`[^`\n]*`(?!\]\()|\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 
 
 @cache

@@ -51,6 +51,23 @@ document.body.setAttribute("data-md-color-scheme", arguments[0]);
 return [getComputedStyle(document.body).colorScheme, [...document.querySelectorAll(".md-content img")]
   .filter(one => getComputedStyle(one).display !== "none").map(one => one.src.replace(/.*[/]|#.*/g, ""))]
 """
+# Of each page the first picture that is shown: one whose colours ask for the scheme, and one of a pair.
+PICTURES = ("idempotence.html", "ui.html")
+SWITCH = """
+[...document.querySelectorAll('[data-md-component=palette] label')].find(one => one.offsetWidth).click();
+return document.body.dataset.mdColorScheme
+"""
+PICTURE = "return [...document.images].find(one => one.offsetWidth)"
+# The brightness, 0 to 255, of a screenshot's pixel at 60 of 100 of its width, close to its upper edge.
+BRIGHTNESS = """
+const [screenshot, done] = arguments, image = new Image();
+image.onload = () => {
+  const canvas = document.createElement('canvas').getContext('2d');
+  canvas.drawImage(image, -Math.round(image.width * 0.6), -5);
+  done(canvas.getImageData(0, 0, 1, 1).data[1]);
+};
+image.src = 'data:image/png;base64,' + screenshot;
+"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -116,12 +133,32 @@ def test_pictures_follow_the_switch_of_the_reader(browser: Browser, address, sch
     assert shown == [colours, [f"ui-{name}{ending}" for name in ("overview", "streams", "stream-phone")]]
 
 
-def test_a_page_that_is_opened_as_a_file_says_how_to_serve_the_site(browser: Browser, address: str):  # noqa: F811
+@pytest.mark.parametrize("page", PICTURES)
+@pytest.mark.parametrize("preferred", ["light", "dark"])
+def test_a_picture_follows_the_switch_whatever_the_system_prefers(browser: Browser, address, page, preferred):  # noqa: F811
+    features = [{"name": "prefers-color-scheme", "value": preferred}]
+    browser.call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
+    browser.call("POST", "/url", {"url": f"{address}/{page}"})
+    schemes = {}
+    for _ in range(2):
+        scheme = browser.run(SWITCH)
+        (place,) = browser.run(PICTURE).values()
+        screenshot = browser.call("GET", f"/element/{place}/screenshot")
+        schemes[scheme] = browser.call("POST", "/execute/async", {"script": BRIGHTNESS, "args": [screenshot]})
+    assert schemes["slate"] < 60
+    assert schemes["default"] > 200
+
+
+@pytest.mark.parametrize("browser", [1_400], indirect=True)
+@pytest.mark.parametrize("page", ["index.html", "commands/stream.html"])
+def test_a_page_that_is_opened_as_a_file_says_how_to_serve_the_site(browser: Browser, address: str, page: str):  # noqa: F811
     said = "return document.body.innerText.includes('To serve the site: make docs-serve')"
-    browser.call("POST", "/url", {"url": f"{address}/index.html"})
+    browser.call("POST", "/url", {"url": f"{address}/{page}"})
     assert not browser.run(said)
-    browser.call("POST", "/url", {"url": (Path(SITE).resolve() / "index.html").as_uri()})
+    browser.call("POST", "/url", {"url": (Path(SITE).resolve() / page).as_uri()})
     assert browser.run(said)
+    assert {browser.run(SWITCH), browser.run(SWITCH)} == {"default", "slate"}
+    assert browser.call("POST", "/se/log", {"type": "browser"}) == []
 
 
 def test_a_bar_in_the_code_of_a_table_has_no_backslash(browser: Browser, address: str):  # noqa: F811

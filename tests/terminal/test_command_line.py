@@ -3,8 +3,6 @@
 import json
 import os
 import pty
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +16,6 @@ from streamd import cli
 from streamd.clients.server_url import without_password
 from streamd.clients.terminal.app import terminal
 from streamd.testing import EmbeddedServer
-from tests.documents.blocks import ROOT
 from tests.integration.process import run_cli
 
 STREAMD = [sys.executable, "-m", "streamd"]
@@ -224,16 +221,6 @@ def test_what_makes_a_shell_complete_is_printed(shell, word):
     assert (done.returncode, done.stderr) == (0, "")
     assert word in done.stdout
     assert "_STREAMD_COMPLETE" in done.stdout
-
-
-@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
-def test_fish_completes_behind_the_line_that_the_document_says(tmp_path):
-    row = re.search(r"^\| fish \| `(.*?)` \|", (ROOT / "docs" / "terminal.md").read_text(), re.MULTILINE)
-    lines = (row[1].replace("\\|", "|"), "complete -C 'streamd completion f'")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "HOME": str(tmp_path), "PATH": path, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["fish", "-c", "; ".join(lines)], capture_output=True, text=True, env=environment)
-    assert (done.stdout.split(), done.stderr) == (["fish"], "")
 
 
 def test_without_click_it_says_what_to_install():

@@ -83,6 +83,33 @@ def test_every_colour_of_a_picture_is_one_on_light_and_on_dark_pages():
         assert {f".{name}{{" in light and f".{name}{{" in dark for name in used - {"cut", "promise"}} == {True}
 
 
+def contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, by the definition of WCAG: 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+# (A terminal brings its own dark ground.)
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in plots.PICTURES.glob("*.svg") if not path.name.startswith("terminal-"))
+)
+def test_the_words_of_a_picture_can_be_read_on_light_and_on_dark_pages(name):
+    text = (plots.PICTURES / name).read_text(encoding="utf-8")
+    light, _, dark = text.partition("@media (prefers-color-scheme:dark)")
+    for rules in (light, dark):
+        fills = dict(re.findall(r"\.f-([\w-]+)\{fill:(#\w{6})\}", rules))
+        ground, *_ = (shape.get("class", "").split()[0][2:] for shape in shapes(text, "rect"))
+        used = {one.get("class", "").split()[0][2:] for one in shapes(text, "text")} - {ground}
+        assert used
+        assert {colour: fills[colour] for colour in used if contrast(fills[colour], fills[ground]) < 4.5} == {}
+
+
 # --- bench -----------------------------------------------------------------------------------------------------------
 
 RATES: list[plots.Row] = [
