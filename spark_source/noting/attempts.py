@@ -7,7 +7,8 @@
 
 An attempt with other rows than noted would silently leave the rows of an earlier attempt in the stream. So it fails
 before it writes. Rows with keys may come in another partition: at the end of the batch each key of an earlier attempt
-must still be there.
+must still be there. An attempt that names its rows in another way (by a key instead of their content) would write all
+of them again, and fails, too.
 """
 
 import logging
@@ -25,9 +26,11 @@ log = logging.getLogger("spark_source")
 KEEP_MORE_S = 3600  # notes outlive the window by that: what it recognises must be known to be the same
 KEY_BUCKETS_MIN = 256  # for batches of 1.5 million rows, whatever share the first task has; as quick as one producer
 TASKS_FORESEEN = 16  # like the first one; a batch with more rows than these and those gets further producers on its way
+NOTES_LOOKED_AT = 16  # of a batch: all its attempts name rows in one way
 REMEDY = (
-    "set idempotencyKey to columns that are the same in every attempt, take rand(), current_timestamp() and the like "
-    "out of the query or from a column of its source, or set onRowsChanged=continue to accept duplicates"
+    "set onRowsChanged=continue to accept duplicates in this batch. For later batches, take rand(), "
+    "current_timestamp() and the like out of the query or from a column of its source, or "
+    "set idempotencyKey to columns that are the same in every attempt"
 )
 
 
@@ -61,7 +64,11 @@ def note_rows(
 
     Raises: RowsChanged when an earlier attempt noted other rows, unless onRowsChanged=continue.
     """
-    if options.identity == "key":
+    by_key = options.identity == "key"
+    if seen_before:
+        _, sample = session.call("HSCAN", rows_key(stream, name), 0, "COUNT", NOTES_LOOKED_AT)  # type: ignore[misc]
+        _judge(_begun_otherwise(_notes(sample), stream, name, by_key), options)
+    if by_key:
         return _note_keys(session, stream, name, partition, short, seen_before, options)
     key = rows_key(stream, name)
     mine = f"{short.rows}|{short.digest}|{bucket_count(short.rows, options.window_size)}"
@@ -142,6 +149,9 @@ def changed_rows(
     """
     key = rows_key(stream, name)
     noted = _noted(session, key)
+    otherwise = _begun_otherwise(noted, stream, name, by_key)
+    if otherwise is not None:
+        return otherwise
     if not by_key:
         for field, before in noted.items():
             now = reports.get(int(field), Short(0, ""))
@@ -171,16 +181,28 @@ def changed_rows(
 
 def judge_batch(text: str | None, options: WriteOptions) -> bool:
     """Return whether rows of a batch changed. Raises: RowsChanged, unless onRowsChanged=continue."""
-    if text is None:
-        return False
     _judge(text, options)
-    return True
+    return text is not None
 
 
-def _judge(what: str, options: WriteOptions) -> None:
+def _judge(what: str | None, options: WriteOptions) -> None:
+    if what is None:
+        return
     if options.on_rows_changed == "fail":
         raise RowsChanged(f"{what}: {REMEDY}")
     log.warning("%s: duplicates are possible (onRowsChanged=continue)", what)
+
+
+def _begun_otherwise(noted: dict[str, Noted], stream: str, name: BatchName, by_key: bool) -> str | None:
+    """Return a message if earlier attempts at a batch named its rows in another way, or None."""
+    # (Without a digest rows are noted elsewhere, and are recognised by that.)
+    if all(("|" in field) == by_key for field, one in noted.items() if one.digest):
+        return None
+    ways = "identity=content or position", "identity=key"
+    return (
+        f"batch {name.batch}, stream {stream}: it was begun with {ways[not by_key]} and runs again with "
+        f"{ways[by_key]}, which would write its rows twice (finish it with that identity first)"
+    )
 
 
 def _put(session: Session, key: str, field: str, text: str, options: WriteOptions, *first: list[Word]) -> Noted:
@@ -198,10 +220,13 @@ def _put(session: Session, key: str, field: str, text: str, options: WriteOption
 
 def _noted(session: Session, key: str) -> dict[str, Noted]:
     """Return the notes about partitions."""
-    reply = session.call("HGETALL", key)
+    return _notes(session.call("HGETALL", key))
+
+
+def _notes(reply: object) -> dict[str, Noted]:
     assert isinstance(reply, list)
     pairs = zip(reply[0::2], reply[1::2], strict=True)
-    found = {bytes(field).decode(): bytes(value) for field, value in pairs}  # type: ignore[arg-type]
+    found = {bytes(field).decode(): bytes(value) for field, value in pairs}
     return {field: _parse(value) for field, value in found.items() if field not in ("buckets", "rows")}
 
 

@@ -96,6 +96,54 @@ def test_keys_that_are_gone_are_noticed_when_the_batch_commits(streamd: redis.Re
         commit_reports(streamd, outcomes, **KEYED)
 
 
+IDENTITIES = {"content": {}, "position": {"identity": "position"}, "key": KEYED}
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize(
+    ("begun", "then"), [("content", "key"), ("position", "key"), ("key", "content"), ("key", "position")]
+)
+def test_another_identity_stops_a_half_written_batch_and_the_first_one_finishes_it(
+    streamd: redis.Redis, begun: str, then: str, partition: int
+) -> None:
+    die(streamd, 4, UNIQUE, **IDENTITIES[begun])
+    before = streamd.xlen("s")
+
+    with pytest.raises(RowsChanged) as caught:
+        write(streamd, UNIQUE, run="r2", partition=partition, **IDENTITIES[then])
+
+    assert streamd.xlen("s") == before > 0
+    text = str(caught.value)
+    assert text.startswith("batch 3, stream s: it was begun with ")
+    assert "finish it with that identity" in text
+    outcome = write(streamd, UNIQUE, run="r3", **IDENTITIES[begun])
+    commit_reports(streamd, {0: outcome}, **IDENTITIES[begun])
+    assert entries(streamd) == wanted(UNIQUE)
+
+
+def test_other_columns_of_the_key_are_noticed_when_the_batch_commits(streamd: redis.Redis) -> None:
+    die(streamd, 4, UNIQUE, **KEYED)
+    outcome = write(streamd, UNIQUE, run="r2", idempotencyKey="v")
+
+    with pytest.raises(RowsChanged, match="batch 3, stream s: an attempt before had about 40 keys that are not among"):
+        commit_reports(streamd, {0: outcome}, idempotencyKey="v")
+
+
+@pytest.mark.parametrize(("begun", "then"), [("content", "key"), ("key", "content")])
+def test_another_identity_is_accepted_with_duplicates_where_they_are(
+    streamd: redis.Redis, begun: str, then: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    die(streamd, 4, UNIQUE, **IDENTITIES[begun])
+    accepted = {**IDENTITIES[then], "onRowsChanged": "continue"}
+    with caplog.at_level(logging.WARNING):
+        outcome = write(streamd, UNIQUE, run="r2", **accepted)
+        commit_reports(streamd, {0: outcome}, **accepted)
+
+    assert "duplicates are possible (onRowsChanged=continue)" in caplog.text
+    assert wanted(UNIQUE) - entries(streamd) == Counter()
+    write(streamd, UNIQUE, run="r3", name=BatchName("sink", "4", 4, True), **IDENTITIES[then])  # the next one is whole
+
+
 def test_a_task_that_is_tried_again_is_noticed_without_a_name_too(streamd: redis.Redis) -> None:
     """A batch write without sinkId: its tasks are tried again, and each time their rows are others."""
     unnamed = BatchName("0123", "0", None, False)
