@@ -26,7 +26,6 @@ log = logging.getLogger("spark_source")
 KEEP_MORE_S = 3600  # notes outlive the window by that: what it recognises must be known to be the same
 KEY_BUCKETS_MIN = 256  # for batches of 1.5 million rows, whatever share the first task has; as quick as one producer
 TASKS_FORESEEN = 16  # like the first one; a batch with more rows than these and those gets further producers on its way
-NOTES_LOOKED_AT = 16  # of a batch: all its attempts name rows in one way
 REMEDY = (
     "set onRowsChanged=continue to accept duplicates in this batch. For later batches, take rand(), "
     "current_timestamp() and the like out of the query or from a column of its source, or "
@@ -66,8 +65,7 @@ def note_rows(
     """
     by_key = options.identity == "key"
     if seen_before:
-        _, sample = session.call("HSCAN", rows_key(stream, name), 0, "COUNT", NOTES_LOOKED_AT)  # type: ignore[misc]
-        _judge(_begun_otherwise(_notes(sample), stream, name, by_key), options)
+        _judge(_begun_otherwise(_noted(session, rows_key(stream, name)), stream, name, by_key), options)
     if by_key:
         return _note_keys(session, stream, name, partition, short, seen_before, options)
     key = rows_key(stream, name)
@@ -220,13 +218,10 @@ def _put(session: Session, key: str, field: str, text: str, options: WriteOption
 
 def _noted(session: Session, key: str) -> dict[str, Noted]:
     """Return the notes about partitions."""
-    return _notes(session.call("HGETALL", key))
-
-
-def _notes(reply: object) -> dict[str, Noted]:
+    reply = session.call("HGETALL", key)
     assert isinstance(reply, list)
     pairs = zip(reply[0::2], reply[1::2], strict=True)
-    found = {bytes(field).decode(): bytes(value) for field, value in pairs}
+    found = {bytes(field).decode(): bytes(value) for field, value in pairs}  # type: ignore[arg-type]
     return {field: _parse(value) for field, value in found.items() if field not in ("buckets", "rows")}
 
 
