@@ -1,6 +1,7 @@
 """Ways to a server: users, a cluster, a server that comes back; tried on Debian's redis-server."""
 
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,11 @@ def test_the_rights_that_the_document_lists_are_enough_on_streamd(tmp_path: Path
     text = (Path(__file__).parents[2] / "docs" / "spark-reference.md").read_text()
     rights = text.partition("needs\n\n```text\n")[2].partition("```")[0].split()
     assert "~orders" in rights
-    rules = f"on >hunter2 {' '.join(rights)} +xcfgset +xsplit"
+    more = re.findall(
+        r"`(\+[a-z]+)`", text.partition("needs\n\n```text\n")[2].partition("\n\n")[2].partition("\n##")[0]
+    )
+    assert {"+xcfgset", "+xsplit"} <= {*more}
+    rules = f"on >hunter2 {' '.join([*rights, *more])}"
     with streamd_server(tmp_path, "--user", f"spark {rules}", "--user", "default off") as port:
         who = {"port": port, "username": "spark", "password": "hunter2"}
         assert round_trip("orders", **who) == EXPECTED
