@@ -9,7 +9,7 @@ from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Packet, Properties
 from streamd.clients.mqtt.codec.properties import properties, without_dispensable
 from streamd.clients.mqtt.codec.reason_codes import PacketType
 
-_DUP = 0b1000
+_DUP, _QOS = 0b1000, 0b0110
 _ACKS = {PacketType.PUBACK: 0x40, PacketType.PUBREC: 0x50, PacketType.PUBREL: 0x62, PacketType.PUBCOMP: 0x70}
 _ACKS_OF_SUCCESS = {kind: bytes((head, 2)) for kind, head in _ACKS.items()}
 PINGRESP = b"\xd0\0"
@@ -56,6 +56,7 @@ class PublishHead:
     def packet(self, packet_id: int = 0, dup: bool = False) -> bytes:
         """Return the packet with an identifier; 0 for QoS 0."""
         before = self._before
+        assert bool(packet_id) == bool(before[0] & _QOS)
         if dup:
             before = bytes((before[0] | _DUP,)) + before[1:]
         if not packet_id:
