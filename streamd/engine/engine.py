@@ -132,7 +132,6 @@ class Engine:
         batch_at = 0 if total >= BATCH_MIN and replies is None else total
         patience = 1
         quick, guard, stopwatch = client.quick, client.guard, calls.stopwatch
-        whole = self.whole_transactions
         offered = TURN_REQUESTS_MAX if guard is None else GUARDED_RUN_MAX
         started_ns = then_ns = stopwatch()
         end = total
@@ -150,10 +149,12 @@ class Engine:
                 )
             )
             if not is_quick:
-                queued = whole.queue(client, requests, at) if replies is None and request[0] in MULTI_WORDS else 0
+                queued = 0
+                if replies is None and request[0] in MULTI_WORDS:
+                    queued = self.whole_transactions.queue(client, requests, at)
                 if queued:
                     at += queued
-                    request, command, is_quick = requests[at], whole.exec, True
+                    request, command, is_quick = requests[at], self.whole_transactions.exec, True
                 else:
                     mode = client.reply_mode
                     command, reply = self._admit(client, request)
