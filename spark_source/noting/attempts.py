@@ -27,6 +27,7 @@ KEEP_MORE_S = 3600  # notes outlive the window by that: what it recognises must 
 KEY_BUCKETS_MIN = 256  # for batches of 1.5 million rows, whatever share the first task has; as quick as one producer
 TASKS_FORESEEN = 16  # like the first one; a batch with more rows than these and those gets further producers on its way
 ACCEPT = "set onRowsChanged=continue to accept duplicates"
+FINISH = f"let the batch finish with the identity that it was begun with, or {ACCEPT}"
 REMEDY = (
     "set idempotencyKey to columns that are the same in every attempt (once this batch is finished), take rand(), "
     f"current_timestamp() and the like out of the query or from a column of its source, or {ACCEPT}"
@@ -65,7 +66,7 @@ def note_rows(
     """
     by_key = options.identity == "key"
     if seen_before:
-        _judge(_begun_otherwise(_noted(session, rows_key(stream, name)), stream, name, by_key), options, ACCEPT)
+        _judge(_begun_otherwise(_noted(session, rows_key(stream, name)), stream, name, by_key), options, FINISH)
     if by_key:
         return _note_keys(session, stream, name, partition, short, seen_before, options)
     key = rows_key(stream, name)
@@ -199,7 +200,7 @@ def _begun_otherwise(noted: dict[str, Noted], stream: str, name: BatchName, by_k
     ways = "identity=content or position", "identity=key"
     return (
         f"batch {name.batch}, stream {stream}: it was begun with {ways[not by_key]} and runs again with "
-        f"{ways[by_key]}, which would write its rows twice: finish it with that identity first"
+        f"{ways[by_key]}, which would write its rows twice"
     )
 
 
