@@ -8,6 +8,7 @@ from streamd.clients.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
+    PropertyValue,
     Puback,
     Pubcomp,
     Publish,
@@ -77,7 +78,9 @@ class Device:
     async def _connect(self) -> Link | None:
         self.links += 1
         is_clean = not self.keeps_session
-        expiry = {Property.SESSION_EXPIRY_INTERVAL: SESSION_EXPIRY_S} if self.version == 5 and not is_clean else {}
+        expiry: dict[int, PropertyValue] = (
+            {Property.SESSION_EXPIRY_INTERVAL: SESSION_EXPIRY_S} if self.version == 5 and not is_clean else {}
+        )
         connect = Connect(self.version, self.name, is_clean, 0, properties=expiry)
         plan = None if self._world.is_over else random_plan(self._chance, self._world.packets_per_cut)
         link, connack = await open_link(self._world.address, connect, self._receive, self._wake.set, plan, self._chance)
@@ -113,7 +116,9 @@ class Device:
         if not link.is_open:
             return
         message.sends += 1
-        properties = {Property.USER_PROPERTY: (("iid", message.key),)} if self.kind == NAMED else {}
+        properties: dict[int, PropertyValue] = {}
+        if self.kind == NAMED:
+            properties = {Property.USER_PROPERTY: (("iid", message.key),)}
         length = LENGTHS_BYTES[message.number % 4]
         self._event(f"PUBLISH {packet_id} sent{', DUP' if dup else ''}, topic {message.topic}", message.key)
         payload = payload_of(message.key, length)

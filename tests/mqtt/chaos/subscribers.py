@@ -9,6 +9,7 @@ from streamd.clients.mqtt.codec.packets import (
     Packet,
     Pingreq,
     Pingresp,
+    PropertyValue,
     Puback,
     Pubcomp,
     Publish,
@@ -90,7 +91,7 @@ class Subscriber:
         self.links += 1
         self._unsent.clear()
         self._open.clear()
-        properties = {}
+        properties: dict[int, PropertyValue] = {}
         if self.version == 5:
             properties = {Property.SESSION_EXPIRY_INTERVAL: SESSION_EXPIRY_S}
             if self.manner.receive_maximum:
