@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 
@@ -60,7 +61,7 @@ class AdmittedConnection(asyncio.Protocol):
         self._admission = admission
         self._make_protocol = make_protocol
         self._served: asyncio.Protocol | None = None
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.Transport | None = None
 
     @property
     def handshaking(self) -> bool:
@@ -69,16 +70,17 @@ class AdmittedConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection at once."""
-        if isinstance(self._transport, asyncio.WriteTransport):
+        if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the protocol of the gateway begin."""
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of the class
         try:
             self._served = self._make_protocol()
             self._served.connection_made(transport)
-        except BaseException:
+        except BaseException:  # a fault of ours, which the loop reports; it tells nobody of the end then
+            self._admission.dismiss(self)
             self.abort()
             raise
 

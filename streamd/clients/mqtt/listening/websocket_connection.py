@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
@@ -73,8 +73,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the client's request."""
-        assert isinstance(transport, asyncio.Transport)
-        self._network = transport
+        self._network = cast(asyncio.Transport, transport)  # uvloop's are not of the class
         self._timer = self._loop.call_later(HANDSHAKE_S, self._give_up)
 
     def _give_up(self) -> None:
@@ -102,10 +101,12 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _follow(self) -> None:
         """Read what is left in the next turn; let the network wait meanwhile, or while data is not wanted."""
+        if self._network.is_closing():
+            return
         if self._unread and not self.held and self._next is None:
             self._next = self._loop.call_soon(self._read)
         pause = self.held or bool(self._unread)
-        if pause == self._network_paused or self._network.is_closing():
+        if pause == self._network_paused:
             return
         self._network_paused = pause
         if pause:
