@@ -310,7 +310,7 @@ class Connecting:
         if limits.keep_alive_max_s and not 0 < keep_alive_s <= limits.keep_alive_max_s and packet.version == 5:
             keep_alive_s = limits.keep_alive_max_s
         connection.keep_alive_s = keep_alive_s * 1.5
-        gateway.watch(connection)
+        gateway.keep_alive.watch(connection)
         for text, one in session.subscriptions.items():
             if not text.startswith("$share/"):
                 gateway.delivery.tree.add(text, session, one)

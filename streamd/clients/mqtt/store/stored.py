@@ -203,9 +203,3 @@ def version_of(values: Properties) -> int:
         return 2
     pairs = values.get(Property.USER_PROPERTY)
     return 2 if pairs is not None and len({one[0] for one in pairs}) < len(pairs) else 1  # type: ignore
-
-
-def parse_reply_id(text: bytes) -> Id:
-    """Return the two numbers of an entry ID in a reply, which is valid."""
-    ms, seq = text.split(b"-")
-    return int(ms), int(seq)
