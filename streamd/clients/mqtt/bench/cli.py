@@ -50,7 +50,11 @@ def _add_connection_options(load: argparse.ArgumentParser, kind: str) -> None:
         "--seconds", type=_at_least(0.01, float), default=10.0, help="how long is measured (default: %(default)g)"
     )
     load.add_argument(
-        "--connect-rate", type=_at_least(0.1, float), default=1_000.0, metavar="N", help="connections/s (default: 1,000)"
+        "--connect-rate",
+        type=_at_least(0.1, float),
+        default=1_000.0,
+        metavar="N",
+        help="connections/s (default: 1,000)",
     )
     load.add_argument(
         "--keep-alive",
@@ -111,7 +115,11 @@ def _add_message_options(load: argparse.ArgumentParser) -> None:
         help="closed loop: what makes room for the next message; at QoS 0 always the delivery (default: %(default)s)",
     )
     load.add_argument(
-        "--warm-up", type=_at_least(0, float), default=1.0, metavar="SECONDS", help="not measured (default: %(default)g)"
+        "--warm-up",
+        type=_at_least(0, float),
+        default=1.0,
+        metavar="SECONDS",
+        help="not measured (default: %(default)g)",
     )
     load.add_argument(
         "--drain",

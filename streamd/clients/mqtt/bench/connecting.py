@@ -49,6 +49,7 @@ class Opener:
         load, loop = self._load, asyncio.get_running_loop()
         host, port = self._address or (load.host, load.port)
         name = load.host if self._tls else None
+        client.begun_s = monotonic()
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 if load.unix is not None:

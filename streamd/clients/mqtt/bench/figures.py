@@ -22,7 +22,16 @@ class Interval(NamedTuple):
 
     def since(self, other: "Interval") -> "Interval":
         """Return the growth."""
-        return Interval(*(now - before for now, before in zip(self, other, strict=True)))
+        return Interval(
+            self.at_s - other.at_s,
+            self.cpu_s - other.cpu_s,
+            self.own_cpu_s - other.own_cpu_s,
+            self.accepted - other.accepted,
+            self.delivered - other.delivered,
+        )
+
+
+_NOTHING = Interval()
 
 
 def _summary(latencies: Latencies) -> dict[str, float]:
@@ -46,7 +55,7 @@ class Figures:
     connecting_cpu_s: float = 0.0
     memory_before: int = 0
     memory_after: int = 0
-    measured: Interval = Interval()
+    measured: Interval = _NOTHING
     late: Latencies = field(default_factory=Latencies)
     _acknowledged: dict[str, float] = field(default_factory=dict)
     _delivered: dict[str, float] = field(default_factory=dict)

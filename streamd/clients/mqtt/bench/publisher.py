@@ -11,7 +11,7 @@ from streamd.clients.mqtt.bench.tally import Tally
 from streamd.clients.mqtt.codec import packets
 from streamd.clients.mqtt.codec.encoding import acknowledge, encode
 from streamd.clients.mqtt.codec.packets import Packet
-from streamd.clients.mqtt.codec.reason_codes import PacketType
+from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
 
 _PACKET_IDS = 65_535
 
@@ -28,7 +28,7 @@ class Publisher(Client):
         self, load: Load, tally: Tally, lost: asyncio.Future[None], client_id: str, topic: bytes, run: int, number: int
     ) -> None:
         super().__init__(load, tally, lost, client_id)
-        self.is_stopped = False
+        self._is_stopped = False
         self._run, self._number, self._sequence = run, number, 0
         self._qos = load.qos
         self._goes_on_at_ack = not load.rate and load.qos > 0 and not load.until_delivery
@@ -60,17 +60,23 @@ class Publisher(Client):
 
     def publish(self, due_s: float) -> None:
         """Send the next message, or have it sent when there is room."""
-        if self._is_paused or len(self._in_flight) >= self.receive_maximum or self._due:
-            self._due.append(due_s)
+        if self._has_room() and not self._due:
+            self._write(self._next(due_s))
         else:
-            self._send(due_s)
+            self._due.append(due_s)
 
     def completed(self) -> None:
         """Go on with the next message of a closed loop."""
-        if not self.is_stopped:
+        if not self._is_stopped:
             self.publish(monotonic())
 
-    def _send(self, due_s: float) -> None:
+    def stop(self) -> None:
+        """Send no new messages."""
+        self._is_stopped = True
+        self._due.clear()
+
+    def _next(self, due_s: float) -> bytes:
+        """Return the packet of the next message, which then is in flight."""
         sequence = self._sequence
         self._sequence = sequence + 1
         self._tally.sent += 1
@@ -85,34 +91,40 @@ class Publisher(Client):
             behind = self._behind.pack(packet_id, self._run, self._number, sequence, due_s)
         else:
             behind = self._behind.pack(self._run, self._number, sequence, due_s)
-        self._transport.write(self._before + behind + self._filler)
+        return self._before + behind + self._filler
+
+    def _has_room(self) -> bool:
+        return not self._is_paused and len(self._in_flight) < self.receive_maximum
 
     def _send_due(self) -> None:
-        while self._due and not self._is_paused and len(self._in_flight) < self.receive_maximum:
-            self._send(self._due.popleft())
+        while self._due and self._has_room():
+            self._write(self._next(self._due.popleft()))
 
     def _take(self, packet: Packet) -> None:
-        kind = type(packet)
-        if kind is packets.Puback or kind is packets.Pubrec:
-            packet_id, reason, _ = packet
-            due_s = self._in_flight.get(packet_id, 0.0)
-            if due_s:  # also of a PUBREC that comes again, after which the PUBREL is due again
-                self._tally.accept(due_s, reason)
-            if kind is packets.Pubrec and reason < 0x80:
-                if packet_id in self._in_flight:
-                    self._in_flight[packet_id] = 0.0
-                self._transport.write(acknowledge(PacketType.PUBREL, packet_id, self._load.version))
-                return
-            self._finish(packet_id)
-        elif kind is packets.Pubcomp:
-            self._finish(packet.packet_id)  # type: ignore[union-attr]
+        if isinstance(packet, packets.Puback):
+            self._accept(packet.packet_id, packet.reason)
+            self._finish(packet.packet_id)
+        elif isinstance(packet, packets.Pubrec):
+            self._accept(packet.packet_id, packet.reason)
+            if packet.reason >= Reason.UNSPECIFIED_ERROR:
+                self._finish(packet.packet_id)
+            else:
+                self._out.append(acknowledge(PacketType.PUBREL, packet.packet_id, self._load.version))
+        elif isinstance(packet, packets.Pubcomp):
+            self._finish(packet.packet_id)
         else:
             super()._take(packet)
+
+    def _accept(self, packet_id: int, reason: int) -> None:
+        due_s = self._in_flight.get(packet_id, 0.0)
+        if due_s:  # a PUBREC that comes again says nothing new
+            self._in_flight[packet_id] = 0.0
+            self._tally.accept(due_s, reason)
 
     def _finish(self, packet_id: int) -> None:
         if self._in_flight.pop(packet_id, None) is None:
             return
-        if self._due:
-            self._send_due()
-        if self._goes_on_at_ack:
-            self.completed()
+        if self._goes_on_at_ack and not self._is_stopped:
+            self._due.append(monotonic())
+        if self._due and self._has_room():
+            self._out.append(self._next(self._due.popleft()))

@@ -25,14 +25,17 @@ _SETTLE_S = 1.0
 
 def run(load: Load) -> Figures:
     """Run a load and return its figures. Raises: Refused, ProcessGone, OSError for a file of certificates."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        return runner.run(_Run(load).run())
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-
-        loop_factory = uvloop.new_event_loop
     except ImportError:
-        loop_factory = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_Run(load).run())
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 class _Run:
@@ -92,9 +95,7 @@ class _Run:
         for number in range(publishers):
             topic_name = f"{topic}/{number}".encode()
             client_id = f"{name}-p{number}"
-            self._publishers.append(
-                Publisher(load, self._tally, self._lost, client_id, topic_name, self._name, number)
-            )
+            self._publishers.append(Publisher(load, self._tally, self._lost, client_id, topic_name, self._name, number))
         self._copies_to_come = load.copies
 
     def _delivered(self, number: int) -> None:
@@ -133,7 +134,7 @@ class _Run:
             pacer.stop()
             figures.late = pacer.late
         for publisher in self._publishers:
-            publisher.is_stopped = True
+            publisher.stop()
         await self._drain()
 
     async def _measure(self, figures: Figures) -> None:

@@ -32,22 +32,21 @@ class Subscriber(Client):
         self._awaiting_release: set[int] = set()
 
     def _take(self, packet: Packet) -> None:
-        kind = type(packet)
-        if kind is packets.Publish:
-            self._publish(packet)  # type: ignore[arg-type]
-        elif kind is packets.Pubrel:
-            packet_id = packet.packet_id  # type: ignore[union-attr]
+        if isinstance(packet, packets.Publish):
+            self._publish(packet)
+        elif isinstance(packet, packets.Pubrel):
+            packet_id = packet.packet_id
             self._awaiting_release.discard(packet_id)
-            self._transport.write(acknowledge(PacketType.PUBCOMP, packet_id, self._load.version))
+            self._out.append(acknowledge(PacketType.PUBCOMP, packet_id, self._load.version))
         else:
             super()._take(packet)
 
     def _publish(self, packet: packets.Publish) -> None:
         _, payload, qos, _, _, packet_id, _ = packet
         if qos == 1:
-            self._transport.write(acknowledge(PacketType.PUBACK, packet_id, self._load.version))
+            self._out.append(acknowledge(PacketType.PUBACK, packet_id, self._load.version))
         elif qos == 2:
-            self._transport.write(acknowledge(PacketType.PUBREC, packet_id, self._load.version))
+            self._out.append(acknowledge(PacketType.PUBREC, packet_id, self._load.version))
             if packet_id in self._awaiting_release:
                 return
             self._awaiting_release.add(packet_id)

@@ -4,6 +4,7 @@ from time import monotonic
 
 from streamd.clients.mqtt.bench.latencies import Latencies
 from streamd.clients.mqtt.bench.ledger import Arrival
+from streamd.clients.mqtt.codec.reason_codes import Reason
 
 
 class Tally:
@@ -31,7 +32,7 @@ class Tally:
 
     def accept(self, sent_s: float, reason: int) -> None:
         """Enter a PUBACK or PUBREC of a message that was sent at this time."""
-        if reason >= 0x80:
+        if reason >= Reason.UNSPECIFIED_ERROR:
             self.refused[reason] = self.refused.get(reason, 0) + 1
             return
         self.accepted += 1
