@@ -29,6 +29,7 @@ class Admission:
 
     def __init__(self, connections_max: int) -> None:
         self.counts = Counts()
+        self.closed = False  # then nobody begins any more
         self._max = connections_max
         self._open: set[AdmittedConnection] = set()
 
@@ -76,6 +77,9 @@ class AdmittedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the protocol of the gateway begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of the class
+        if self._admission.closed:
+            self._transport.abort()
+            return
         try:
             self._served = self._make_protocol()
             self._served.connection_made(transport)
@@ -86,8 +90,8 @@ class AdmittedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on."""
-        assert self._served is not None
-        self._served.data_received(data)
+        if self._served is not None:
+            self._served.data_received(data)
 
     def eof_received(self) -> bool | None:
         """Hand on; a TLS connection cannot stay open in one direction."""
