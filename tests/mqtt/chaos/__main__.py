@@ -12,7 +12,7 @@ from tests.mqtt.chaos.faulty_proxy import FAULTS
 from tests.mqtt.chaos.processes import STORES
 from tests.mqtt.chaos.run import Chaos, Options, Outcome
 
-SHOWN_MAX = 20
+SHOWN_MAX = 5
 
 
 def main() -> int:
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of everything that is chosen at random (default: 1)")
     parser.add_argument("--store", choices=STORES, default="streamd", help="behind the gateway (default: streamd)")
     parser.add_argument("--no-kills", action="store_true", help="only connections break")
+    parser.add_argument("--no-share", action="store_true", help="no shared subscription")
     parser.add_argument("--broker", metavar="HOST:PORT", help="another broker, without kills; or the word mosquitto")
     parser.add_argument("--plant", choices=FAULTS, help="a fault that a proxy adds, which has to be found")
     parser.add_argument("--directory", type=Path, help="for data and records (default: a new one, kept after a fault)")
@@ -39,11 +40,12 @@ def main() -> int:
         words.rate,
         words.store,
         not words.no_kills,
+        not words.no_share,
         words.broker,
         words.plant,
         gateway_options=tuple(words.gateway.split()),
     )
-    directory = words.directory or Path(tempfile.mkdtemp(prefix="streamd-mqtt-chaos-"))
+    directory = words.directory or Path(tempfile.mkdtemp(prefix="mqtt-chaos-"))
     directory.mkdir(parents=True, exist_ok=True)
     outcome = run(Chaos(options, directory, lambda line: print(line, flush=True)))
     report(outcome)
@@ -69,12 +71,14 @@ def report(outcome: Outcome) -> None:
     """Print what was counted, the first faults with all that is known of their messages, and the verdict."""
     for name, count in outcome.counts.items():
         print(f"{count:10,}  {name}")
-    for finding in outcome.findings[:SHOWN_MAX]:
-        print(f"{finding.kind} at {finding.where}: {finding.key}: {finding.text}")
+    for (kind, where), found in outcome.by_place().items():
+        print(f"{kind} at {where}: {len(found):,}")
+        for finding in found[:SHOWN_MAX]:
+            print(f"    {finding.key}: {finding.text}")
     for key, lines in outcome.histories.items():
         print(f"history of {key}:")
         print("\n".join(f"  {line}" for line in lines))
-    for fault in outcome.faults[:SHOWN_MAX]:
+    for fault in outcome.faults[: 4 * SHOWN_MAX]:
         print(f"fault: {fault}")
     if outcome.planted:
         print(f"planted {outcome.planted}")

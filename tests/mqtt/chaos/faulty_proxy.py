@@ -100,8 +100,8 @@ class _Pair:
 class FaultyProxy:
     """Forwards MQTT to a port of this machine; each `every`-th PUBLISH of the fault's kind is treated wrong.
 
-    planted: how often it did so. spared: the client id that no fault meets. It takes the part of a client or a broker in
-    the exchange where that is needed, so that nothing else looks wrong.
+    planted: how often it did so. spared: the client id that no fault meets. It plays a client or a broker where the
+    exchange needs that, so that nothing else looks wrong.
     """
 
     def __init__(self, target: tuple[str, int], fault: str, every: int, spared: str = "") -> None:

@@ -22,6 +22,7 @@ from tests.mqtt.chaos.world import World
 KILL_S = (2.0, 5.0)  # between two kills
 STARTED_S = 30.0
 ZONES = 10
+HISTORIES_MAX = 8
 WITNESS = "witness"
 STEADY, CUT = Manner(), Manner(packets_per_cut=400)
 SLOW = Manner(packets_per_cut=150, answers_after_s=0.05, receive_maximum=5)
@@ -59,6 +60,7 @@ class Options:
     rate: float = 250.0
     store: str = "streamd"
     has_kills: bool = True
+    has_share: bool = True
     broker: str | None = None
     plant: str | None = None
     every: int = 50
@@ -83,6 +85,13 @@ class Outcome:
     def of_kind(self, kind: str) -> int:
         """Return how many findings are of a kind."""
         return sum(one.kind == kind for one in self.findings)
+
+    def by_place(self) -> dict[tuple[str, str], list[Finding]]:
+        """Return the findings of each kind and place, in their order."""
+        found: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+        for one in self.findings:
+            found[one.kind, one.where].append(one)
+        return dict(found)
 
     def __str__(self) -> str:
         said = f"lost {self.of_kind(LOST)}, duplicated {self.of_kind(DUPLICATED)}, reordered {self.of_kind(REORDERED)}"
@@ -149,7 +158,7 @@ class Chaos:
         for name, version, qos, text, manner in SUBSCRIBERS:
             self._add(name, version, qos, manner, world, Received(name, text, qos))
         group = Received("the group", SHARE, 1, is_shared=True)
-        for name, manner in MEMBERS:
+        for name, manner in MEMBERS if self.options.has_share else ():
             self._add(name, 5, 1, manner, world, group)
         if self.options.broker is not None:
             self._add(WITNESS, 5, 2, STEADY, world, Received(WITNESS, "chaos/#", 2))
@@ -280,7 +289,8 @@ class Chaos:
         if not self.record.messages:
             faults.append("nothing was published")
         outcome = Outcome(findings, faults, self._counts(log), self.proxy.planted if self.proxy else 0)
-        outcome.histories = self.record.histories([one.key for one in findings[:5]])
+        firsts = [found[0].key for found in outcome.by_place().values()]
+        outcome.histories = self.record.histories(firsts[:HISTORIES_MAX])
         for process in self.killable:
             process.check()
         return outcome
