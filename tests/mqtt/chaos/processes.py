@@ -1,5 +1,6 @@
 """The processes of a broker under test, which are killed and started again: store and gateway, or mosquitto."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from streamd.clients.topics import TopicLog
 from tests.mqtt.chaos.records import Stored, key_of
 
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+ROOT = Path(__file__).resolve().parents[3]
 STARTS_MAX = 40
 PAUSE_S = 0.25
 LOG = "mqtt"
@@ -45,11 +47,12 @@ class Killable:
 
     def start(self) -> None:
         """Start the process and wait until it is ready. Raises: Ended, when it ends instead, again and again."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # this checkout, and no other one that is installed
         for _ in range(STARTS_MAX):
             with self._errors.open("a") as errors:
                 other = subprocess.STDOUT if self.is_ready_on_stderr else errors
                 process = subprocess.Popen(
-                    self.words(), cwd=self.directory, stdout=subprocess.PIPE, stderr=other, text=True
+                    self.words(), cwd=self.directory, stdout=subprocess.PIPE, stderr=other, text=True, env=environment
                 )
             self._process = process
             assert process.stdout is not None

@@ -61,6 +61,7 @@ class Options:
     store: str = "streamd"
     has_kills: bool = True
     has_share: bool = True
+    only_kill: str | None = None
     broker: str | None = None
     plant: str | None = None
     every: int = 50
@@ -222,7 +223,8 @@ class Chaos:
         """Kill one of the processes and start it again, until this is cancelled."""
         while True:
             await pause(self.chance.uniform(*KILL_S))
-            process = self.chance.choice(self.killable)
+            chosen = {None: self.killable, "store": self.killable[:1], "gateway": self.killable[1:]}
+            process = self.chance.choice(chosen[self.options.only_kill])
             self.record.event("run", f"kill -9 of {process.name}")
             process.kill()
             starting = asyncio.create_task(asyncio.to_thread(process.start))

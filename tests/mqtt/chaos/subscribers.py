@@ -175,7 +175,7 @@ class Subscriber:
             self._record.fault(self.name, f"packet identifier {packet_id} is in flight already", key, self.links)
         self._open.add(packet_id)
         self._keys[packet_id] = key
-        maximum = self.manner.receive_maximum
+        maximum = self.manner.receive_maximum if self.version == 5 else 0
         if maximum and len(self._open) > maximum:
             what = f"{len(self._open)} in flight, at most {maximum} are taken"
             if self._world.is_gateway:
