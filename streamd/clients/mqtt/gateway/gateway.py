@@ -222,8 +222,6 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
-        if self.leaving.get(session.client_id) is session:
-            del self.leaving[session.client_id]
 
     @property
     def is_congested(self) -> bool:
