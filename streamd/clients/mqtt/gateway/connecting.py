@@ -224,14 +224,15 @@ class Connecting:
         outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
-        for number, sent in enumerate(record.in_flight):
+        for number, sent in zip(record.numbers, record.in_flight, strict=True):
             session.noted[sent.packet_id] = number, sent.state
             if session.numbers is None:
                 session.numbers = {}
             session.numbers[sent.packet_id] = number
             if sent.packet_id not in entries and sent.needs_entry:
                 lost.append(sent.packet_id)
-        session.flight_number = len(record.in_flight)
+        # Behind those that the record has: it keeps them.
+        session.flight_number = max(record.numbers, default=-1) + 1
         for packet_id in lost:
             outgoing.drop(packet_id)
         session.resending = entries

@@ -98,6 +98,7 @@ class Record:
     subscriptions: dict[str, Subscribed] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of what is in flight, in its order
 
     @property
     def key(self) -> str:
@@ -150,7 +151,8 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
             record.positions[rest.decode()] = Position.from_text(value.decode())
         elif kind == b"i":
             flying.append(_flying_of(int(rest), value.decode()))
-    record.in_flight = [one for _, one in sorted(flying, key=lambda pair: pair[0])]
+    flying.sort(key=lambda pair: pair[0])
+    record.numbers, record.in_flight = [number for number, _ in flying], [one for _, one in flying]
     return record
 
 
