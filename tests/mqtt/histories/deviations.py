@@ -8,12 +8,14 @@ class Deviations:
     """Each is one thing that a broker may do.
 
     any_qos_of_overlapping: a 3.1.1 client with several matching subscriptions gets one copy, with any of their QoS
-    (5:3.3.4-2, 3:3.3.5-1: the highest). above_receive_maximum: what is sent again may be more than the receive maximum.
+    (5:3.3.4-2, 3:3.3.5-1: the highest). keeps_first_options: another SUBSCRIBE to the same filter changes QoS and
+    identifier, but neither No Local nor Retain As Published (5:3.8.4-3: it replaces the subscription). above_receive_maximum: what is sent again may be more than the receive maximum.
     """
 
     any_qos_of_overlapping: bool = False
+    keeps_first_options: bool = False
     above_receive_maximum: bool = False
 
 
 NONE = Deviations()
-MOSQUITTO_2_0_11 = Deviations(any_qos_of_overlapping=True, above_receive_maximum=True)
+MOSQUITTO_2_0_11 = Deviations(any_qos_of_overlapping=True, keeps_first_options=True, above_receive_maximum=True)

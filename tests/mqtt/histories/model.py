@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.mqtt.histories.deviations import NONE, Deviations
@@ -176,6 +176,9 @@ class Model:
         had = new.filter in session.subscriptions
         if had:
             self._loosen(session)
+            if self.deviations.keeps_first_options:
+                old = session.subscriptions[new.filter]
+                new = replace(new, no_local=old.no_local, retain_as_published=old.retain_as_published)
         session.subscriptions[new.filter] = new
         if handling == 2 or (handling == 1 and had):
             return
@@ -201,7 +204,7 @@ class Model:
                 self.retained[message.topic] = message
             else:
                 self.retained.pop(message.topic, None)
-        for who, session in self.sessions.items():
+        for who, session in list(self.sessions.items()):
             if self._living(who, message.at) is None:
                 continue
             matching = [
@@ -284,15 +287,15 @@ class Model:
     def _surplus(self, who: str, session: Session, arrival: Arrival) -> Flying | None:
         """Judge what is not due: allowed again after a kill, or wrong."""
         for due in session.dues:
-            if due.message.payload == arrival.payload and due.message.topic == arrival.topic and arrival.copy.qos == 1:
-                if session.allowed_again[due.message.number] > 0:
-                    session.allowed_again[due.message.number] -= 1
-                    session.flying[arrival.packet_id] = Flying(due, arrival.copy)
-                    return session.flying[arrival.packet_id]
+            is_same = due.message.payload == arrival.payload and due.message.topic == arrival.topic
+            if is_same and arrival.copy.qos == 1 and session.allowed_again[due.message.number] > 0:
+                session.allowed_again[due.message.number] -= 1
+                session.flying[arrival.packet_id] = Flying(due, arrival.copy)
+                return session.flying[arrival.packet_id]
         known = [due for due in session.dues if _is_of(due.message, arrival)]
         if known:
-            got = [one.got for one in known]
-            self._fault(who, f"duplicated or not as due: {_shown(arrival)}; had {got}, due {[one.ways for one in known]}")
+            had = [(one.got, one.ways) for one in known]
+            self._fault(who, f"duplicated or not as due: {_shown(arrival)}; had and due: {had}")
         else:
             self._fault(who, f"foreign: {_shown(arrival)}")
         return None
