@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.mqtt.chaos.processes import STORES, Gateway, Killable, Mosquitto
 from tests.mqtt.histories.deviations import MOSQUITTO_2_0_11, NONE, Deviations
-from tests.mqtt.histories.runner import History, Played
+from tests.mqtt.histories.runner import COME_S, History, Played
 from tests.mqtt.histories.steps import KILL, Step
 
 AT_ONCE = 12  # histories that are played at one time, each under a prefix of its own
@@ -20,6 +20,7 @@ class Broker:
     def __init__(self, kind: str, directory: Path) -> None:
         self.deviations: Deviations = MOSQUITTO_2_0_11 if kind == MOSQUITTO else NONE
         self.processes: list[Killable] = []
+        self.patience_s = COME_S
         self._histories = 0
         if kind == MOSQUITTO:
             self.processes = [Mosquitto(directory / kind)]
@@ -47,7 +48,8 @@ class Broker:
         self._histories += 1
         can_kill = len(self.processes) > 1
         prefix = f"h{self._histories}/"
-        return await History(steps, self.address, prefix, self.deviations, self._kill if can_kill else None).play()
+        kill = self._kill if can_kill else None
+        return await History(steps, self.address, prefix, self.deviations, kill, self.patience_s).play()
 
     async def play_all(self, histories: Sequence[Sequence[Step]]) -> list[Played]:
         """Play several: those without a kill at one time, then the others one by one."""

@@ -42,9 +42,9 @@ class Played:
 class Witness:
     """A subscriber to all of a history's topics: what it has got is in the broker, and on its way to the others."""
 
-    def __init__(self, address: tuple[str, int], prefix: str) -> None:
+    def __init__(self, address: tuple[str, int], prefix: str, patience_s: float) -> None:
         self.seen: list[bytes] = []
-        self._address, self._prefix = address, prefix
+        self._address, self._prefix, self._patience_s = address, prefix, patience_s
         self._link: Link | None = None
         self._changed = asyncio.Event()
         self._is_subscribed = False
@@ -81,7 +81,7 @@ class Witness:
 
     async def _until(self, is_done: Callable[[], bool], what: str) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + COME_S
+        deadline = loop.time() + self._patience_s
         while not is_done():
             if loop.time() > deadline:
                 raise NoAnswer(f"witness: lost: {what}")
@@ -115,13 +115,14 @@ class History:
         prefix: str,
         deviations: Deviations = NONE,
         kill: Kill | None = None,
+        patience_s: float = COME_S,
     ) -> None:
         self.steps, self.address, self.prefix = steps, address, prefix
         self.played = Played()
         self.model = Model(deviations)
         self.players: dict[str, Player] = {}
-        self.witness = Witness(address, prefix)
-        self._kill = kill
+        self.witness = Witness(address, prefix, patience_s)
+        self._kill, self._patience_s = kill, patience_s
         self._numbers = 0
         self._receive: dict[str, int] = {}
 
@@ -290,7 +291,7 @@ class History:
                     await player.until(
                         partial(self._is_settled, player.name),
                         lambda: "",
-                        COME_S,
+                        self._patience_s,
                     )
                 except NoAnswer as error:
                     left = self.model.left(player.name, self._now())

@@ -76,6 +76,8 @@ def parse(text: str) -> list[Step]:
 def _parse_line(line: str) -> Step:
     kind, *words = line.split()
     who = words.pop(0) if words and "=" not in words[0] else ""
+    if any("=" not in word for word in words):
+        raise ValueError(f"no such step: {line}")
     values: dict[str, Value] = {}
     for word in words:
         name, _, value = word.partition("=")
