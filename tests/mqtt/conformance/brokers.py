@@ -31,12 +31,17 @@ topic readwrite #
 
 
 class Broker(NamedTuple):
-    """A running broker: its port, that of WebSockets, and whether it does what 5.0 recommends before a close."""
+    """A running broker: its port, and that of WebSockets.
+
+    says_why: it sends the DISCONNECT that 5.0 recommends before a close. closes_late_s: so long behind one and a half
+    keep alives it may close.
+    """
 
     name: str
     port: int
     ws_port: int
     says_why: bool
+    closes_late_s: float
 
 
 def _files(directory: Path) -> tuple[Path, Path]:
@@ -80,7 +85,7 @@ def mosquitto(directory: Path) -> Iterator[Broker]:
     try:
         broker = Mosquitto(process, port)
         assert broker.wait_for(" running"), broker.lines
-        yield Broker("mosquitto", port, ws_port, says_why=False)
+        yield Broker("mosquitto", port, ws_port, says_why=False, closes_late_s=8.0)
     finally:
         process.kill()  # a SIGTERM just after its start is lost
         process.wait(20)
@@ -104,7 +109,7 @@ def gateway(directory: Path) -> Iterator[Broker]:
             ports = _ports_of(process)
             if "mqtt" not in ports:
                 raise AssertionError(f"the gateway ended at its start: {(directory / 'gateway.log').read_text()}")
-            yield Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True)
+            yield Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True, closes_late_s=1.5)
         finally:
             process.terminate()
             process.wait(20)

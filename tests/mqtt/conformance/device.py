@@ -23,6 +23,10 @@ class Deviation(AssertionError):
     """The broker does otherwise than the standard says."""
 
 
+class StillOpen(Deviation):
+    """A connection that is not closed where it has to be."""
+
+
 class Stream:
     """The bytes of a TCP connection; WebSockets have a class of their own with the same methods."""
 
@@ -233,7 +237,7 @@ class Device:
             try:
                 packet = self._taken(deadline - time.monotonic())
             except TimeoutError:
-                raise Deviation(f"the connection is still open after {within_s} s") from None
+                raise StillOpen(f"the connection is still open after {within_s} s") from None
             if packet is None:
                 break
             if type(packet) is Publish:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.mqtt.conformance import on_packets  # noqa: F401  (enter their cases)
+from tests.mqtt.conformance import chapters  # noqa: F401  (enters the cases)
 from tests.mqtt.conformance.brokers import BROKERS, Broker
 from tests.mqtt.conformance.cases import CASES, Case, Scene
 from tests.mqtt.conformance.deviations import OF_MOSQUITTO
