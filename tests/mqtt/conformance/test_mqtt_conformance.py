@@ -17,7 +17,7 @@ THREADS_MAX = 80  # each waits nearly all of the time
 
 
 DEADLINE_S = 10.0  # for an answer that has to come; a broker that is well needs a thousandth of it
-DEADLINE_OF_A_DEVIATION_S = 2.0
+DEADLINE_OF_A_DEVIATION_S = 1.0
 
 
 def run(case: Case, broker: Broker) -> None:

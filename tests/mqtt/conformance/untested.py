@@ -17,7 +17,40 @@ BY_EVERY_PACKET = {
     "5:2.2.1-4": "Device judges each PUBLISH",
     "5:1.5.7-1": "the decoder judges both strings of a pair",
 }
-NO_ENHANCED = "no server here has a method of enhanced authentication, which is optional; it is refused in CONNECT"
 OF_CLIENTS = "a duty of clients"
-# Why no test over the wire can show it.
-WITHOUT_A_TEST: dict[str, str] = {}
+NOT_DENIED = "a server that serves every QoS, and retains; what_connack_does_not_deny_is_there shows that"
+NO_METHOD = (
+    "no server here has a method of enhanced authentication, which is optional: CONNECT is refused before any AUTH"
+)
+AFTER_A_START = "free: a server may publish wills after its restart, and the standard does not say that it does"
+NO_REFERENCE = "no server here sends its clients to another one"
+WITHOUT_A_TEST = {
+    "3:4.5.0-2": OF_CLIENTS,
+    "3:4.8.0-2": "no client can provoke an error that passes",
+    "3:7.0.0-1": "no server here connects to another one over MQTT",
+    "3:7.0.0-2": "a negation: all cases use what the standard has, and nothing else",
+    "3:7.1.2-1": OF_CLIENTS,
+    "3:§3.1.2.5": AFTER_A_START,
+    "3:§3.2.2.2": OF_CLIENTS,
+    "5:3.2.2-4": OF_CLIENTS,
+    "5:3.2.2-5": OF_CLIENTS,
+    "5:3.2.2-11": NOT_DENIED,
+    "5:3.2.2-12": NOT_DENIED,
+    "5:3.2.2-13": NOT_DENIED,
+    "5:3.2.2-14": NOT_DENIED,
+    "5:3.3.2-10": OF_CLIENTS,
+    "5:3.15.2-2": NO_METHOD,
+    "5:3.15.2-3": NO_METHOD,
+    "5:4.5.0-2": OF_CLIENTS,
+    "5:4.6.0-1": OF_CLIENTS,
+    "5:4.6.0-2": OF_CLIENTS,
+    "5:4.6.0-3": OF_CLIENTS,
+    "5:4.6.0-4": OF_CLIENTS,
+    "5:4.12.0-3": OF_CLIENTS,
+    "5:4.12.1-1": NO_METHOD,
+    "5:4.12.1-2": NO_METHOD,
+    "5:§3.1.2.5": AFTER_A_START,
+    "5:§3.2.2.3.16": NO_REFERENCE,
+    "5:§4.11": NO_REFERENCE,
+    "5:§7.1.1": "a negation: all cases use what the standard has, and nothing else",
+}
