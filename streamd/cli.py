@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "restore": "put a backup into a data directory",
     "config": "examine a configuration file",
     "topics": "logs of messages by topic: create, publish, tail, info, drop",
+    "mqtt": "a gateway for devices that speak MQTT",
     **CLICKS_COMMANDS,
     "ui": "a page that shows the streams of a server",
 }
@@ -159,6 +160,8 @@ def _options_of(name: str) -> _Options | None:
             from streamd.checking.configuration_file import add_options
         case "topics":
             from streamd.clients.topics.cli import add_options
+        case "mqtt":
+            from streamd.clients.mqtt.cli import add_options
         case "ui":
             from streamd.clients.ui.cli import add_options
         case _:

@@ -14,8 +14,12 @@ from streamd.clients.topics.steps import Command, Commit, Steps, Watch, run_all
 ATTEMPTS = 100  # of a transaction, each of which somebody else's came before
 
 
-def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[str]) -> Steps[Handle]:
+def create(
+    name: str, shards: int, by: str, retention_s: int, filters: Iterable[str], is_rest: bool = False
+) -> Steps[Handle]:
     """Make a log, and return it open.
+
+    is_rest: it is for the topics that no other log takes; it is registered without filters, and so overlaps none.
 
     Raises: ValueError, also if a log has this name, or overlapping filters.
     """
@@ -35,7 +39,8 @@ def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[
             if meta[b"uid"].decode() == uid:
                 break  # it was this one's, and its reply was lost
             raise ValueError(f"log {name!r} exists: open it, or drop it first")
-        _refuse_overlaps(name, texts, registered)
+        if not is_rest:
+            _refuse_overlaps(name, texts, registered)
         (number,) = yield Watch([], [("INCR", layout.COUNTER)])
         generation = layout.Generation(int(number), shards, by, texts, 0, server_ms(now))
         fields = ["version", "1", "uid", uid, "retention_s", str(retention_s)]
@@ -43,7 +48,7 @@ def create(name: str, shards: int, by: str, retention_s: int, filters: Iterable[
             [
                 ("HSET", layout.meta_key(name), *fields),
                 *_begin(name, generation, abilities),
-                _register(name, uid, texts),
+                _register(name, uid, () if is_rest else texts),
             ]
         )
         if done is not None:
@@ -103,7 +108,8 @@ def reconfigure(
             commands.append(("HSET", meta_key, "retention_s", retention_s))
         if not (shards is None and by is None and texts is None):
             new_filters = old.filters if texts is None else texts
-            _refuse_overlaps(name, new_filters, registered)
+            if texts is not None or not _is_rest(name, registered):
+                _refuse_overlaps(name, new_filters, registered)
             (number,) = yield Watch([], [("INCR", layout.COUNTER)])
             began = meta.uid, int(number)
             new = layout.Generation(
@@ -263,6 +269,10 @@ def _register(name: str, uid: str, filters: tuple[str, ...]) -> Command:
 
 def _unregister(name: str, registered: list[tuple[bytes, dict[bytes, bytes]]]) -> list[Command]:
     return [("XDEL", layout.REGISTRY, entry_id) for entry_id, fields in registered if fields[b"log"].decode() == name]
+
+
+def _is_rest(name: str, registered: list[tuple[bytes, dict[bytes, bytes]]]) -> bool:
+    return any(fields[b"log"].decode() == name and fields[b"filters"] == b"[]" for _, fields in registered)
 
 
 def _refuse_overlaps(name: str, filters: tuple[str, ...], registered: list[tuple[bytes, dict[bytes, bytes]]]) -> None:

@@ -69,9 +69,7 @@ class Recorded:
         """
         if last <= known:
             return
-        with self._lock:
-            too_many = self._count(place, publishers, last)
-        for publisher in too_many:
+        for publisher in self.note(place, publishers, last):
             warnings.warn(
                 f"publisher {publisher.decode()!r} records more iids than the {WINDOW_MAXSIZE:,} that the server knows "
                 f"of it: the oldest may be forgotten before {WINDOW_S:,} seconds are over, and a message that is "
@@ -79,6 +77,11 @@ class Recorded:
                 IidsForgotten,
                 stacklevel=2,
             )
+
+    def note(self, place: Place, publishers: list[bytes], last: Id) -> list[bytes]:
+        """Count the iids of one request; return the publishers whose window may have forgotten some."""
+        with self._lock:
+            return self._count(place, publishers, last)
 
     def _count(self, place: Place, publishers: list[bytes], last: Id) -> list[bytes]:
         """Return the publishers to warn."""

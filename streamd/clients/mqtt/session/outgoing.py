@@ -27,6 +27,16 @@ class Sent(NamedTuple, Generic[P]):
     place: P
     state: State
 
+    @property
+    def is_qos_1(self) -> bool:
+        """Whether a PUBACK ends it."""
+        return self.state == State.PUBLISHED_1
+
+    @property
+    def needs_entry(self) -> bool:
+        """Whether the message itself is sent again, not only its PUBREL."""
+        return self.state != State.RELEASED
+
 
 class Answer(IntEnum):
     """What has to be done after a PUBREC."""
@@ -73,6 +83,16 @@ class Outgoing(Generic[P]):
         return None
 
     @property
+    def has_resends(self) -> bool:
+        """Whether something has to be sent again before new messages."""
+        return bool(self._again)
+
+    def drop(self, packet_id: int) -> None:
+        """Forget a message that was not sent again yet, because the log has it no more."""
+        del self._in_flight[packet_id], self._again[packet_id]
+        self._uncounted.discard(packet_id)
+
+    @property
     def room(self) -> int:
         """How many new messages may be sent now; 0 while old ones have to be sent again."""
         if self._again or len(self._in_flight) >= PACKET_IDS:
@@ -91,6 +111,11 @@ class Outgoing(Generic[P]):
         self._in_flight[packet_id] = Sent(packet_id, place, State.PUBLISHED_1 if qos == 1 else State.PUBLISHED_2)
         self._quota -= 1
         return packet_id
+
+    def place_of(self, packet_id: int) -> P | None:
+        """Return the place of a message in flight; None if it is not known."""
+        sent = self._in_flight.get(packet_id)
+        return None if sent is None else sent.place
 
     def puback(self, packet_id: int) -> P | None:
         """Return the place of a message that was acknowledged, with success or not; None if it is not known.

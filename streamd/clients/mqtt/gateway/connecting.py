@@ -1,0 +1,411 @@
+"""Lets a client in: its rights, its session, what it is told, and what happens when it leaves."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
+from streamd.clients.mqtt.codec.packets import Connack, Connect
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.session import Session
+from streamd.clients.mqtt.session.incoming import Incoming
+from streamd.clients.mqtt.session.outgoing import Outgoing
+from streamd.clients.mqtt.store.link import StoreFault, Words
+from streamd.clients.mqtt.store.records import (
+    INDEX,
+    WILLS,
+    Flying,
+    NewerRecord,
+    Record,
+    Shared,
+    creation,
+    key_of,
+    parse_record,
+    removal,
+    user_key,
+    will_to_text,
+)
+from streamd.clients.mqtt.store.stored import Stored, parse_stored
+from streamd.clients.topics.entry_ids import format_id
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.access import ClientRights
+    from streamd.clients.mqtt.gateway.connection import Connection
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+
+# The return codes of 3.1.1; for other reasons the connection is closed without one.
+_CODES_3: Final = {
+    Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,
+    Reason.CLIENT_IDENTIFIER_NOT_VALID: 2,
+    Reason.SERVER_UNAVAILABLE: 3,
+    Reason.SERVER_BUSY: 3,
+    Reason.QUOTA_EXCEEDED: 3,
+    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
+    Reason.NOT_AUTHORIZED: 5,
+}
+
+
+class Refused(Exception):
+    """A CONNECT is refused."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Connecting:
+    """The clients that come and go."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def connect(self, connection: Connection, packet: Connect) -> None:
+        """Take a CONNECT."""
+        if connection.connect_timer is not None:
+            connection.connect_timer.cancel()
+            connection.connect_timer = None
+        self._gateway.spawn(self._connect(connection, packet))
+
+    async def _connect(self, connection: Connection, packet: Connect) -> None:
+        gateway = self._gateway
+        client_id = packet.client_id
+        connection.tells_problems = packet.properties.get(Property.REQUEST_PROBLEM_INFORMATION, 1) != 0
+        size = packet.properties.get(Property.MAXIMUM_PACKET_SIZE)
+        if isinstance(size, int):
+            connection.packet_bytes_max = size
+        try:
+            if Property.AUTHENTICATION_METHOD in packet.properties:
+                raise Refused(Reason.BAD_AUTHENTICATION_METHOD, "no enhanced authentication is known")
+            if not client_id:
+                if packet.version < 5 and not packet.clean_start:
+                    raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client identifier, and no clean session")
+                client_id = f"auto-{secrets.token_hex(10)}"
+            elif len(client_id.encode()) > gateway.limits.client_id_bytes_max:
+                text = f"a client identifier of more than {gateway.limits.client_id_bytes_max} bytes"
+                raise Refused(Reason.CLIENT_IDENTIFIER_NOT_VALID, text)
+            rights = await self._admit(connection, packet, client_id)
+            if packet.will is not None and not rights.may_write(packet.will.topic):
+                raise Refused(Reason.NOT_AUTHORIZED, "no right to publish to the will's topic")
+            if packet.will is not None and packet.will.topic[:1] == b"$":
+                raise Refused(Reason.TOPIC_NAME_INVALID, "a will to a topic with $")
+            async with gateway.lock(client_id):
+                await self._begin(connection, packet, client_id, rights)
+        except Refused as refused:
+            self._refuse(connection, packet, client_id, refused)
+        except (StoreFault, NewerRecord) as fault:
+            self._refuse(connection, packet, client_id, Refused(Reason.SERVER_UNAVAILABLE, str(fault)))
+
+    async def _admit(self, connection: Connection, packet: Connect, client_id: str) -> ClientRights:
+        gateway = self._gateway
+        try:
+            return await gateway.access.admit(
+                packet.username,
+                packet.password,
+                client_id,
+                may_be_anonymous=gateway.may_be_anonymous(connection),
+                certificate=gateway.certificate_of(connection),
+            )
+        except NotAdmitted as error:
+            is_named = bool(packet.username)
+            reason = Reason.BAD_USER_NAME_OR_PASSWORD if is_named else Reason.NOT_AUTHORIZED
+            raise Refused(reason, str(error))
+        except TooManyWaiting as error:
+            raise Refused(Reason.SERVER_BUSY, str(error))
+
+    async def _begin(self, connection: Connection, packet: Connect, client_id: str, rights: ClientRights) -> None:
+        """Make or go on with the session, and answer."""
+        gateway = self._gateway
+        if connection.is_closing:
+            return
+        if not gateway.link.is_up:
+            raise Refused(Reason.SERVER_UNAVAILABLE, f"the store is away: {gateway.link.fault}")
+        older = gateway.clients.get(client_id)
+        if older is not None:
+            if older.user != rights.username:
+                raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {older.user!r}")
+            gateway.counters.takeovers += 1
+            assert older.connection is not None
+            older.connection.close(Reason.SESSION_TAKEN_OVER)
+        leaving = gateway.leaving.get(client_id)
+        if leaving is not None and leaving.storing:
+            # What it had begun to publish is stored or refused before the session goes on.
+            await gateway.until_stored(leaving)
+        (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
+        record = parse_record(client_id, reply)
+        if record is not None:
+            if record.user != rights.username and not record.has_ended(gateway.now_ms()):
+                raise Refused(Reason.NOT_AUTHORIZED, f"the client identifier belongs to user {record.user!r}")
+            if packet.clean_start or record.has_ended(gateway.now_ms()) or not record.expiry_s:
+                await self.end(record)
+                record = None
+        session = await (
+            self._new(packet, client_id, rights) if record is None else self._resume(packet, record, rights)
+        )
+        if connection.is_closing:  # the client did not wait
+            gateway.clients[client_id] = session
+            session.connection = connection
+            self.left(connection, session)
+            return
+        self._settle(connection, packet, session)
+        self._answer(connection, packet, session, record is not None)
+        if session.resending is not None or session.cursors is not None:
+            gateway.delivery.pump(session)
+        gateway.shares.resume(session)
+        connection.go_on()
+
+    async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
+        gateway = self._gateway
+        record = Record(client_id, user=rights.username, expiry_s=self._expiry_of(packet), owner=gateway.run)
+        session = Session(record, rights)
+        self._take_will(session, record, packet)
+        if record.expiry_s or record.will is not None:
+            await self._check_number(record)
+            record.positions = {name: replay.tailed.position for name, replay in gateway.delivery.replays.items()}
+            commands = creation(record)
+            replies = await gateway.link.ask(*commands)
+            _raise(replies)
+            session.has_record = True
+            session.is_recorded = record.expiry_s > 0
+            session.noted_positions = record.positions
+        return session
+
+    async def _check_number(self, record: Record) -> None:
+        gateway = self._gateway
+        limits = gateway.limits
+        number, of_user = await gateway.link.demand(("ZCARD", INDEX), ("SCARD", user_key(record.user or "")))
+        if number >= limits.sessions_max:
+            raise Refused(Reason.QUOTA_EXCEEDED, f"{number:,} sessions are kept, the most that may be")
+        if record.user is not None and of_user >= limits.sessions_per_user_max:
+            raise Refused(Reason.QUOTA_EXCEEDED, f"user {record.user!r} has {of_user:,} sessions, the most it may have")
+
+    async def _resume(self, packet: Connect, record: Record, rights: ClientRights) -> Session:
+        gateway = self._gateway
+        old_will, old_name = record.will, record.will_name
+        is_lost = record.owner is not None  # its gateway was killed: the connection ended without a word
+        if old_will is not None and not (
+            old_will.properties.get(Property.WILL_DELAY_INTERVAL) and (is_lost or record.will_ms is not None)
+        ):
+            gateway.wills.publish(record.client_id, record.uid, old_will, old_name)
+        record.expiry_s = self._expiry_of(packet)
+        record.will = None
+        record.will_name = ""
+        session = Session(record, rights)
+        session.has_record = True
+        session.is_recorded = record.expiry_s > 0
+        self._take_will(session, record, packet)
+        words: list[bytes | str | int] = ["HSET", record.key, "owner", gateway.run, "expiry_s", record.expiry_s]
+        gone = ["ends_ms", "will_ms"]
+        if record.will is not None:
+            words += ["will", will_to_text(record.will), "will_name", record.will_name]
+        else:
+            gone += ["will", "will_name"]
+        awaiting = self._awaiting_keys(session)
+        lost: list[int] = []
+        entries = await self._entries_of(record)
+        commands: list[Words] = [
+            ("ZADD", INDEX, "+inf", record.client_id),
+            words,
+            ("HDEL", record.key, *gone),
+            ("ZREM", WILLS, record.client_id),
+            *[("HKEYS", key) for key in awaiting],
+        ]
+        replies = await gateway.link.ask(*commands)
+        _raise(replies)
+        for key, found in zip(awaiting, replies[4:], strict=True):
+            for packet_id in found:
+                if session.awaiting_keys is None:
+                    session.awaiting_keys = {}
+                session.awaiting_keys[int(packet_id)] = key
+        limits = gateway.limits
+        asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
+        assert isinstance(asked, int)
+        outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
+        session.outgoing = outgoing
+        session.noted = {}
+        for number, sent in enumerate(record.in_flight):
+            session.noted[sent.packet_id] = number, sent.state
+            if session.numbers is None:
+                session.numbers = {}
+            session.numbers[sent.packet_id] = number
+            if sent.packet_id not in entries and sent.needs_entry:
+                lost.append(sent.packet_id)
+        session.flight_number = len(record.in_flight)
+        for packet_id in lost:
+            outgoing.drop(packet_id)
+        session.resending = entries
+        session.noted_positions = dict(record.positions)
+        for name, replay in gateway.delivery.replays.items():
+            position = record.positions.get(name)
+            if position is not None and not position.has_reached(replay.tailed.position):
+                gateway.delivery.set_back(session, replay.tailed, position)
+        return session
+
+    def _awaiting_keys(self, session: Session) -> list[str]:
+        """Return the keys where packet identifiers of the session may be noted."""
+        keys = []
+        for log in self._gateway.logs.all:
+            shards = {one.shard_named(session.client_bytes) for one in log.handle.meta.generations}
+            keys += [log.awaiting_key(shard, session.uid) for shard in sorted(shards)]
+        return keys
+
+    async def _entries_of(self, record: Record) -> dict[int, Stored]:
+        """Return the messages that have to be sent again, by packet identifier, as far as the logs still have them."""
+        wanted = [one for one in record.in_flight if one.needs_entry]
+        commands: list[Words] = []
+        for sent in wanted:
+            place = sent.place.place if isinstance(sent.place, Shared) else sent.place
+            entry_id = format_id(place.entry_id)
+            key = f"{{{place.log}/{place.shard}}}:g{place.generation}"
+            commands.append(("XRANGE", key, entry_id, entry_id))
+        found: dict[int, Stored] = {}
+        if not commands:
+            return found
+        now_ms = self._gateway.now_ms()
+        replies = await self._gateway.history.ask(*commands)
+        for sent, reply in zip(wanted, replies, strict=True):
+            place = sent.place.place if isinstance(sent.place, Shared) else sent.place
+            if isinstance(reply, Exception) or not reply:
+                continue
+            one = parse_stored(place.log, place.generation, place.shard, place.entry_id, reply[0][1])
+            # QoS 2 that was sent once is finished, also when its time is over.
+            if one is not None and not (sent.is_qos_1 and one.is_expired(now_ms)):
+                found[sent.packet_id] = one
+        return found
+
+    def _take_will(self, session: Session, record: Record, packet: Connect) -> None:
+        record.will = session.will = packet.will
+        if packet.will is not None:
+            record.will_name = session.will_name = secrets.token_hex(8)
+
+    def _expiry_of(self, packet: Connect) -> int:
+        most = self._gateway.limits.session_expiry_max_s
+        if packet.version < 5:
+            return 0 if packet.clean_start else most
+        asked = packet.properties.get(Property.SESSION_EXPIRY_INTERVAL, 0)
+        assert isinstance(asked, int)
+        return min(asked, most)
+
+    def _settle(self, connection: Connection, packet: Connect, session: Session) -> None:
+        """Bring session and connection together."""
+        gateway = self._gateway
+        limits = gateway.limits
+        session.connection = connection
+        connection.session = session
+        gateway.clients[session.client_id] = session
+        if session.outgoing is None:
+            asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
+            assert isinstance(asked, int)
+            session.outgoing = Outgoing(min(asked, limits.in_flight_max))
+        session.incoming = Incoming(
+            limits.receive_maximum if packet.version == 5 else 65_535, session.awaiting_keys or ()
+        )
+        maximum = packet.properties.get(Property.TOPIC_ALIAS_MAXIMUM, 0)
+        assert isinstance(maximum, int)
+        if maximum:
+            connection.alias_maximum = min(maximum, limits.topic_alias_max)
+            connection.aliases = {}
+        keep_alive_s = packet.keep_alive_s
+        if limits.keep_alive_max_s and not 0 < keep_alive_s <= limits.keep_alive_max_s and packet.version == 5:
+            keep_alive_s = limits.keep_alive_max_s
+        connection.keep_alive_s = keep_alive_s * 1.5
+        gateway.keep_alive.watch(connection)
+        for text, one in session.subscriptions.items():
+            if not text.startswith("$share/"):
+                gateway.delivery.tree.add(text, session, one)
+
+    def _answer(self, connection: Connection, packet: Connect, session: Session, is_present: bool) -> None:
+        properties: dict[int, Any] = {}
+        if packet.version == 5:
+            limits = self._gateway.limits
+            asked = packet.properties.get(Property.SESSION_EXPIRY_INTERVAL, 0)
+            if asked != session.expiry_s:
+                properties[Property.SESSION_EXPIRY_INTERVAL] = session.expiry_s
+            if limits.receive_maximum < 65_535:
+                properties[Property.RECEIVE_MAXIMUM] = limits.receive_maximum
+            properties[Property.MAXIMUM_PACKET_SIZE] = limits.packet_bytes_max
+            if limits.topic_alias_max:
+                properties[Property.TOPIC_ALIAS_MAXIMUM] = limits.topic_alias_max
+            if not packet.client_id:
+                properties[Property.ASSIGNED_CLIENT_IDENTIFIER] = session.client_id
+            if limits.keep_alive_max_s and not 0 < packet.keep_alive_s <= limits.keep_alive_max_s:
+                properties[Property.SERVER_KEEP_ALIVE] = limits.keep_alive_max_s
+            if packet.properties.get(Property.REQUEST_RESPONSE_INFORMATION) == 1:
+                name = session.client_id.replace("+", "_").replace("#", "_")
+                properties[Property.RESPONSE_INFORMATION] = f"response/{name}"
+        connection.answer(Connack(is_present, 0, properties))
+
+    def _refuse(self, connection: Connection, packet: Connect, client_id: str, refused: Refused) -> None:
+        gateway = self._gateway
+        gateway.counters.connects_refused += 1
+        gateway.log_fault(connection, f"CONNECT of client {client_id[:100]!r} refused: {refused}")
+        if not connection.is_closing:
+            if packet.version == 5:
+                connection.answer(Connack(False, refused.reason))
+            elif refused.reason in _CODES_3:
+                connection.answer(Connack(False, _CODES_3[refused.reason]))
+        connection.close()
+
+    def left(self, connection: Connection, session: Session) -> None:
+        """Note that a client is no longer connected. What follows is sent to the store, in order, and not awaited."""
+        gateway = self._gateway
+        if session.connection is not connection:
+            return
+        if gateway.clients.get(session.client_id) is session:
+            del gateway.clients[session.client_id]
+        if session.storing:
+            gateway.leaving[session.client_id] = session
+        session.held = session.flushing = None
+        positions = gateway.delivery.leave(session)
+        gateway.shares.leave(session, is_over=not session.expiry_s)
+        will = None if connection.is_clean_end else session.will
+        delay_s = 0
+        if will is not None:
+            asked = will.properties.get(Property.WILL_DELAY_INTERVAL, 0)
+            assert isinstance(asked, int)
+            delay_s = min(asked, session.expiry_s)
+            if not delay_s:
+                gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
+        commands: list[Words] = []
+        if not session.expiry_s:
+            gateway.counters.sessions_ended += 1
+            session.is_ended = True
+            if session.has_record:
+                commands = removal(session.client_id, session.user, self._awaiting_keys(session))
+        elif session.has_record:
+            commands = gateway.noting.changes(session, positions)
+            ends_ms = gateway.now_ms() + session.expiry_s * 1_000
+            key = key_of(session.client_id)
+            words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
+            gone = ["owner"]
+            if delay_s:
+                will_ms = gateway.now_ms() + delay_s * 1_000
+                words += ["will_ms", will_ms]
+                commands.append(("ZADD", WILLS, will_ms, session.client_id))
+            elif session.will is not None and (connection.is_clean_end or not will):
+                gone += ["will", "will_name"]
+            commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
+        session.connection = None
+        connection.session = None
+        gateway.tell_store(commands)
+
+    async def end(self, record: Record) -> None:
+        """End a session that the store has: its will goes out, and all that belongs to it is removed."""
+        gateway = self._gateway
+        if record.will is not None:
+            await gateway.wills.publish_now(record.client_id, record.uid, record.will, record.will_name)
+        gateway.counters.sessions_ended += 1
+        session = Session(record, gateway.no_rights)
+        await gateway.shares.end(record)
+        commands = removal(record.client_id, record.user, self._awaiting_keys(session))
+        commands.append(("ZREM", WILLS, record.client_id))
+        _raise(await gateway.link.ask(*commands))
+
+
+def _raise(replies: list[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            if str(reply).startswith("OOM"):
+                raise Refused(Reason.QUOTA_EXCEEDED, f"the store is full: {reply}")
+            raise StoreFault(str(reply))

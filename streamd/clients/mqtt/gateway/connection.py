@@ -1,0 +1,364 @@
+"""One connection of a client: bytes to packets, packets to the parts of the gateway, and what is written back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from streamd.clients.mqtt.codec import packets as p
+from streamd.clients.mqtt.codec.decoder import Decoder
+from streamd.clients.mqtt.codec.encoding import PINGRESP, PublishHead, acknowledge, encode
+from streamd.clients.mqtt.codec.faults import Fault, against_protocol
+from streamd.clients.mqtt.codec.packets import Packet, Properties
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
+from streamd.clients.mqtt.session.incoming import Aliases
+from streamd.clients.mqtt.session.outgoing import Answer
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.delivering import More
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.gateway.session import Session
+    from streamd.clients.mqtt.store.stored import Stored
+
+_NO_LIMIT: Final = 268_435_460
+_HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
+_QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one socket.
+
+    is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
+    """
+
+    __slots__ = (
+        "_is_reading",
+        "_out",
+        "_queue",
+        "aliases",
+        "aliases_in",
+        "connect_timer",
+        "decoder",
+        "due",
+        "gateway",
+        "heard_s",
+        "is_busy",
+        "is_clean_end",
+        "is_closing",
+        "is_full",
+        "keep_alive_s",
+        "kind",
+        "packet_bytes_max",
+        "peer",
+        "session",
+        "tells_problems",
+        "transport",
+        "version",
+        "alias_maximum",
+    )
+
+    def __init__(self, gateway: Gateway, kind: str) -> None:
+        self.gateway, self.kind = gateway, kind
+        self.transport: asyncio.Transport | None = None
+        self.decoder = Decoder(packet_bytes_max=gateway.limits.packet_bytes_max)
+        self.session: Session | None = None
+        self.version = 0
+        self.peer = ""
+        self.heard_s = 0.0
+        self.keep_alive_s = 0.0
+        self.due = 0
+        self.packet_bytes_max = _NO_LIMIT
+        self.tells_problems = True
+        self.is_busy = self.is_full = self.is_closing = self.is_clean_end = False
+        self.aliases: dict[bytes, int] | None = None
+        self.aliases_in: Aliases | None = None
+        self.alias_maximum = 0
+        self.connect_timer: asyncio.TimerHandle | None = None
+        self._queue: deque[Packet] | None = None
+        self._out: list[bytes] | None = None
+        self._is_reading = True
+
+    # The socket's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a new socket."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self.transport = transport  # type: ignore[assignment]
+        assert self.transport is not None
+        self.transport.set_write_buffer_limits(high=_HIGH_BYTES)
+        self.gateway.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        gateway = self.gateway
+        gateway.counters.bytes_received += len(data)
+        if self.is_closing:
+            return
+        packets = self.decoder.feed(data)
+        if packets:
+            self.heard_s = gateway.loop.time()
+            gateway.counters.messages_received += len(packets)
+            if self.is_busy:
+                self._wait(packets)
+                return
+            self._run(packets)
+        if self.decoder.fault is not None and not self.is_busy:
+            self.fail(self.decoder.fault)
+
+    def _wait(self, packets: list[Packet]) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.extend(packets)
+        if len(self._queue) > _QUEUED_MAX:
+            self.stop_reading()
+
+    def _run(self, packets: list[Packet]) -> None:
+        try:
+            for at, packet in enumerate(packets):
+                if self.is_closing:
+                    return
+                if self.is_busy:
+                    self._wait(packets[at:])
+                    return
+                self._take(packet)
+        except Fault as fault:
+            self.fail(fault)
+
+    def go_on(self) -> None:
+        """Work on the packets that waited for one that is done."""
+        self.is_busy = False
+        if self._queue is not None:
+            queue, self._queue = list(self._queue), None
+            self._run(queue)
+        if self.is_busy or self.is_closing:
+            return
+        if self.decoder.fault is not None:
+            self.fail(self.decoder.fault)
+        elif not self._is_reading and not self.gateway.is_congested:
+            self.start_reading()
+
+    def eof_received(self) -> bool:
+        """Close when the client has closed its side."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """Go on with what the client had no room for."""
+        self.is_full = False
+        if self.session is not None and self.session.connection is self:
+            self.gateway.delivery.pump(self.session)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note that the socket is closed."""
+        self.is_closing = True
+        self._queue = None
+        self.gateway.disconnected(self)
+
+    def stop_reading(self) -> None:
+        """Read no more until `start_reading`."""
+        if self._is_reading and self.transport is not None and not self.is_closing:
+            self._is_reading = False
+            self.transport.pause_reading()
+            self.gateway.paused[self] = None
+
+    def start_reading(self) -> None:
+        """Read again."""
+        if not self._is_reading and self.transport is not None and not self.is_closing:
+            self._is_reading = True
+            self.heard_s = self.gateway.loop.time()  # it may have sent something that was not read
+            self.gateway.paused.pop(self, None)
+            self.transport.resume_reading()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether its socket is read."""
+        return self._is_reading
+
+    # What is written.
+
+    def write(self, packet: bytes) -> None:
+        """Send a packet with the others of this turn, behind those that wait for the session's record."""
+        session = self.session
+        if session is not None and session.held is not None:
+            session.held.append(packet)
+            return
+        self.write_now(packet)
+
+    def write_now(self, packet: bytes) -> None:
+        """Send a packet with the others of this turn."""
+        out = self._out
+        if out is None:
+            self._out = [packet]
+            self.gateway.touch(self)
+        else:
+            out.append(packet)
+
+    def flush(self) -> None:
+        """Write the packets of this turn."""
+        out, self._out = self._out, None
+        if out is None or self.transport is None or self.transport.is_closing():
+            return
+        counters = self.gateway.counters
+        counters.messages_sent += len(out)
+        data = out[0] if len(out) == 1 else b"".join(out)
+        counters.bytes_sent += len(data)
+        self.transport.write(data)
+
+    def answer(self, packet: Packet) -> None:
+        """Send an answer, with what the client wants to know of problems, within the size that it takes."""
+        properties = getattr(packet, "properties", None)
+        if properties and not self.tells_problems and type(packet) not in (p.Connack, p.Disconnect):
+            kept = {
+                number: value
+                for number, value in properties.items()
+                if number not in (Property.REASON_STRING, Property.USER_PROPERTY)
+            }
+            packet = packet._replace(properties=kept)  # type: ignore[call-arg]
+        encoded = encode(packet, self.version, self.packet_bytes_max)
+        if len(encoded) <= self.packet_bytes_max:
+            self.write_now(encoded)
+
+    def acknowledge(self, kind: PacketType, packet_id: int, reason: int = 0) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
+        self.write_now(acknowledge(kind, packet_id, self.version, reason))
+
+    def write_pubrel(self, packet_id: int) -> None:
+        """Send PUBREL again, of a state that is noted."""
+        self.write(acknowledge(PacketType.PUBREL, packet_id, self.version))
+
+    def aliased_head(self, entry: Stored, qos: int, retain: bool, now_ms: int, more: More) -> PublishHead:
+        """Return a message with a topic alias, which stands for its topic once the client knows it."""
+        assert self.aliases is not None
+        alias = self.aliases.get(entry.topic)
+        values = entry.values(now_ms, more)
+        if alias is not None:
+            values[Property.TOPIC_ALIAS] = alias
+            return PublishHead(b"", entry.payload, qos, retain, 5, values)
+        if len(self.aliases) < self.alias_maximum:
+            alias = self.aliases[entry.topic] = len(self.aliases) + 1
+            values[Property.TOPIC_ALIAS] = alias
+        return PublishHead(entry.topic, entry.payload, qos, retain, 5, values)
+
+    # The end.
+
+    def fail(self, fault: Fault) -> None:
+        """Close because of what the client has sent."""
+        self.gateway.counters.faults += 1
+        self.gateway.log_fault(self, str(fault))
+        if self.session is None and not self.is_busy:
+            version = self.decoder.version or 0
+            if version == 5:
+                self.version = 5
+                self.answer(p.Connack(False, fault.reason))
+            elif fault.connack_3 is not None:
+                self.version = 4
+                self.answer(p.Connack(False, fault.connack_3))
+            self.close()
+            return
+        self.close(fault.reason, str(fault))
+
+    def abandon(self, why: str) -> None:
+        """Close because the store does not do its part."""
+        self.gateway.log_fault(self, why)
+        self.close(Reason.SERVER_UNAVAILABLE if self.version < 5 else Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+
+    def close(self, reason: int | None = None, text: str = "") -> None:
+        """Close the socket behind what was written; reason: for a DISCONNECT of 5.0."""
+        if self.is_closing:
+            return
+        if reason is not None and self.version == 5 and self.session is not None:
+            properties: Properties = {Property.REASON_STRING: text[:200]} if text and self.tells_problems else {}
+            self.answer(p.Disconnect(reason, properties))
+        self.is_closing = True
+        self.flush()
+        if self.transport is not None:
+            self.transport.close()
+        self.gateway.closing(self)
+
+    # The packets.
+
+    def _take(self, packet: Packet) -> None:
+        kind = type(packet)
+        if kind is p.Publish:
+            self._publish(packet)  # type: ignore[arg-type]
+        elif kind is p.Puback:
+            self._puback(packet)  # type: ignore[arg-type]
+        elif kind is p.Pubrec:
+            self._pubrec(packet)  # type: ignore[arg-type]
+        elif kind is p.Pubrel:
+            self._pubrel(packet)  # type: ignore[arg-type]
+        elif kind is p.Pubcomp:
+            self._pubcomp(packet)  # type: ignore[arg-type]
+        elif kind is p.Pingreq:
+            self.write_now(PINGRESP)
+        elif kind is p.Subscribe:
+            self.is_busy = True
+            self.gateway.subscribing.subscribe(self, packet)  # type: ignore[arg-type]
+        elif kind is p.Unsubscribe:
+            self.is_busy = True
+            self.gateway.subscribing.unsubscribe(self, packet)  # type: ignore[arg-type]
+        elif kind is p.Connect:
+            self.is_busy = True
+            self.version = self.decoder.version or 4
+            self.gateway.connecting.connect(self, packet)  # type: ignore[arg-type]
+        elif kind is p.Disconnect:
+            self._disconnect(packet)  # type: ignore[arg-type]
+        else:
+            raise against_protocol("an AUTH, but CONNECT named no method")
+
+    def _publish(self, packet: p.Publish) -> None:
+        self.gateway.counters.publishes_received += 1
+        self.gateway.receiving.publish(self, packet)
+
+    def _puback(self, packet: p.Puback) -> None:
+        session = self.session
+        assert session is not None
+        assert session.outgoing is not None
+        place = session.outgoing.puback(packet.packet_id)
+        if place is not None:
+            self.gateway.acknowledged(session, place, packet.reason)
+
+    def _pubrec(self, packet: p.Pubrec) -> None:
+        session = self.session
+        assert session is not None
+        assert session.outgoing is not None
+        place = session.outgoing.place_of(packet.packet_id)
+        answer = session.outgoing.pubrec(packet.packet_id, packet.reason)
+        if answer == Answer.RELEASE:
+            released = acknowledge(PacketType.PUBREL, packet.packet_id, self.version)
+            if session.is_recorded:
+                self.gateway.delivery.hold(session, released)
+            else:
+                self.write_now(released)
+        elif answer == Answer.UNKNOWN:
+            self.acknowledge(PacketType.PUBREL, packet.packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+        elif place is not None:
+            self.gateway.acknowledged(session, place, packet.reason)
+
+    def _pubcomp(self, packet: p.Pubcomp) -> None:
+        session = self.session
+        assert session is not None
+        assert session.outgoing is not None
+        place = session.outgoing.pubcomp(packet.packet_id)
+        if place is not None:
+            self.gateway.acknowledged(session, place, packet.reason)
+
+    def _pubrel(self, packet: p.Pubrel) -> None:
+        self.gateway.receiving.release(self, packet.packet_id)
+
+    def _disconnect(self, packet: p.Disconnect) -> None:
+        session = self.session
+        assert session is not None
+        expiry_s = packet.properties.get(Property.SESSION_EXPIRY_INTERVAL)
+        if expiry_s is not None:
+            assert isinstance(expiry_s, int)
+            if expiry_s and not session.expiry_s:
+                raise against_protocol("a session expiry in DISCONNECT, but none in CONNECT")
+            session.expiry_s = min(expiry_s, self.gateway.limits.session_expiry_max_s)
+        self.is_clean_end = packet.reason == Reason.SUCCESS
+        self.close()

@@ -1,0 +1,333 @@
+"""Sends the messages of the logs to the sessions that subscribe to them: live, or from where a session has stopped."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from streamd.clients.mqtt.codec.packets import PropertyValue
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.gateway.counters import Counters
+from streamd.clients.mqtt.gateway.session import Cursor, Session
+from streamd.clients.mqtt.session.outgoing import State
+from streamd.clients.mqtt.session.subscription_tree import Found, SubscriptionTree
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.records import Subscribed
+from streamd.clients.mqtt.store.replaying import Reader, Replay
+from streamd.clients.mqtt.store.stored import Stored
+from streamd.clients.mqtt.store.tailing import TailedLog
+
+More = tuple[tuple[int, PropertyValue], ...]
+_RECEIVERS_MAX: Final = 10_000  # topics
+_TURN: Final = 2_000  # entries of the ring that one session looks at, before others have their turn
+GAP: Final = "gap"  # the user property that tells a client that messages were removed before it got them
+
+
+class Target:
+    """How one session gets the messages of one topic: the subscriptions that match, joined.
+
+    is_plain: nothing depends on the message. more: properties of each delivery.
+    """
+
+    __slots__ = ("is_plain", "more", "qos", "retain_as_published", "session", "subscribed")
+
+    def __init__(self, session: Session, subscribed: list[Subscribed]) -> None:
+        self.session, self.subscribed = session, subscribed
+        self.qos = max(one.qos for one in subscribed)
+        self.retain_as_published = any(one.retain_as_published for one in subscribed)
+        self.is_plain = not any(one.no_local or one.since for one in subscribed)
+        identifiers = tuple(one.identifier for one in subscribed if one.identifier is not None)
+        self.more: More = ((Property.SUBSCRIPTION_IDENTIFIER, identifiers),) if identifiers else ()
+
+    def for_entry(self, entry: Stored) -> "Target | None":
+        """Return the target for one message; None if it is not for this session."""
+        client = self.session.client_bytes
+        subscribed = [
+            one
+            for one in self.subscribed
+            if not (one.no_local and entry.publisher == client)
+            and not (one.since and _is_before(one.since.get(entry.log), entry))
+        ]
+        if len(subscribed) == len(self.subscribed):
+            return self
+        return Target(self.session, subscribed) if subscribed else None
+
+
+def _is_before(since: Position | None, entry: Stored) -> bool:
+    return since is not None and since.has_passed(entry.generation, entry.shard, entry.entry_id)
+
+
+class Delivery:
+    """The way of messages out of the logs.
+
+    on_fold: gets each retained message of the tails. now_ms: the store's time.
+    """
+
+    def __init__(
+        self,
+        counters: Counters,
+        now_ms: Callable[[], int],
+        note: Callable[[Session], None],
+        on_fold: Callable[[TailedLog, Stored], None],
+        on_share: Callable[[object, Stored], None],
+    ) -> None:
+        self.tree: SubscriptionTree[Session, Subscribed] = SubscriptionTree()
+        self.shared: SubscriptionTree[object, None] = SubscriptionTree()
+        self.replays: dict[str, Replay] = {}
+        self._counters, self._now_ms, self._note = counters, now_ms, note
+        self._on_fold, self._on_share = on_fold, on_share
+        self._receivers: dict[bytes, tuple[tuple[Found[Session, Subscribed], ...], dict[Session, Target]]] = {}
+        self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
+        self._loop = asyncio.get_running_loop()
+
+    def forget_rights(self) -> None:
+        """Decide anew who may read what."""
+        self._receivers.clear()
+
+    def receivers(self, topic: bytes) -> dict[Session, Target]:
+        """Return how the messages of a topic are delivered, by session."""
+        found = self.tree.find(topic)
+        known = self._receivers.get(topic)
+        if known is not None and known[0] is found:
+            return known[1]
+        by_session: dict[Session, list[Subscribed]] = {}
+        for one in found:
+            by_session.setdefault(one.key, []).append(one.value)
+        targets = {
+            session: Target(session, subscribed)
+            for session, subscribed in by_session.items()
+            if session.rights.may_read(topic)
+        }
+        if len(self._receivers) >= _RECEIVERS_MAX:
+            self._receivers.clear()
+        self._receivers[topic] = found, targets
+        return targets
+
+    def deliver(self, tailed: TailedLog, entries: list[Stored], first: int) -> None:
+        """Send what came into a log to the sessions that keep up. first: the number of the first entry in the ring."""
+        name = tailed.log.name
+        number = first
+        for entry in entries:
+            if entry.is_retained:
+                self._on_fold(tailed, entry)
+            for session, target in self.receivers(entry.topic).items():
+                if session.cursors is not None and name in session.cursors:
+                    continue  # it comes here by itself
+                if not self._send(session, target, entry):
+                    self._stop(session, tailed, number)
+            for group in self.shared.find(entry.topic):
+                self._on_share(group.key, entry)
+            number += 1
+        for cursor in list(self._ahead):
+            if cursor.tailed is tailed:
+                self._ahead.discard(cursor)
+                self._advance(cursor)
+
+    def offer(self, session: Session, entry: Stored) -> bool:
+        """Send a message to a session that is behind, if it subscribes to it; return False if there is no room."""
+        target = self.receivers(entry.topic).get(session)
+        return target is None or self._send(session, target, entry)
+
+    def send_retained(self, session: Session, entry: Stored, qos: int, identifier: int | None) -> bool:
+        """Send a retained message because of a new subscription; return False if there is no room."""
+        more: More = () if identifier is None else ((Property.SUBSCRIPTION_IDENTIFIER, (identifier,)),)
+        return self._send_as(session, entry, qos, True, more)
+
+    def _send(self, session: Session, target: Target, entry: Stored) -> bool:
+        if not target.is_plain:
+            narrowed = target.for_entry(entry)
+            if narrowed is None:
+                return True
+            target = narrowed
+        retain = entry.is_retained and target.retain_as_published
+        return self._send_as(session, entry, target.qos, retain, target.more)
+
+    def _send_as(self, session: Session, entry: Stored, qos: int, retain: bool, more: More) -> bool:
+        connection = session.connection
+        if connection is None or connection.is_full:
+            return False
+        now_ms = 0
+        if entry.expires_ms is not None:
+            now_ms = self._now_ms()
+            if entry.expires_ms <= now_ms:
+                return True
+        if entry.qos < qos:
+            qos = entry.qos
+        outgoing = session.outgoing
+        assert outgoing is not None
+        if qos and not outgoing.room:
+            return False
+        version = connection.version
+        if session.gap is not None and version == 5:
+            more = (*more, (Property.USER_PROPERTY, ((GAP, session.gap),)))
+            session.gap = None
+        if connection.aliases is not None:
+            head = connection.aliased_head(entry, qos, retain, now_ms, more)
+        else:
+            head = entry.head(version, qos, retain, now_ms, more if version == 5 else ())
+        if head.whole_bytes > connection.packet_bytes_max:
+            self._counters.publishes_dropped += 1
+            return True
+        self._counters.publishes_sent += 1
+        if not qos:
+            connection.write(head.packet())
+            return True
+        packet_id = outgoing.send(entry.place, qos)
+        if session.is_recorded:
+            session.flight_number += 1
+            if session.numbers is None:
+                session.numbers = {}
+            session.numbers[packet_id] = session.flight_number
+            if qos == 2:
+                self.hold(session, head.packet(packet_id))
+                return True
+            if not session.is_dirty:
+                self._note(session)
+        connection.write(head.packet(packet_id))
+        return True
+
+    def hold(self, session: Session, packet: bytes) -> None:
+        """Send a packet when the session's record says so."""
+        if session.held is None:
+            session.held = []
+        session.held.append(packet)
+        self._note(session)
+
+    def missed(self, session: Session, tailed: TailedLog) -> None:
+        """Tell a client that messages were removed before it got them: with the next one that it gets."""
+        self._counters.gaps += 1
+        session.gap = tailed.log.name
+
+    def set_back(self, session: Session, tailed: TailedLog, position: Position) -> None:
+        """Let a session read a log from a position on, which is behind the tail."""
+        cursor = Cursor(self, session, tailed, position)
+        self._forget_cursor(session, tailed.log.name)
+        if session.cursors is None:
+            session.cursors = {}
+        session.cursors[tailed.log.name] = cursor
+
+    def position(self, session: Session, tailed: TailedLog) -> Position:
+        """Return how far a session has come in a log."""
+        cursor = (session.cursors or {}).get(tailed.log.name)
+        return tailed.position if cursor is None else cursor.reached
+
+    def pump(self, session: Session) -> None:
+        """Send what a session has room for: first what has to be sent again, then what it has stopped at."""
+        connection = session.connection
+        if connection is None or (session.resending is not None and not self._resend(session)):
+            return
+        while session.retained:
+            entry, qos, identifier = session.retained[0]
+            if not self.send_retained(session, entry, qos, identifier):
+                return
+            session.retained.popleft()
+        session.retained = None
+        if session.cursors is not None:
+            for cursor in list(session.cursors.values()):
+                self._advance(cursor)
+
+    def _resend(self, session: Session) -> bool:
+        """Send again what was in flight; return whether that is done."""
+        outgoing, connection = session.outgoing, session.connection
+        assert outgoing is not None
+        assert connection is not None
+        assert session.resending is not None
+        while (sent := outgoing.next_resend()) is not None:
+            if sent.state == State.RELEASED:
+                connection.write_pubrel(sent.packet_id)
+                continue
+            entry = session.resending[sent.packet_id]
+            qos = 1 if sent.state == State.PUBLISHED_1 else 2
+            target = self.receivers(entry.topic).get(session)
+            retain = target is not None and target.retain_as_published and entry.is_retained
+            more = target.more if target is not None and connection.version == 5 else ()
+            head = entry.head(connection.version, qos, retain, self._now_ms(), more)
+            connection.write(head.packet(sent.packet_id, dup=True))
+            self._counters.publishes_sent += 1
+        if outgoing.has_resends:
+            return False
+        session.resending = None
+        return True
+
+    def _stop(self, session: Session, tailed: TailedLog, number: int) -> None:
+        """Note that a session that kept up has no room for an entry of the ring."""
+        cursor = Cursor(self, session, tailed, tailed.position)
+        cursor.number = number
+        if session.cursors is None:
+            session.cursors = {}
+        session.cursors[tailed.log.name] = cursor
+        tailed.ring.stop(cursor, number)
+
+    def caught_up(self, reader: Reader) -> None:
+        """Let a session that has read from the store go on in the ring."""
+        assert isinstance(reader, Cursor)
+        reader.skip = reader.position
+        reader.number = reader.tailed.ring.first
+        self._advance(reader)
+
+    def _advance(self, cursor: Cursor) -> None:
+        ring = cursor.tailed.ring
+        number = cursor.number
+        if number is None:
+            if cursor.position.has_reached(ring.start):
+                cursor.skip, number = cursor.position, ring.first
+            else:
+                self.replays[cursor.tailed.log.name].add(cursor)
+                return
+        elif number < ring.next:
+            ring.go_on(cursor, number)
+        session, skip = cursor.session, cursor.skip
+        for entry in islice(ring.from_number(number), _TURN):
+            if skip is not None and skip.has_passed(entry.generation, entry.shard, entry.entry_id):
+                number += 1
+                continue
+            if not self.offer(session, entry):
+                cursor.number = number
+                ring.stop(cursor, number)
+                return
+            number += 1
+        cursor.number = number
+        if number < ring.next:
+            ring.stop(cursor, number)
+            self._loop.call_soon(self.pump, session)
+            return
+        self._keeps_up(session, cursor)
+
+    def _keeps_up(self, session: Session, cursor: Cursor) -> None:
+        """From here on the session gets the messages of this log live."""
+        assert session.cursors is not None
+        name = cursor.tailed.log.name
+        if cursor.skip is not None and not cursor.tailed.position.has_reached(cursor.skip):
+            # It has read beyond the tail: what it has seen is passed over as the tail comes there.
+            self._ahead.add(cursor)
+            return
+        del session.cursors[name]
+        if not session.cursors:
+            session.cursors = None
+        for text, one in session.subscriptions.items():
+            if one.since and name in one.since:
+                del one.since[name]
+                one.since = one.since or None
+                if session.connection is not None:
+                    self.tree.add(text, session, one)  # so that the topic's receivers are looked up again
+
+    def _forget_cursor(self, session: Session, name: str) -> None:
+        cursor = (session.cursors or {}).pop(name, None)
+        if cursor is None:
+            return
+        if cursor.number is not None and cursor.tailed.ring.first <= cursor.number < cursor.tailed.ring.next:
+            cursor.tailed.ring.go_on(cursor, cursor.number)
+        self._ahead.discard(cursor)
+        self.replays[name].remove(cursor)
+
+    def leave(self, session: Session) -> dict[str, Position]:
+        """Take a session out, whose client has left; return how far it had come in each log."""
+        positions = {name: replay.tailed.position for name, replay in self.replays.items()}
+        for name, cursor in list((session.cursors or {}).items()):
+            positions[name] = cursor.reached
+            self._forget_cursor(session, name)
+        session.cursors = None
+        for text in session.subscriptions:
+            if not text.startswith("$share/"):
+                self.tree.remove(text, session)
+        return positions

@@ -1,0 +1,417 @@
+"""A gateway: its connections to the store, its logs, its clients, and what is due now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import redis.asyncio
+
+from streamd.clients.mqtt.access import Access, ClientRights, Rights
+from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.gateway.connecting import Connecting
+from streamd.clients.mqtt.gateway.connection import Connection
+from streamd.clients.mqtt.gateway.counters import Counters
+from streamd.clients.mqtt.gateway.delivering import Delivery
+from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
+from streamd.clients.mqtt.gateway.limits import Limits
+from streamd.clients.mqtt.gateway.noting import Noting
+from streamd.clients.mqtt.gateway.ownership import OWNER, CannotStart, Ownership
+from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
+from streamd.clients.mqtt.gateway.retained import Retained
+from streamd.clients.mqtt.gateway.session import Session
+from streamd.clients.mqtt.gateway.shares import Shares
+from streamd.clients.mqtt.gateway.subscribing import Subscribing
+from streamd.clients.mqtt.gateway.wills import Wills
+from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, encode
+from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.publishing import Publishing
+from streamd.clients.mqtt.store.records import INDEX, key_of, parse_record
+from streamd.clients.mqtt.store.releases import Releases
+from streamd.clients.mqtt.store.replaying import Replay
+from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
+from streamd.clients.topics.drivers import run_async
+from streamd.clients.topics.handle import read_abilities
+
+_BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
+_CHORES_S: Final = 1.0
+_CHECKPOINT_S: Final = 10.0
+_CLOCK_S: Final = 30.0
+_RETAIN_S: Final = 30.0
+_LOGGED_PER_S: Final = 20  # lines of one kind
+_ENDED_AT_ONCE: Final = 100
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a gateway needs to know."""
+
+    url: str
+    logs: list[LogSettings]
+    access: Access
+    limits: Limits = field(default_factory=Limits)
+    content_rules: list[ContentRule] = field(default_factory=list)
+    allow_anonymous: bool = False
+    is_loopback: bool = True
+    certificate_kinds: frozenset[str] = frozenset()  # the listeners whose certificates name the users
+
+
+class Gateway:
+    """All of a running gateway. Its listeners make a `Connection` for each socket."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.settings, self.limits, self.access = settings, settings.limits, settings.access
+        self.run = secrets.token_hex(8)
+        self.counters = Counters()
+        self.started_s = time.time()
+        target = Target.of(settings.url)
+        self.link = Link(target, "streamd-mqtt", self._store_changed)
+        self.history = Link(target, "streamd-mqtt-history")
+        self._waiting_link = Link(target, "streamd-mqtt-tail")
+        self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
+        self.publishing = Publishing(self.link, self.run)
+        self.noting = Noting(self.link)
+        self.releases = Releases(self.link)
+        self.retained = Retained(self)
+        self.wills = Wills(self)
+        self.shares = Shares(self)
+        self.delivery = Delivery(self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake)
+        self.noting.position_of = self._positions
+        self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver)
+        self.receiving = Receiving(self, settings.content_rules)
+        self.subscribing = Subscribing(self)
+        self.connecting = Connecting(self)
+        self.logs: Logs
+        self.clients: dict[str, Session] = {}
+        self.leaving: dict[str, Session] = {}
+        self.connections: dict[Connection, None] = {}
+        self.paused: dict[Connection, None] = {}
+        self.no_rights: ClientRights = Rights(None).for_client(None, "")
+        self.has_search = False
+        self._touched: list[Connection] = []
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.keep_alive = KeepAlive(self.loop, self.counters)
+        self._ownership = Ownership(self.link, self.run, self.now_ms)
+        self._clock_ahead_ms = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._chores: asyncio.Task[None] | None = None
+        self._logged = (0, 0)
+        self._is_stopping = False
+        self.on_chores: list[Callable[[], None]] = []  # of other parts, once a second
+
+    # Start and end.
+
+    async def start(self) -> None:
+        """Connect to the store, open the logs, and take up the sessions of a gateway that was killed.
+
+        Raises: CannotStart.
+        """
+        for link in (self.link, self.history, self._waiting_link):
+            link.start()
+        await self._until_up()
+        try:
+            await self._set_clock()
+            abilities = await run_async(self.client, read_abilities())
+            if not abilities.idmp:
+                raise CannotStart("the store has no XADD with IDMP: it takes streamd, or Redis 8.6 and later")
+            self.has_search = abilities.xfilter
+            await self._ownership.take()
+            self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
+            for log in self.logs.all:
+                tailed = await self.tail.open(log)
+                self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
+                await self.retained.load(tailed)
+            await self._ownership.take_up_sessions()
+        except (redis.RedisError, StoreFault, ValueError, OSError) as error:
+            raise CannotStart(str(error))
+        self.tail.start()
+        self._chores = self.loop.create_task(self._do_chores())
+
+    async def _until_up(self) -> None:
+        for _ in range(500):
+            if self.link.is_up:
+                return
+            if self.link.fault and self.link.fault.startswith(("WRONGPASS", "NOAUTH", "NOPERM", "it does not speak")):
+                break
+            await asyncio.sleep(0.02)
+        raise CannotStart(f"{self.link.fault or 'no answer'}; is a server running there?")
+
+    async def stop(self) -> None:
+        """End orderly: clients are told, and all sessions are written."""
+        self._is_stopping = True
+        for connection in list(self.connections):
+            connection.close(Reason.SERVER_SHUTTING_DOWN)
+        for _ in range(200):
+            if not self.connections and not self.publishing.backlog:
+                break
+            await asyncio.sleep(0.01)
+        self.tail.is_closed = True
+        if self._chores is not None:
+            self._chores.cancel()
+        for replay in self.delivery.replays.values():
+            await replay.close()
+        if self.link.is_up and hasattr(self, "logs"):
+            try:
+                commands = [*self.retained.checkpoint(), ("DEL", OWNER)]
+                await asyncio.wait_for(self.link.ask(*commands), 5)
+            except TimeoutError:
+                pass
+        for task in list(self._tasks):
+            task.cancel()
+        for link in (self.link, self.history, self._waiting_link):
+            await link.close()
+        await self.client.aclose()
+        self.access.close()
+
+    # What other parts ask for.
+
+    def now_ms(self) -> int:
+        """Return the store's time in Unix milliseconds."""
+        return int(time.time() * 1_000) + self._clock_ahead_ms
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something beside the rest."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.warn(f"internal error: {type(error).__name__}: {error}")
+            if os.environ.get("PYTHONDEVMODE"):
+                raise error
+
+    def tell_store(self, commands: list[Words]) -> None:
+        """Send commands whose replies nobody waits for."""
+        if commands:
+            self.link.send(b"".join(encode(one) for one in commands), len(commands), self._told)
+
+    def _told(self, replies: list[Any]) -> None:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                self.warn(f"the store refused to write: {reply}")
+                return
+
+    @asynccontextmanager
+    async def lock(self, client_id: str) -> AsyncIterator[None]:
+        """Let one at a time work on a client's session."""
+        lock = self._locks[client_id]
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and not getattr(lock, "_waiters", None):
+                self._locks.pop(client_id, None)
+
+    async def until_stored(self, session: Session) -> None:
+        """Wait until the store has answered all that a client has published."""
+        if session.storing:
+            future: asyncio.Future[None] = self.loop.create_future()
+            if session.when_stored is None:
+                session.when_stored = []
+            session.when_stored.append(future)
+            await future
+        if self.leaving.get(session.client_id) is session:
+            del self.leaving[session.client_id]
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether publishers have to wait: for the store, or for the tail."""
+        return self.publishing.backlog > _BACKLOG_MAX or self.tail.lag > LAG_MAX or not self.link.is_up
+
+    def may_be_anonymous(self, connection: Connection) -> bool:
+        """Return whether a connection's client may go without a name that is proved."""
+        return self.settings.allow_anonymous or self.settings.is_loopback or connection.kind == "unix"
+
+    def certificate_of(self, connection: Connection) -> dict[str, Any] | None:
+        """Return what names a connection's user, where certificates do."""
+        if connection.kind not in self.settings.certificate_kinds or connection.transport is None:
+            return None
+        return connection.transport.get_extra_info("peercert") or {}
+
+    def acknowledged(self, session: Session, place: object, reason: int) -> None:
+        """Note that a message out is complete; fill the room."""
+        if session.is_recorded and not session.is_dirty:
+            self.noting.note(session)
+        if session.cursors is not None or session.retained or session.resending is not None:
+            self.delivery.pump(session)
+        if session.shares is not None:
+            self.shares.resume(session)
+
+    def rights_changed(self, changed_users: frozenset[str]) -> None:
+        """Go by rules that were read again: end subscriptions that are no longer allowed, close changed users."""
+        self.delivery.forget_rights()
+        for session in list(self.clients.values()):
+            if session.connection is None:
+                continue
+            if session.user is not None and session.user in changed_users:
+                session.connection.close(Reason.ADMINISTRATIVE_ACTION, "the user was changed or removed")
+                continue
+            self.subscribing.end_forbidden(session)
+
+    def _positions(self, session: Session) -> dict[str, Position]:
+        return {name: self.delivery.position(session, one.tailed) for name, one in self.delivery.replays.items()}
+
+    def _deliver(self, tailed: Any, entries: Any, first: int) -> None:
+        self.delivery.deliver(tailed, entries, first)
+        self._flush()
+
+    # Connections.
+
+    def make_connection(self, kind: str) -> Connection:
+        """Return the protocol of a new socket."""
+        return Connection(self, kind)
+
+    def connected(self, connection: Connection) -> None:
+        """Note a new socket."""
+        self.connections[connection] = None
+        self.counters.connections += 1
+        self.counters.connections_now += 1
+        if self._is_stopping:
+            connection.close()
+            return
+        connection.connect_timer = self.loop.call_later(self.limits.connect_s, self._too_late, connection)
+
+    def _too_late(self, connection: Connection) -> None:
+        if connection.session is None and not connection.is_busy:
+            self.log_fault(connection, f"no CONNECT within {self.limits.connect_s:g} seconds")
+            connection.close()
+
+    def closing(self, connection: Connection) -> None:
+        """Note that a connection is being closed: its session goes on without it."""
+        if connection.session is not None:
+            self.connecting.left(connection, connection.session)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Note that a socket is closed."""
+        if connection in self.connections:
+            del self.connections[connection]
+            self.counters.connections_now -= 1
+        self.paused.pop(connection, None)
+        self.keep_alive.forget(connection)
+        if connection.connect_timer is not None:
+            connection.connect_timer.cancel()
+        self.closing(connection)
+
+    def touch(self, connection: Connection) -> None:
+        """Write a connection's packets at the end of this turn."""
+        if not self._touched:
+            self.loop.call_soon(self._flush)
+        self._touched.append(connection)
+
+    def _flush(self) -> None:
+        touched, self._touched = self._touched, []
+        for connection in touched:
+            connection.flush()
+
+    # What is due.
+
+    def _store_changed(self, is_up: bool) -> None:
+        if self._is_stopping or self._chores is None:
+            return
+        self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
+
+    async def _do_chores(self) -> None:
+        last_checkpoint = last_clock = last_retain = self.loop.time()
+        while True:
+            await asyncio.sleep(0.25)
+            self.keep_alive.check()
+            self.relieve()
+            now = self.loop.time()
+            if not self.link.is_up:
+                continue
+            try:
+                if now - self._last_chores >= _CHORES_S:
+                    self._last_chores = now
+                    if not await self._ownership.keep():
+                        self._let_go()
+                    await self.wills.publish_due()
+                    await self._end_sessions()
+                    for one in self.on_chores:
+                        one()
+                if now - last_checkpoint >= _CHECKPOINT_S:
+                    last_checkpoint = now
+                    self.tell_store(self.retained.checkpoint())
+                if now - last_clock >= _CLOCK_S:
+                    last_clock = now
+                    await self._set_clock()
+                if now - last_retain >= _RETAIN_S:
+                    last_retain = now
+                    for log in self.logs.all:
+                        await log.retain()
+            except (redis.RedisError, StoreFault, ValueError, OSError) as error:
+                self.warn(str(error))
+
+    _last_chores = 0.0
+
+    def relieve(self) -> None:
+        """Read from publishers again, if nothing speaks against it."""
+        if self.paused and not self.is_congested:
+            for connection in list(self.paused):
+                if not connection.is_busy:
+                    connection.start_reading()
+
+    def _let_go(self) -> None:
+        self.warn("another gateway has taken this store; this one lets its clients go")
+        for connection in list(self.connections):
+            connection.close(Reason.SERVER_SHUTTING_DOWN)
+
+    async def _end_sessions(self) -> None:
+        (ended,) = await self.link.demand(("ZRANGEBYSCORE", INDEX, "-inf", self.now_ms(), "LIMIT", 0, _ENDED_AT_ONCE))
+        for one in ended:
+            client_id = one.decode()
+            async with self.lock(client_id):
+                if client_id in self.clients:
+                    continue
+                (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
+                record = parse_record(client_id, reply)
+                if record is None:
+                    self.tell_store([("ZREM", INDEX, client_id)])
+                elif record.has_ended(self.now_ms()):
+                    await self.connecting.end(record)
+
+    async def _set_clock(self) -> None:
+        (reply,) = await self.link.demand(("TIME",))
+        self._clock_ahead_ms = int(reply[0]) * 1_000 + int(reply[1]) // 1_000 - int(time.time() * 1_000)
+
+    # The log of the gateway.
+
+    def log_fault(self, connection: Connection, text: str) -> None:
+        """Write a line on a client's fault; not more than some in a second."""
+        session = connection.session
+        who = f"client {session.client_id!r}" if session is not None else "a client"
+        self._say(f"{who} at {peer_of(connection)}: {text}")
+
+    def log_refusal(self, connection: Connection, topic: bytes, text: str) -> None:
+        """Write a line on a message or subscription that was refused."""
+        self.log_fault(connection, f"{topic[:200].decode('utf-8', 'replace')!r}: {text}")
+
+    def _say(self, text: str) -> None:
+        second = int(self.loop.time())
+        if self._logged[0] != second:
+            self._logged = second, 0
+        self._logged = second, self._logged[1] + 1
+        if self._logged[1] <= _LOGGED_PER_S:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Write a line to the log."""
+        line = text.replace("\r", " ").replace("\n", " ")
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def peer_of(connection: Connection) -> str:
+    """Return where a connection comes from."""
+    peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else connection.kind

@@ -1,0 +1,124 @@
+"""Writes what changes in sessions to their records: before a packet of QoS 2 leaves, else a little later."""
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Any, Final
+
+from streamd.clients.mqtt.gateway.session import Session
+from streamd.clients.mqtt.session.outgoing import State
+from streamd.clients.mqtt.store.link import Link, Words, encode
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.records import flying_text, key_of
+
+# A record of QoS 1 is at most so old: after a kill a client gets what it got in this time again.
+_LATER_S: Final = 1.0
+
+
+class Noting:
+    """The sessions whose records have to be written."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        self._dirty: dict[Session, None] = {}
+        self._soon: dict[Session, None] = {}
+        self._is_planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.position_of: Any = None
+
+    def note(self, session: Session) -> None:
+        """Write a session's record: at the end of this turn if packets wait for it, else a little later."""
+        session.is_dirty = True
+        if session.held is not None:
+            if session not in self._soon:
+                self._soon[session] = None
+                if not self._is_planned:
+                    self._is_planned = True
+                    self._loop.call_soon(self._write_soon)
+        elif session not in self._dirty:
+            self._dirty[session] = None
+            if self._timer is None:
+                self._timer = self._loop.call_later(_LATER_S, self._write_later)
+
+    def _write_soon(self) -> None:
+        self._is_planned = False
+        sessions, self._soon = list(self._soon), {}
+        for session in sessions:
+            if session.held is None or session.is_ended or session.connection is None:
+                continue
+            self._dirty.pop(session, None)
+            if session.flushing is None:
+                session.flushing = deque()
+            count = len(session.held) - sum(session.flushing)
+            session.flushing.append(count)
+            commands = self.changes(session)
+            if not commands:
+                commands = [("EXISTS", key_of(session.client_id))]
+            packed = b"".join(encode(one) for one in commands)
+            connection = session.connection
+            self._link.send(packed, len(commands), partial(self._written, session, connection))
+
+    def _written(self, session: Session, connection: object, replies: list[Any]) -> None:
+        if session.connection is not connection or session.flushing is None or session.held is None:
+            return  # another connection sends it again
+        count = session.flushing.popleft()
+        assert session.connection is not None
+        if any(isinstance(one, Exception) for one in replies):
+            # The store refuses to write: what is not noted must not leave. The client comes again later.
+            session.connection.abandon(f"the store did not write the session: {replies[0]}")
+            return
+        out, session.held = session.held[:count], session.held[count:]
+        for packet in out:
+            session.connection.write_now(packet)
+        if not session.held and not session.flushing:
+            session.held = session.flushing = None
+
+    def _write_later(self) -> None:
+        self._timer = None
+        sessions, self._dirty = list(self._dirty), {}
+        packed, count = [], 0
+        for session in sessions:
+            if session.is_ended or session.connection is None:
+                continue
+            commands = self.changes(session)
+            packed += [encode(one) for one in commands]
+            count += len(commands)
+        if count:
+            self._link.send(b"".join(packed), count, lambda replies: None)
+
+    def changes(self, session: Session, positions: dict[str, Position] | None = None) -> list[Words]:
+        """Return the commands that bring a record up to date: positions and messages in flight.
+
+        The position moves together with what was sent up to it, so that nothing is lost between them.
+        """
+        session.is_dirty = False
+        outgoing = session.outgoing
+        if outgoing is None or not session.is_recorded:
+            return []
+        key = key_of(session.client_id)
+        words: list[bytes | str | int] = ["HSET", key, "last", outgoing.last_packet_id]
+        if positions is None:
+            positions = self.position_of(session)
+        noted_positions = session.noted_positions or {}
+        for name, position in positions.items():
+            if noted_positions.get(name) != position:
+                words += [f"at {name}", position.to_text()]
+        session.noted_positions = positions
+        noted = session.noted or {}
+        numbers = session.numbers or {}
+        present: dict[int, tuple[int, State]] = {}
+        for sent in outgoing.in_flight:
+            number = numbers.get(sent.packet_id, 0)
+            # With the number, as an identifier may have been given to another message meanwhile.
+            present[sent.packet_id] = number, sent.state
+            if noted.get(sent.packet_id) != (number, sent.state):
+                words += [f"i {sent.packet_id}", flying_text(number, sent)]
+        gone = [packet_id for packet_id in noted if packet_id not in present]
+        session.noted = present or None
+        if session.numbers is not None:
+            session.numbers = {one: number for one, number in session.numbers.items() if one in present} or None
+        commands: list[Words] = [words] if len(words) > 4 or gone else []
+        if gone:
+            commands.append(("HDEL", key, *(f"i {one}" for one in gone)))
+        return commands

@@ -1,0 +1,279 @@
+"""Takes the messages that clients publish: checks them, names them, stores them, and answers."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from streamd.clients.mqtt.codec.packets import NO_PROPERTIES, Properties, Puback, Publish, Pubrec
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import PacketType, Reason
+from streamd.clients.mqtt.session.incoming import Aliases, Arrival
+from streamd.clients.mqtt.store.publishing import Publication
+from streamd.clients.mqtt.store.stored import version_of, words_of
+from streamd.clients.topics.entry_ids import Id
+from streamd.clients.topics.filters import TopicFilter
+from streamd.clients.topics.layout import Generation
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.connection import Connection
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.gateway.session import Session
+    from streamd.clients.mqtt.store.logs import OpenLog
+
+IID: Final = "iid"  # the user property that names a message
+_FORGOTTEN: Final = (
+    "stored; but so many iids came from this client that the oldest may be forgotten: "
+    "a message that is sent again after that is stored twice"
+)
+
+
+class ContentRule:
+    """Messages of equal topic and payload, within a span of time, are one. source: the option's text."""
+
+    def __init__(self, source: str) -> None:
+        """Parse FILTER=SECONDS. Raises: ValueError."""
+        text, equals, seconds = source.rpartition("=")
+        if not equals or not seconds.isdecimal() or not 1 <= int(seconds) <= 3_600:
+            raise ValueError(
+                f"--idempotent-content {source}: give FILTER=SECONDS, with 1 to 3600 seconds: a log knows names so long"
+            )
+        try:
+            self.filter = TopicFilter(text)
+        except ValueError as error:
+            raise ValueError(f"--idempotent-content {source}: {error}")
+        self.seconds = int(seconds)
+
+    def iid(self, topic: bytes, payload: bytes, now_ms: int) -> bytes:
+        """Return the name of a message by its content. No client can give it: it begins with a zero byte."""
+        digest = hashlib.blake2b(topic + b"\0" + payload, digest_size=16).digest()
+        return b"\0%d:%b" % (now_ms // (self.seconds * 1_000), digest)
+
+
+class Receiving:
+    """The messages of all clients, on their way in."""
+
+    def __init__(self, gateway: Gateway, rules: list[ContentRule]) -> None:
+        self._gateway, self._rules = gateway, rules
+
+    def publish(self, connection: Connection, packet: Publish) -> None:
+        """Take a PUBLISH. Raises: Fault."""
+        session = connection.session
+        assert session is not None
+        topic, values = packet.topic, packet.properties
+        if values:
+            topic, values = self._unaliased(connection, packet)
+        qos = packet.qos
+        if qos:
+            assert session.incoming is not None
+            arrival = session.incoming.publish(qos, packet.packet_id)
+            if arrival == Arrival.REPEATED:
+                connection.acknowledge(PacketType.PUBREC, packet.packet_id)
+                return
+            if arrival == Arrival.BEING_STORED:
+                return
+        if topic[:1] == b"$":
+            self._refuse(connection, packet, Reason.TOPIC_NAME_INVALID, "topics with $ are the server's")
+        elif not session.rights.may_write(topic):
+            self._refuse(connection, packet, Reason.NOT_AUTHORIZED, "no right to publish to this topic")
+        elif packet.retain and packet.payload and not self._gateway.retained.has_room(topic):
+            self._refuse(connection, packet, Reason.QUOTA_EXCEEDED, "too many retained messages")
+        else:
+            self._store(connection, session, packet, topic, values)
+
+    def _unaliased(self, connection: Connection, packet: Publish) -> tuple[bytes, Properties]:
+        if Property.TOPIC_ALIAS not in packet.properties:
+            return packet.topic, packet.properties
+        if connection.aliases_in is None:
+            connection.aliases_in = Aliases(self._gateway.limits.topic_alias_max)
+        topic = connection.aliases_in.topic_of(packet)
+        return topic, {number: one for number, one in packet.properties.items() if number != Property.TOPIC_ALIAS}
+
+    def _store(
+        self, connection: Connection, session: Session, packet: Publish, topic: bytes, values: Properties
+    ) -> None:
+        gateway = self._gateway
+        log = gateway.logs.of_topic(topic)
+        if values and log.version < 2 and version_of(values) > log.version:
+            connection.is_busy = True
+            gateway.spawn(self._after_version(connection, session, packet, topic, values, log))
+            return
+        name: bytes | None = None
+        if values or self._rules:
+            name = self._name_of(packet, topic, values)
+            if name is not None and not 1 <= len(name) <= gateway.limits.iid_bytes_max:
+                text = f"an iid has 1 to {gateway.limits.iid_bytes_max} bytes"
+                self._refuse(connection, packet, Reason.IMPLEMENTATION_SPECIFIC_ERROR, text)
+                return
+        publishing = gateway.publishing
+        client, qos = session.client_bytes, packet.qos
+        awaiting = None
+        if qos == 2 and session.is_recorded:
+            key = log.awaiting_key(log.shard_of(client), session.uid)
+            if session.awaiting_keys is None:
+                session.awaiting_keys = {}
+            session.awaiting_keys[packet.packet_id] = key
+            awaiting = f"{key} {packet.packet_id}"
+        words = words_of(topic, packet.payload, client, qos, packet.retain, values)
+        producer = publishing.own_producer if name is None else client
+        iid = publishing.own_name() if name is None else name
+        session.storing += 1
+        done = partial(self._stored, connection, session, packet.packet_id, qos, None if name is None else log)
+        publication = Publication(log, client, words, producer, iid, awaiting, done)
+        if name is not None and (closed := log.handle.closed_generations()):
+            gateway.spawn(self._publish_named(publication, closed))
+        else:
+            publishing.publish(publication)
+        if gateway.is_congested:
+            connection.stop_reading()
+
+    async def _publish_named(self, publication: Publication, closed: list[Generation]) -> None:
+        """Store a message whose name a generation that was closed a short time ago may know."""
+        found = await self._gateway.publishing.find_in(publication, closed)
+        if found is None:
+            self._gateway.publishing.publish(publication)
+        else:
+            publication.done(found, None)
+
+    async def _after_version(
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Publish,
+        topic: bytes,
+        values: Properties,
+        log: OpenLog,
+    ) -> None:
+        """Store the first message of a log that needs entries of version 2."""
+        try:
+            await log.raise_version(2)
+        except Exception as error:
+            self._failed(connection, session, packet.packet_id, packet.qos, str(error))
+            connection.go_on()
+            return
+        connection.is_busy = False
+        if session.connection is connection:
+            self._store(connection, session, packet, topic, values)
+            connection.go_on()
+
+    def _name_of(self, packet: Publish, topic: bytes, values: Properties) -> bytes | None:
+        pairs = values.get(Property.USER_PROPERTY)
+        if pairs is not None:
+            assert isinstance(pairs, tuple)
+            for pair in pairs:
+                assert isinstance(pair, tuple)
+                if pair[0] == IID:
+                    return pair[1].encode()
+        for rule in self._rules:
+            if rule.filter.matches(topic):
+                return rule.iid(topic, packet.payload, self._gateway.now_ms())
+        return None
+
+    def _stored(
+        self,
+        connection: Connection,
+        session: Session,
+        packet_id: int,
+        qos: int,
+        named_in: OpenLog | None,
+        entry_id: Id | None,
+        error: str | None,
+    ) -> None:
+        self._is_done(session)
+        if error is not None:
+            self._failed(connection, session, packet_id, qos, error)
+            return
+        assert entry_id is not None
+        text = ""
+        if named_in is not None and self._has_forgotten(named_in, session.client_bytes, entry_id):
+            text = _FORGOTTEN
+        if not qos:
+            return
+        assert session.incoming is not None
+        session.incoming.stored(qos, packet_id)
+        if connection.is_closing:
+            return
+        kind = PacketType.PUBACK if qos == 1 else PacketType.PUBREC
+        if text and connection.version == 5:
+            answer = Puback if qos == 1 else Pubrec
+            connection.answer(answer(packet_id, 0, {Property.REASON_STRING: text}))
+        else:
+            connection.acknowledge(kind, packet_id)
+
+    def _has_forgotten(self, log: OpenLog, client: bytes, entry_id: Id) -> bool:
+        """Return whether a publisher's window may have forgotten some of its names before their time."""
+        recorded = log.handle.recorded
+        place = log.generation.number, log.shard_of(client)
+        known = recorded.newest(place)
+        return entry_id > known and client in recorded.note(place, [client], entry_id)
+
+    def _is_done(self, session: Session) -> None:
+        session.storing -= 1
+        if not session.storing and session.when_stored is not None:
+            waiting, session.when_stored = session.when_stored, None
+            for one in waiting:
+                if not one.done():
+                    one.set_result(None)
+
+    def _failed(self, connection: Connection, session: Session, packet_id: int, qos: int, error: str) -> None:
+        """Answer a message that the store has refused."""
+        gateway = self._gateway
+        gateway.counters.publishes_refused += 1
+        gateway.log_fault(connection, f"the store refused a message: {error}")
+        if qos:
+            assert session.incoming is not None
+            session.incoming.refused(qos, packet_id)
+            if session.awaiting_keys is not None:
+                session.awaiting_keys.pop(packet_id, None)
+        if connection.is_closing:
+            return
+        if connection.version < 5:
+            connection.close()
+        elif qos:
+            answer = Puback if qos == 1 else Pubrec
+            connection.answer(answer(packet_id, reason_of(error), {Property.REASON_STRING: error[:200]}))
+
+    def _refuse(self, connection: Connection, packet: Publish, reason: Reason, text: str) -> None:
+        """Answer a message that is not stored; as the standard says, clients of 3.1.1 as if it were."""
+        session = connection.session
+        assert session is not None
+        self._gateway.counters.publishes_refused += 1
+        self._gateway.log_refusal(connection, packet.topic, text)
+        if not packet.qos:
+            return
+        assert session.incoming is not None
+        is_3 = connection.version < 5
+        if is_3 and packet.qos == 2:
+            session.incoming.stored(2, packet.packet_id)  # until its PUBREL
+        else:
+            session.incoming.refused(packet.qos, packet.packet_id)
+        properties: Properties = NO_PROPERTIES if is_3 else {Property.REASON_STRING: text}
+        answer = Puback if packet.qos == 1 else Pubrec
+        connection.answer(answer(packet.packet_id, 0 if is_3 else reason, properties))
+
+    def release(self, connection: Connection, packet_id: int) -> None:
+        """Take a PUBREL, and answer it when the store has forgotten the packet identifier."""
+        session = connection.session
+        assert session is not None
+        assert session.incoming is not None
+        is_known = session.incoming.pubrel(packet_id)
+        key = None if session.awaiting_keys is None else session.awaiting_keys.pop(packet_id, None)
+        if key is None or not is_known:
+            reason = 0 if is_known else Reason.PACKET_IDENTIFIER_NOT_FOUND
+            connection.acknowledge(PacketType.PUBCOMP, packet_id, reason)
+            return
+        self._gateway.releases.add(key, packet_id, partial(self._released, connection, packet_id))
+
+    def _released(self, connection: Connection, packet_id: int) -> None:
+        if not connection.is_closing:
+            connection.acknowledge(PacketType.PUBCOMP, packet_id)
+
+
+def reason_of(error: str) -> Reason:
+    """Return the reason code for an error of the store."""
+    if error.startswith("OOM"):
+        return Reason.QUOTA_EXCEEDED
+    if error.startswith(("NOPERM", "READONLY", "MISCONF", "NOAUTH", "WRONGPASS")):
+        return Reason.NOT_AUTHORIZED
+    return Reason.UNSPECIFIED_ERROR

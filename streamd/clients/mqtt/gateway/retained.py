@@ -1,0 +1,172 @@
+"""The retained messages: a fold over the logs, with a checkpoint in the store.
+
+    {<log>}:retained      hash: for each topic its message, and in the field without a name the position of the fold
+
+So a topic's last retained message outlives the log's retention. A start folds what came after the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import hiredis
+
+from streamd.clients.mqtt.session.retained_tree import RetainedTree
+from streamd.clients.mqtt.store.link import Words, encode
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.stored import Stored, parse_stored
+from streamd.clients.topics.entry_ids import END, format_id, parse_id
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.store.tailing import TailedLog
+
+_PAGE: Final = 2_000
+_SCAN: Final = 1_000
+
+
+class Retained:
+    """The retained messages of all logs."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._tree: RetainedTree[Stored] = RetainedTree()
+        self._changed: dict[str, dict[bytes, Stored | None]] = {}
+        self._written: dict[str, Position] = {}
+
+    def __len__(self) -> int:
+        return len(self._tree)
+
+    def has_room(self, topic: bytes) -> bool:
+        """Return whether a topic may have a retained message."""
+        return len(self._tree) < self._gateway.limits.retained_max or self._tree.get(topic) is not None
+
+    def matching(self, filter: str) -> Iterator[Stored]:
+        """Yield the retained messages whose topics match a filter."""
+        now_ms = self._gateway.now_ms()
+        for one in self._tree.matching(filter):
+            if not one.is_expired(now_ms):
+                yield one
+
+    def show(self, entry: Stored) -> None:
+        """Keep a message of the gateway's own, which no log has."""
+        self._tree.put(entry.topic, entry)
+
+    def fold(self, tailed: TailedLog, entry: Stored) -> None:
+        """Take a message with the retain flag."""
+        if entry.payload:
+            self._tree.put(entry.topic, entry)
+        else:
+            self._tree.remove(entry.topic)
+        changed = self._changed.get(tailed.log.name)
+        if changed is None:
+            changed = self._changed[tailed.log.name] = {}
+            self._gateway.loop.call_soon(self._write, tailed)
+        changed[entry.topic] = entry if entry.payload else None
+
+    def _write(self, tailed: TailedLog) -> None:
+        commands = self._commands(tailed)
+        self._gateway.tell_store(commands)
+
+    def _commands(self, tailed: TailedLog) -> list[Words]:
+        name = tailed.log.name
+        changed = self._changed.pop(name, {})
+        key = _key(name)
+        put: list[bytes | str] = []
+        gone: list[bytes] = []
+        for topic, entry in changed.items():
+            if entry is None:
+                gone.append(topic)
+            else:
+                put += (topic, _to_text(entry))
+        commands: list[Words] = []
+        if gone:
+            commands.append(("HDEL", key, *gone))
+        # The position comes last: a start folds again what may have been lost.
+        commands.append(("HSET", key, *put, "", tailed.position.to_text()))
+        self._written[name] = tailed.position
+        return commands
+
+    def checkpoint(self) -> list[Words]:
+        """Return the commands that move the positions on, so that a start has less to fold."""
+        commands: list[Words] = []
+        for tailed in self._gateway.tail.logs:
+            if self._written.get(tailed.log.name) != tailed.position:
+                commands += self._commands(tailed)
+        return commands
+
+    async def load(self, tailed: TailedLog) -> int:
+        """Read the checkpoint of a log, and fold what came after it; return the number of entries that were read."""
+        link = self._gateway.history
+        name = tailed.log.name
+        position: Position | None = None
+        cursor = b"0"
+        while True:
+            ((cursor, fields),) = await link.demand(("HSCAN", _key(name), cursor, "COUNT", _SCAN))
+            for field, value in zip(fields[::2], fields[1::2], strict=True):
+                if field:
+                    entry = _from_text(name, value)
+                    if entry is not None:
+                        self._tree.put(entry.topic, entry)
+                else:
+                    position = Position.from_text(value.decode())
+            if cursor == b"0":
+                break
+        count = await self._fold_from(tailed, position)
+        self._gateway.tell_store(self._commands(tailed))
+        return count
+
+    async def _fold_from(self, tailed: TailedLog, position: Position | None) -> int:
+        log, count = tailed.log, 0
+        for generation in log.handle.meta.generations:
+            if position is not None and generation.number < position.generation:
+                continue
+            at = position.at if position is not None and position.generation == generation.number else None
+            for shard, key in enumerate(log.keys_of(generation)):
+                start = format_id(at[shard]) if at is not None else "0-0"
+                target = tailed.position.at[shard] if generation.number == tailed.generation else END
+                while True:
+                    (entries,) = await self._gateway.history.demand(("XRANGE", key, f"({start}", "+", "COUNT", _PAGE))
+                    for text, fields in entries:
+                        entry_id = parse_id(text)
+                        if entry_id > target:
+                            break
+                        count += 1
+                        entry = parse_stored(log.name, generation.number, shard, entry_id, fields)
+                        if entry is not None and entry.is_retained:
+                            self._fold_old(log.name, entry)
+                    if len(entries) < _PAGE or parse_id(entries[-1][0]) >= target:
+                        break
+                    start = entries[-1][0].decode()
+        return count
+
+    def _fold_old(self, name: str, entry: Stored) -> None:
+        """Fold an entry of the past; shards are read one after the other, so the newest message of a topic counts."""
+        changed = self._changed.setdefault(name, {})
+        known = changed.get(entry.topic) or self._tree.get(entry.topic)
+        if known is not None and (known.generation, known.entry_id) > (entry.generation, entry.entry_id):
+            return
+        if entry.payload:
+            self._tree.put(entry.topic, entry)
+        else:
+            self._tree.remove(entry.topic)
+        changed[entry.topic] = entry if entry.payload else None
+
+
+def _key(name: str) -> str:
+    return f"{{{name}}}:retained"
+
+
+def _to_text(entry: Stored) -> bytes:
+    return encode((str(entry.generation), str(entry.shard), format_id(entry.entry_id), *entry.fields))
+
+
+def _from_text(name: str, text: bytes) -> Stored | None:
+    reader = hiredis.Reader()
+    reader.feed(text)
+    found: Any = reader.gets()
+    if not isinstance(found, list) or len(found) < 5:
+        return None
+    generation, shard, entry_id, *fields = found
+    return parse_stored(name, int(generation), int(shard), parse_id(entry_id), fields)

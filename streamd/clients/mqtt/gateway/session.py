@@ -1,0 +1,142 @@
+"""A session with its client, while that is connected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from streamd.clients.mqtt.codec.packets import Will
+from streamd.clients.mqtt.session.incoming import Incoming
+from streamd.clients.mqtt.session.outgoing import Outgoing, State
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.records import Flying, Record, Subscribed
+from streamd.clients.mqtt.store.stored import Stored
+from streamd.clients.mqtt.store.tailing import TailedLog
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.access import ClientRights
+    from streamd.clients.mqtt.gateway.connection import Connection
+    from streamd.clients.mqtt.gateway.delivering import Delivery
+
+
+class Cursor:
+    """How far a session that is behind has come in one log.
+
+    number: of its next entry in the ring; None while it reads from the store. skip: what it had seen before it came to
+    the ring.
+    """
+
+    __slots__ = ("delivery", "number", "position", "session", "skip", "tailed")
+
+    def __init__(self, delivery: Delivery, session: Session, tailed: TailedLog, position: Position) -> None:
+        self.delivery, self.session, self.tailed, self.position = delivery, session, tailed, position
+        self.number: int | None = None
+        self.skip: Position | None = None
+
+    @property
+    def filters(self) -> Sequence[str]:
+        """The filters of the session's own subscriptions."""
+        return [one for one in self.session.subscriptions if not one.startswith("$share/")]
+
+    def offer(self, entry: Stored) -> bool:
+        """Send an entry, if it is the session's; return False if there is no room for it."""
+        return self.delivery.offer(self.session, entry)
+
+    def missed(self, shard: int) -> None:
+        """Note that the next entries were removed before they were read."""
+        self.delivery.missed(self.session, self.tailed)
+
+    def fell_out(self, position: Position) -> None:
+        """Go on from the store: the ring has dropped the next entry."""
+        self.position = position if self.skip is None else _furthest(self.skip, position)
+        self.number = self.skip = None
+
+    @property
+    def reached(self) -> Position:
+        """The position of all that the session has seen."""
+        if self.number is None:
+            return self.position
+        position = self.tailed.ring.position_at(self.number)
+        return position if self.skip is None else _furthest(self.skip, position)
+
+
+def _furthest(one: Position, other: Position) -> Position:
+    if one.generation != other.generation:
+        return one if one.generation > other.generation else other
+    return Position(one.generation, tuple(map(max, one.at, other.at)))
+
+
+class Session:
+    """A session whose client is connected, or has just left.
+
+    is_recorded: its changes are written to its record in the store, as it outlives its connection; has_record: there
+    is a record, if only for the will. cursors: the logs in which it is behind the tail. noted: the messages in
+    flight that the record has. held: packets that leave when the record is written; flushing: how many of them wait for
+    each request that is under way. storing: messages of the client that are on their way to the store.
+    """
+
+    __slots__ = (
+        "awaiting_keys",
+        "client_bytes",
+        "client_id",
+        "connection",
+        "cursors",
+        "expiry_s",
+        "flight_number",
+        "flushing",
+        "gap",
+        "has_record",
+        "held",
+        "incoming",
+        "is_dirty",
+        "is_ended",
+        "is_recorded",
+        "noted",
+        "noted_positions",
+        "numbers",
+        "outgoing",
+        "resending",
+        "retained",
+        "rights",
+        "shares",
+        "storing",
+        "subscriptions",
+        "uid",
+        "user",
+        "when_stored",
+        "will",
+        "will_name",
+    )
+
+    def __init__(self, record: Record, rights: ClientRights) -> None:
+        self.client_id = record.client_id
+        self.client_bytes = record.client_id.encode()
+        self.uid = record.uid
+        self.user = record.user
+        self.rights = rights
+        self.expiry_s = record.expiry_s
+        self.subscriptions: dict[str, Subscribed] = record.subscriptions
+        self.connection: Connection | None = None
+        self.cursors: dict[str, Cursor] | None = None
+        self.outgoing: Outgoing[Flying] | None = None
+        self.incoming: Incoming | None = None
+        self.awaiting_keys: dict[int, str] | None = None
+        self.numbers: dict[int, int] | None = None  # the order of what is in flight
+        self.flight_number = 0
+        self.noted: dict[int, tuple[int, State]] | None = None
+        self.noted_positions: dict[str, Position] | None = None
+        self.is_recorded = self.has_record = False
+        self.is_dirty = False
+        self.is_ended = False
+        self.held: list[bytes] | None = None
+        self.flushing: deque[int] | None = None
+        self.storing = 0
+        self.when_stored: list[asyncio.Future[None]] | None = None
+        self.resending: dict[int, Stored] | None = None
+        self.retained: deque[tuple[Stored, int, int | None]] | None = None
+        self.will: Will | None = record.will
+        self.will_name = record.will_name
+        self.shares: dict[str, object] | None = None
+        self.gap: str | None = None  # the log in which messages were removed before the session got them

@@ -1,0 +1,270 @@
+"""Adds and removes subscriptions: in the session's record first, then here; and sends retained messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from streamd.clients.mqtt.codec.names import share_of
+from streamd.clients.mqtt.codec.packets import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.codec.reason_codes import Reason
+from streamd.clients.mqtt.store.link import Words, encode
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.records import Subscribed, key_of
+from streamd.clients.topics.entry_ids import BEGIN, Id, before_ms, parse_id, to_ms
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.connection import Connection
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+    from streamd.clients.mqtt.gateway.session import Session
+
+START: Final = "start"  # the user property that lets a subscription begin in the past: earliest, or a time
+SHARE: Final = "share"  # ordered, or any
+_3_FAILED: Final = 0x80
+
+
+class Subscribing:
+    """The subscriptions of all clients."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def subscribe(self, connection: Connection, packet: Subscribe) -> None:
+        """Take a SUBSCRIBE: when the tail has read all that was stored before, so that nothing older comes live."""
+        self._gateway.tail.when_read(partial(self._begin, connection, packet))
+
+    def _begin(self, connection: Connection, packet: Subscribe) -> None:
+        session = connection.session
+        if connection.is_closing or session is None:
+            return
+        start = _user_property(packet.properties, START)
+        if start is None:
+            self._subscribe(connection, session, packet, None)
+        else:
+            self._gateway.spawn(self._subscribe_in_past(connection, session, packet, start))
+
+    async def _subscribe_in_past(self, connection: Connection, session: Session, packet: Subscribe, start: str) -> None:
+        try:
+            since = await self._positions(start)
+        except ValueError as error:
+            reasons = tuple(Reason.IMPLEMENTATION_SPECIFIC_ERROR for _ in packet.subscriptions)
+            self._answer(connection, packet.packet_id, reasons, str(error))
+            connection.go_on()
+            return
+        if session.connection is connection:
+            self._subscribe(connection, session, packet, since)
+
+    def _subscribe(
+        self, connection: Connection, session: Session, packet: Subscribe, start: dict[str, Position] | None
+    ) -> None:
+        gateway = self._gateway
+        identifier = packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER)
+        assert identifier is None or isinstance(identifier, int)
+        reasons: list[int] = []
+        added: list[tuple[Subscription, Subscribed, bool]] = []
+        is_ordered = _user_property(packet.properties, SHARE) == "ordered"
+        for one in packet.subscriptions:
+            reason = self._reason_for(session, one)
+            reasons.append(reason)
+            if reason >= Reason.UNSPECIFIED_ERROR:
+                gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
+                continue
+            subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)
+            subscribed.is_ordered = is_ordered
+            had = one.filter in session.subscriptions
+            if share_of(one.filter)[0] is None:
+                self._place(session, subscribed, start, session.subscriptions.get(one.filter))
+                gateway.delivery.tree.add(one.filter, session, subscribed)
+            session.subscriptions[one.filter] = subscribed
+            added.append((one, subscribed, had))
+        if start is not None and added:
+            self._set_back(session, start, [one for _, one, _ in added])
+        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), added)
+        if not session.has_record or not added:
+            done([])
+            return
+        # With the position: a subscription never counts for what was sent before it.
+        commands: list[Words] = [*gateway.noting.changes(session)] if session.is_recorded else []
+        words: list[bytes | str | int] = ["HSET", key_of(session.client_id)]
+        for text, one_subscribed in session.subscriptions.items():
+            if one_subscribed.since or any(one_subscribed is new for _, new, _ in added):
+                words += [f"s {text}", one_subscribed.to_text()]
+        commands.append(words)
+        gateway.link.send(b"".join(encode(one) for one in commands), len(commands), done)
+
+    def _reason_for(self, session: Session, one: Subscription) -> int:
+        gateway = self._gateway
+        name, _ = share_of(one.filter)
+        if one.filter not in session.subscriptions and len(session.subscriptions) >= gateway.limits.subscriptions_max:
+            return Reason.QUOTA_EXCEEDED
+        if not session.rights.may_subscribe(one.filter):
+            return Reason.NOT_AUTHORIZED
+        if name is not None and not gateway.shares.is_available:
+            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        return one.qos
+
+    def _place(
+        self, session: Session, new: Subscribed, start: dict[str, Position] | None, old: Subscribed | None
+    ) -> None:
+        """Let a new subscription of a session that is behind begin here, or where the one that it replaces began."""
+        if start is not None:
+            return
+        if old is not None:
+            new.since = old.since
+            return
+        if session.cursors is not None:
+            new.since = {name: cursor.tailed.position for name, cursor in session.cursors.items()}
+
+    def _set_back(self, session: Session, start: dict[str, Position], new: list[Subscribed]) -> None:
+        """Let a session read the past for its new subscriptions; for the older ones it has seen that."""
+        delivery = self._gateway.delivery
+        for name, replay in delivery.replays.items():
+            position = delivery.position(session, replay.tailed)
+            if start[name].has_reached(position):
+                continue
+            for text, one in session.subscriptions.items():
+                if any(one is other for other in new) or text.startswith("$share/"):
+                    continue
+                since = (one.since or {}).get(name)
+                if since is None or not since.has_reached(position):
+                    one.since = {**(one.since or {}), name: position}
+                    delivery.tree.add(text, session, one)
+            delivery.set_back(session, replay.tailed, start[name])
+
+    def _subscribed(
+        self,
+        connection: Connection,
+        session: Session,
+        packet_id: int,
+        reasons: tuple[int, ...],
+        added: list[tuple[Subscription, Subscribed, bool]],
+        replies: list[Any],
+    ) -> None:
+        gateway = self._gateway
+        if session.connection is not connection:
+            return
+        errors = [one for one in replies if isinstance(one, Exception)]
+        if errors:
+            for one, subscribed, _ in added:
+                session.subscriptions.pop(one.filter, None)
+                gateway.delivery.tree.remove(subscribed.filter, session)
+            failed = Reason.QUOTA_EXCEEDED if str(errors[0]).startswith("OOM") else Reason.UNSPECIFIED_ERROR
+            reasons = tuple(failed if one < _3_FAILED else one for one in reasons)
+            added = []
+            gateway.log_fault(connection, f"the store refused a subscription: {errors[0]}")
+        self._answer(connection, packet_id, reasons, "")
+        for one, subscribed, had in added:
+            if share_of(one.filter)[0] is not None:
+                gateway.shares.join(session, subscribed)
+            elif one.retain_handling == 0 or (one.retain_handling == 1 and not had):
+                self._send_retained(session, subscribed)
+        if session.connection is connection:
+            gateway.delivery.pump(session)
+        connection.go_on()
+
+    def _send_retained(self, session: Session, subscribed: Subscribed) -> None:
+        found = [
+            (entry, subscribed.qos, subscribed.identifier)
+            for entry in self._gateway.retained.matching(subscribed.filter)
+            if session.rights.may_read(entry.topic)
+        ]
+        if found:
+            if session.retained is None:
+                session.retained = deque()
+            session.retained.extend(found)
+
+    def _answer(self, connection: Connection, packet_id: int, reasons: tuple[int, ...], text: str) -> None:
+        if connection.version < 5:
+            reasons = tuple(one if one < _3_FAILED else _3_FAILED for one in reasons)
+        properties: Properties = {Property.REASON_STRING: text} if text else {}
+        connection.answer(Suback(packet_id, reasons, properties))
+
+    def unsubscribe(self, connection: Connection, packet: Unsubscribe) -> None:
+        """Take an UNSUBSCRIBE."""
+        session = connection.session
+        assert session is not None
+        gateway = self._gateway
+        reasons: list[int] = []
+        for text in packet.filters:
+            known = session.subscriptions.pop(text, None)
+            reasons.append(Reason.SUCCESS if known else Reason.NO_SUBSCRIPTION_EXISTED)
+            if known is None:
+                continue
+            if share_of(text)[0] is not None:
+                gateway.shares.part(session, text)
+            else:
+                gateway.delivery.tree.remove(text, session)
+        done = partial(self._unsubscribed, connection, packet.packet_id, tuple(reasons))
+        if session.has_record and Reason.SUCCESS in reasons:
+            words = ("HDEL", key_of(session.client_id), *(f"s {one}" for one in packet.filters))
+            gateway.link.send(encode(words), 1, done)
+        else:
+            done([])
+
+    def _unsubscribed(
+        self, connection: Connection, packet_id: int, reasons: tuple[int, ...], replies: list[Any]
+    ) -> None:
+        if connection.is_closing:
+            return
+        connection.answer(Unsuback(packet_id, reasons if connection.version == 5 else ()))
+        connection.go_on()
+
+    def end_forbidden(self, session: Session) -> None:
+        """End the subscriptions that a session is no longer allowed to have."""
+        gone = [text for text in session.subscriptions if not session.rights.may_subscribe(text)]
+        for text in gone:
+            del session.subscriptions[text]
+            if share_of(text)[0] is not None:
+                self._gateway.shares.part(session, text)
+            else:
+                self._gateway.delivery.tree.remove(text, session)
+            assert session.connection is not None
+            self._gateway.log_refusal(session.connection, text.encode(), "the subscription is no longer allowed")
+        if gone and session.has_record:
+            self._gateway.tell_store([("HDEL", key_of(session.client_id), *(f"s {one}" for one in gone))])
+
+    async def _positions(self, start: str) -> dict[str, Position]:
+        """Return the position of a start in each log. Raises: ValueError."""
+        start_ms: int | None = None
+        if start != "earliest":
+            start_ms = _start_ms(start)
+        found = {}
+        for replay in self._gateway.delivery.replays.values():
+            log = replay.tailed.log
+            oldest = log.handle.meta.generations[0]
+            ids: list[Id]
+            if start_ms is not None:
+                ids = [before_ms(start_ms)] * oldest.shards
+            else:
+                replies = await self._gateway.link.demand(
+                    *[log.trimmed_command(oldest.number, shard) for shard in range(oldest.shards)]
+                )
+                ids = [BEGIN if one is None else parse_id(one) for one in replies]
+            found[log.name] = Position(oldest.number, tuple(ids))
+        return found
+
+
+def _start_ms(start: str) -> int:
+    if start.isdecimal() and start.isascii() and len(start) <= 15:
+        return int(start)
+    try:
+        return to_ms(datetime.fromisoformat(start))
+    except ValueError:
+        raise ValueError(
+            f"start {start[:60]!r}: give earliest, Unix milliseconds, or a time such as 2026-01-31T14:05+00:00"
+        )
+
+
+def _user_property(properties: Properties, name: str) -> str | None:
+    pairs = properties.get(Property.USER_PROPERTY)
+    if pairs is None:
+        return None
+    assert isinstance(pairs, tuple)
+    for pair in pairs:
+        assert isinstance(pair, tuple)
+        if pair[0] == name:
+            return str(pair[1])
+    return None

@@ -1,0 +1,83 @@
+"""Publishes wills: each once, also after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from streamd.clients.mqtt.codec.packets import Will
+from streamd.clients.mqtt.codec.properties import Property
+from streamd.clients.mqtt.store.publishing import Publication
+from streamd.clients.mqtt.store.records import WILLS, key_of, parse_record
+from streamd.clients.mqtt.store.stored import version_of, words_of
+
+if TYPE_CHECKING:
+    from streamd.clients.mqtt.gateway.gateway import Gateway
+
+_PRODUCER: Final = b"\0will"
+
+
+class Wills:
+    """The wills of clients that are gone."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def publish(self, client_id: str, uid: str, will: Will, name: str) -> None:
+        """Publish a will, without waiting for the store."""
+        self._gateway.spawn(self.publish_now(client_id, uid, will, name))
+
+    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> None:
+        """Publish a will, and return when it is stored."""
+        gateway = self._gateway
+        values = {number: one for number, one in will.properties.items() if number != Property.WILL_DELAY_INTERVAL}
+        log = gateway.logs.of_topic(will.topic)
+        if version_of(values) > log.version:
+            try:
+                await log.raise_version(2)
+            except Exception as fault:
+                gateway.warn(f"the will of client {client_id!r} was not published: {fault}")
+                return
+        stored: asyncio.Future[str | None] = gateway.loop.create_future()
+
+        def done(entry_id: object, error: str | None) -> None:
+            if not stored.done():
+                stored.set_result(error)
+
+        client = client_id.encode()
+        words = words_of(will.topic, will.payload, client, will.qos, will.retain, values)
+        # The same name after a kill: so it is stored once.
+        gateway.publishing.publish(Publication(log, client, words, _PRODUCER, f"{uid}:{name}".encode(), None, done))
+        error = await stored
+        if error is not None:
+            gateway.warn(f"the will of client {client_id!r} was not published: {error}")
+            return
+        gateway.counters.wills_published += 1
+        if gateway.clients.get(client_id) is None:
+            await self._forget(client_id, uid, name)
+
+    async def _forget(self, client_id: str, uid: str, name: str) -> None:
+        """Remove a will that is published from its session, unless the client is back with another."""
+        gateway = self._gateway
+        async with gateway.lock(client_id):
+            (found,) = await gateway.link.ask(("HMGET", key_of(client_id), "uid", "will_name"))
+            if found == [uid.encode(), name.encode()]:
+                gateway.tell_store(
+                    [("HDEL", key_of(client_id), "will", "will_name", "will_ms"), ("ZREM", WILLS, client_id)]
+                )
+
+    async def publish_due(self) -> None:
+        """Publish the wills whose delay is over."""
+        gateway = self._gateway
+        (due,) = await gateway.link.ask(("ZRANGEBYSCORE", WILLS, "-inf", gateway.now_ms(), "LIMIT", 0, 100))
+        if isinstance(due, Exception):
+            return
+        for one in due:
+            client_id = one.decode()
+            async with gateway.lock(client_id):
+                (reply,) = await gateway.link.demand(("HGETALL", key_of(client_id)))
+                record = parse_record(client_id, reply)
+                if record is None or record.will is None or record.will_ms is None:
+                    gateway.tell_store([("ZREM", WILLS, client_id)])
+                    continue
+            await self.publish_now(client_id, record.uid, record.will, record.will_name)

@@ -1,0 +1,184 @@
+"""The options of `streamd mqtt`: declared, checked, and made into settings."""
+
+import argparse
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from streamd.clients.mqtt.gateway.limits import Limits
+from streamd.clients.mqtt.gateway.receiving import ContentRule
+from streamd.clients.mqtt.listening import Listeners
+from streamd.clients.mqtt.store.logs import DEFAULT_LOG, RETENTION_S, LogSettings, check_logs, parse_log
+from streamd.clients.topics import layout
+
+DIRECTORY: Final = "streamd-mqtt-data"
+# Each limit with its option, its bounds, and its help.
+_LIMITS: Final = {
+    "session_expiry_max_s": ("--session-expiry-max", 0, 2**32 - 2, "seconds that a session outlives its connection"),
+    "keep_alive_max_s": ("--keep-alive-max", 0, 65_535, "seconds of the longest keep alive of MQTT 5 clients; 0: any"),
+    "receive_maximum": ("--receive-maximum", 1, 65_535, "messages of QoS 1 and 2 that a client may have under way"),
+    "in_flight_max": ("--in-flight-max", 1, 65_535, "messages of QoS 1 and 2 that may be under way to a client"),
+    "packet_bytes_max": ("--packet-bytes-max", 1_024, 268_435_460, "bytes of the largest packet that is taken"),
+    "topic_alias_max": ("--topic-alias-max", 0, 65_535, "topic aliases of a connection, in each direction"),
+    "iid_bytes_max": ("--iid-bytes-max", 1, 65_535, "bytes of the longest `iid`"),
+    "subscriptions_max": ("--subscriptions-max", 1, 10**9, "subscriptions of a client"),
+    "sessions_max": ("--sessions-max", 1, 10**9, "sessions that the store keeps"),
+    "sessions_per_user_max": ("--sessions-per-user-max", 1, 10**9, "sessions of a user that the store keeps"),
+    "connections_max": ("--connections-max", 1, 10**9, "open connections"),
+    "retained_max": ("--retained-max", 0, 10**9, "topics with a retained message"),
+}
+
+
+def add_gateway_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the gateway."""
+    _add_store(parser)
+    _add_listeners(parser)
+    who = parser.add_argument_group("who may")
+    who.add_argument(
+        "--password-file",
+        type=Path,
+        metavar="FILE",
+        help="users, as mosquitto_passwd writes them; SIGHUP reads it again",
+    )
+    who.add_argument(
+        "--acl-file", type=Path, metavar="FILE", help="rights, as mosquitto reads them; SIGHUP reads it again"
+    )
+    who.add_argument(
+        "--allow-anonymous", action="store_true", help="let in clients without a user, also where --bind is no loopback"
+    )
+    seen = parser.add_argument_group("what is seen")
+    seen.add_argument("--metrics-port", type=int, metavar="PORT", help="/metrics for Prometheus, on --bind")
+    seen.add_argument(
+        "--sys-interval",
+        type=int,
+        default=10,
+        metavar="SECONDS",
+        help="between two values of $SYS; 0: none (default: 10)",
+    )
+    limits = parser.add_argument_group("limits")
+    defaults = Limits()
+    for name, (option, _, _, text) in _LIMITS.items():
+        default = getattr(defaults, name)
+        limits.add_argument(
+            option, type=int, dest=name, default=default, metavar="N", help=f"{text} (default: %(default)s)"
+        )
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    store = parser.add_argument_group("the store")
+    store.add_argument(
+        "--url",
+        default=os.environ.get("STREAMD_URL"),
+        help="a streamd server, or Redis 8.6 and later: redis://[user:password@]host[:port][/database], rediss://,"
+        " unix:// (default: the variable STREAMD_URL; without both, a server of its own in --dir)",
+    )
+    store.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(DIRECTORY),
+        metavar="DIR",
+        help="the data of the gateway's own server (default: %(default)s)",
+    )
+    store.add_argument(
+        "--appendfsync",
+        choices=("always", "everysec", "no"),
+        default="everysec",
+        help="of the gateway's own server: when what is acknowledged is on disk (default: %(default)s)",
+    )
+    store.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="PREFIX=NAME",
+        help="put topics that begin with PREFIX/ into log NAME; it may have settings of its own:"
+        " PREFIX=NAME,shards=N,retention=SECONDS; repeatable (default: all topics into log mqtt)",
+    )
+    store.add_argument("--shards", type=int, default=4, metavar="N", help="streams of a new log (default: %(default)s)")
+    store.add_argument(
+        "--retention",
+        type=int,
+        metavar="SECONDS",
+        help=f"how long a new log keeps messages (default: {RETENTION_S}, a day)",
+    )
+    store.add_argument(
+        "--idempotent-content",
+        action="append",
+        default=[],
+        metavar="FILTER=SECONDS",
+        help="store equal messages of a client to these topics once within each span; repeatable",
+    )
+
+
+def _add_listeners(parser: argparse.ArgumentParser) -> None:
+    listen = parser.add_argument_group("listeners")
+    listen.add_argument("--bind", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: %(default)s)")
+    listen.add_argument("--port", type=int, default=1883, help="MQTT; 0 takes a free one, -1 none (default: 1883)")
+    listen.add_argument("--tls-port", type=int, metavar="PORT", help="MQTT over TLS")
+    listen.add_argument("--ws-port", type=int, metavar="PORT", help="MQTT over WebSocket")
+    listen.add_argument("--tls-ws-port", type=int, metavar="PORT", help="MQTT over WebSocket and TLS")
+    listen.add_argument("--unix", type=Path, metavar="PATH", help="MQTT on a Unix socket")
+    listen.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate of the gateway")
+    listen.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
+    listen.add_argument(
+        "--tls-ca", type=Path, metavar="FILE", help="authorities of clients' certificates, which are asked for"
+    )
+    listen.add_argument(
+        "--tls-user-from-certificate", action="store_true", help="the CN of a client's certificate is its user"
+    )
+    listen.add_argument(
+        "--ws-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="origin of pages that browsers may connect from; repeatable",
+    )
+
+
+def limits_of(arguments: argparse.Namespace) -> Limits:
+    """Return the limits. Raises: ValueError."""
+    found = {}
+    for one in fields(Limits):
+        if one.name not in _LIMITS:
+            continue
+        option, least, most, _ = _LIMITS[one.name]
+        value = getattr(arguments, one.name)
+        if not least <= value <= most:
+            raise ValueError(f"{option} {value}: give a number from {least} to {most}")
+        found[one.name] = value
+    return Limits(**found)
+
+
+def listeners_of(arguments: argparse.Namespace) -> Listeners:
+    """Return the listeners."""
+    return Listeners(
+        bind=arguments.bind,
+        port=None if arguments.port == -1 else arguments.port,
+        tls_port=arguments.tls_port,
+        ws_port=arguments.ws_port,
+        tls_ws_port=arguments.tls_ws_port,
+        unix=arguments.unix,
+        tls_cert=arguments.tls_cert,
+        tls_key=arguments.tls_key,
+        tls_ca=arguments.tls_ca,
+        tls_user_from_certificate=arguments.tls_user_from_certificate,
+        ws_origins=tuple(arguments.ws_origin),
+        ws_message_bytes_max=arguments.packet_bytes_max + 65_536,
+        connections_max=arguments.connections_max,
+    )
+
+
+def logs_of(arguments: argparse.Namespace) -> list[LogSettings]:
+    """Return the logs. Raises: ValueError."""
+    layout.check_shards(arguments.shards)
+    retention_s = RETENTION_S if arguments.retention is None else arguments.retention
+    layout.check_retention(retention_s)
+    logs = [parse_log(one, arguments.shards, retention_s) for one in arguments.log]
+    logs.append(LogSettings(DEFAULT_LOG, None, arguments.shards, retention_s))
+    check_logs(logs)
+    return logs
+
+
+def rules_of(arguments: argparse.Namespace) -> list[ContentRule]:
+    """Return the rules for messages without a name. Raises: ValueError."""
+    return [ContentRule(one) for one in arguments.idempotent_content]

@@ -1,0 +1,117 @@
+"""Runs a gateway from its options to its end."""
+
+import argparse
+import asyncio
+import gc
+import ipaddress
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import uvloop
+
+from streamd.clients.mqtt.access import Access
+from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
+from streamd.clients.mqtt.gateway.ownership import CannotStart
+from streamd.clients.mqtt.listening import Listening, start
+from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of
+from streamd.clients.mqtt.own_server import OwnServer, start_server
+from streamd.clients.mqtt.store.logs import RETENTION_S
+from streamd.clients.server_url import checked, without_password
+
+EXIT_OK: Final = 0
+# The heap of a gateway holds many objects that live long: looking through them often finds nothing.
+_COLLECT: Final = (50_000, 20, 100)
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Run a gateway until it is told to end; return the exit code.
+
+    Raises: ValueError; FileFault; ListenFault; CannotStart; ServerFault.
+    """
+    limits, listeners = limits_of(arguments), listeners_of(arguments)
+    logs, rules = logs_of(arguments), rules_of(arguments)
+    if arguments.url is not None:
+        checked(arguments.url)
+    access = Access(arguments.password_file, arguments.acl_file)
+    is_loopback = _is_loopback(arguments.bind)
+    if arguments.acl_file is not None and arguments.password_file is None and not listeners.tls_user_from_certificate:
+        print("streamd: --acl-file without --password-file: any client may name itself as any user", file=sys.stderr)
+
+    def settings(url: str) -> Settings:
+        kinds = frozenset({"mqtts", "wss"}) if listeners.tls_user_from_certificate else frozenset[str]()
+        return Settings(url, logs, access, limits, rules, arguments.allow_anonymous, is_loopback, kinds)
+
+    async def run() -> int:
+        server: OwnServer | None = None
+        if arguments.url is None:
+            server = await start_server(arguments.dir, arguments.appendfsync)
+        try:
+            gateway = Gateway(settings(server.url if server is not None else arguments.url))
+            listening: Listening | None = None
+            try:
+                await gateway.start()
+                listening = await start(gateway.loop, listeners, lambda kind, _: gateway.make_connection(kind))
+                _show_banner(arguments, listening, server)
+                gc.collect()
+                gc.freeze()
+                gc.set_threshold(*_COLLECT)
+                return await _until_told(gateway, listening, server)
+            finally:
+                if listening is not None:
+                    listening.close()
+                await gateway.stop()
+        finally:
+            if server is not None:
+                await server.stop()
+
+    return uvloop.run(run())
+
+
+async def _until_told(gateway: Gateway, listening: Listening, server: OwnServer | None) -> int:
+    """Serve until a signal comes, or the gateway's own server ends."""
+    told = asyncio.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        gateway.loop.add_signal_handler(one, told.set)
+    gateway.loop.add_signal_handler(signal.SIGHUP, lambda: gateway.spawn(_reload(gateway, listening)))
+    waits: list[Coroutine[Any, Any, Any]] = [told.wait()]
+    if server is not None:
+        waits.append(server.wait())
+    tasks = [gateway.loop.create_task(one) for one in waits]
+    done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in others:
+        task.cancel()
+    if tasks[0] not in done:
+        raise CannotStart(f"the gateway's own server has ended: {tasks[1].result()}")
+    return EXIT_OK
+
+
+async def _reload(gateway: Gateway, listening: Listening) -> None:
+    """Read users, rights and certificates again."""
+    reloaded = await gateway.access.reload()
+    for fault in reloaded.faults:
+        gateway.warn(fault)
+    try:
+        listening.reload_certificates()
+    except ValueError as error:
+        gateway.warn(f"{error}; the earlier certificate stays")
+    gateway.rights_changed(reloaded.changed_users)
+    gateway.warn("users and rights were read again")
+
+
+def _show_banner(arguments: argparse.Namespace, listening: Listening, server: OwnServer | None) -> None:
+    store = f"a server of its own in {arguments.dir}" if server is not None else without_password(arguments.url)
+    lines = [f"streamd mqtt, process {os.getpid()}", f"  store             {store}"]
+    lines += [f"  {kind:<17} {place}" for kind, place in listening.places]
+    if arguments.retention is None:
+        lines.append(f"  retention         {RETENTION_S // 3_600} hours for new logs; --retention SECONDS sets another")
+    print("\n".join([*lines, "  stop with         Ctrl-C", "  ready"]), flush=True)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

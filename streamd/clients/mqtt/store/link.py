@@ -1,0 +1,271 @@
+"""A connection to the store that sends unanswered requests again when it was broken."""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import hiredis
+from redis.connection import parse_url
+
+from streamd.clients.server_url import checked
+
+Words = Iterable[bytes | str | int]
+Done = Callable[[list[Any]], None]
+
+_RETRY_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
+_CONNECT_S: Final = 5.0
+# A store that says this is starting, or a script keeps it busy: the request is asked again, as after a lost connection.
+_NOT_NOW: Final = ("LOADING", "BUSY ")
+
+
+class StoreFault(Exception):
+    """The store refused a request, or cannot be used."""
+
+
+def encode(words: Words) -> bytes:
+    """Return a request in RESP."""
+    parts = []
+    count = 0
+    for word in words:
+        value = word if type(word) is bytes else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(value), value))
+        count += 1
+    return b"*%d\r\n%b" % (count, b"".join(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the store is, and as whom to log in."""
+
+    host: str
+    port: int
+    path: str | None
+    database: int
+    username: str | None
+    password: str | None
+    tls: ssl.SSLContext | None
+
+    @classmethod
+    def of(cls, url: str) -> "Target":
+        """Return the target of a URL. Raises: ValueError."""
+        found: dict[str, Any] = dict(parse_url(checked(url)))
+        tls = None
+        if url.startswith("rediss:"):
+            tls = ssl.create_default_context(cafile=found.get("ssl_ca_certs"))
+            if found.get("ssl_cert_reqs") in ("none", ssl.CERT_NONE):
+                tls.check_hostname = False
+                tls.verify_mode = ssl.CERT_NONE
+        return cls(
+            found.get("host", "127.0.0.1"),
+            int(found.get("port", 6379)),
+            found.get("path"),
+            int(found.get("db", 0)),
+            found.get("username"),
+            found.get("password"),
+            tls,
+        )
+
+
+class Link:
+    """A connection to the store; while it is broken, requests wait.
+
+    Every request has to be one that may be made twice: after a lost connection nobody knows whether it was executed.
+    on_change is called with True when the store can be used, and with False when it cannot.
+    """
+
+    def __init__(self, target: Target, name: str, on_change: Callable[[bool], None] | None = None) -> None:
+        self._target, self._name = target, name
+        self._on_change = on_change
+        self._waiting: deque[tuple[bytes, int, Done]] = deque()
+        self._replies: list[Any] = []
+        self._out: list[bytes] = []
+        self._transport: asyncio.WriteTransport | None = None
+        self._reader = hiredis.Reader()
+        self._task: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        self._is_closed = False
+        self.is_up = False
+        self.client_id = 0
+        self.fault: str | None = None  # why the store cannot be used; the last reason
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests without an answer."""
+        return len(self._waiting)
+
+    def start(self) -> None:
+        """Begin to connect, and to connect again whenever the connection is lost."""
+        self._task = self._loop.create_task(self._stay_connected())
+
+    async def close(self) -> None:
+        """Close the connection; requests without an answer get none."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._transport is not None:
+            self._transport.close()
+
+    def send(self, packed: bytes, count: int, done: Done) -> None:
+        """Send requests that are encoded; `done` gets their replies, errors among them as values."""
+        self._waiting.append((packed, count, done))
+        if self.is_up:
+            if not self._out:
+                self._loop.call_soon(self._flush)
+            self._out.append(packed)
+
+    def send_now(self) -> None:
+        """Write what was sent in this turn."""
+        self._flush()
+
+    async def ask(self, *commands: Words) -> list[Any]:
+        """Return the replies to commands, errors among them as values."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+
+        def done(replies: list[Any]) -> None:
+            if not future.done():
+                future.set_result(replies)
+
+        self.send(b"".join(encode(one) for one in commands), len(commands), done)
+        return await future
+
+    async def demand(self, *commands: Words) -> list[Any]:
+        """Return the replies to commands. Raises: StoreFault, if one of them is an error."""
+        replies = await self.ask(*commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise StoreFault(str(reply))
+        return replies
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and self.is_up:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    async def _stay_connected(self) -> None:
+        attempt = 0
+        while not self._is_closed:
+            try:
+                await asyncio.wait_for(self._connect(), _CONNECT_S)
+            except (OSError, StoreFault, TimeoutError, ssl.SSLError) as error:
+                self.fault = str(error) or type(error).__name__
+                self._drop()
+                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                attempt += 1
+                continue
+            attempt = 0
+            self.fault = None
+            self._up()
+            await self._lost.wait()
+            self._down("the connection to the store was lost")
+
+    async def _connect(self) -> None:
+        target = self._target
+        self._lost = asyncio.Event()
+        self._reader = hiredis.Reader()
+        self._replies = []
+        greeting: asyncio.Future[list[Any]] = self._loop.create_future()
+        words: list[Words] = []
+        if target.password is not None:
+            words.append(("AUTH", *((target.username,) if target.username else ()), target.password))
+        if target.database:
+            words.append(("SELECT", target.database))
+        words += [("CLIENT", "SETNAME", self._name), ("CLIENT", "ID"), ("PING",)]
+        wire = _Wire(self, greeting, len(words))
+        if target.path is not None:
+            transport, _ = await self._loop.create_unix_connection(lambda: wire, target.path)
+        else:
+            transport, _ = await self._loop.create_connection(lambda: wire, target.host, target.port, ssl=target.tls)
+        self._transport = transport
+        transport.write(b"".join(encode(one) for one in words))
+        replies = await greeting
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise StoreFault(str(reply))
+        self.client_id = int(replies[-2])
+
+    def _up(self) -> None:
+        self.is_up = True
+        self._out.clear()
+        assert self._transport is not None
+        if self._waiting:
+            self._transport.write(b"".join(packed for packed, _, _ in self._waiting))
+        if self._on_change is not None:
+            self._on_change(True)
+
+    def _down(self, fault: str) -> None:
+        self.fault = fault
+        self._drop()
+        if self.is_up:
+            self.is_up = False
+            if self._on_change is not None:
+                self._on_change(False)
+
+    def _drop(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the store, and hand complete replies on."""
+        reader, replies, waiting = self._reader, self._replies, self._waiting
+        reader.feed(data)
+        while waiting:
+            count = waiting[0][1]
+            while len(replies) < count:
+                reply = reader.gets()
+                if reply is False:
+                    return
+                replies.append(reply)
+            if any(type(one) is hiredis.ReplyError and str(one).startswith(_NOT_NOW) for one in replies):
+                self._lost.set()  # ask again later
+                self._down("the store is starting, or busy")
+                return
+            _, _, done = waiting.popleft()
+            done(replies)
+            replies = self._replies = []
+
+    def lost(self) -> None:
+        """Note that the connection was lost."""
+        self._lost.set()
+
+
+class _Wire(asyncio.Protocol):
+    """One connection; first it takes the answers to the greeting."""
+
+    def __init__(self, link: Link, greeting: asyncio.Future[list[Any]], count: int) -> None:
+        self._link, self._greeting, self._count = link, greeting, count
+        self._reader = hiredis.Reader()
+        self._replies: list[Any] = []
+        self._is_over = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        if self._greeting.done():
+            try:
+                self._link.received(data)
+            except hiredis.ProtocolError as error:
+                self._is_over = True
+                self._link.fault = f"the store does not speak the Redis protocol: {error}"
+                self._link.lost()
+            return
+        try:
+            self._reader.feed(data)
+            while len(self._replies) < self._count and (reply := self._reader.gets()) is not False:
+                self._replies.append(reply)
+        except hiredis.ProtocolError:
+            self._greeting.set_exception(StoreFault("it does not speak the Redis protocol"))
+            return
+        if len(self._replies) == self._count:
+            self._greeting.set_result(self._replies)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_over = True
+        if not self._greeting.done():
+            self._greeting.set_exception(StoreFault("it closed the connection"))
+        self._link.lost()

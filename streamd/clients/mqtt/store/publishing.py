@@ -1,0 +1,247 @@
+"""Stores messages in their logs: what comes in a turn leaves together, and each message is stored once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from streamd.clients.mqtt.store.link import Link
+from streamd.clients.mqtt.store.logs import OpenLog
+from streamd.clients.topics import layout
+from streamd.clients.topics.entry_ids import Id
+from streamd.clients.topics.messages import pack
+
+# Messages that may be on their way: fewer than the names of one producer that a window keeps, so that a message that is
+# sent again after a lost connection is always recognised.
+UNDER_WAY_MAX: Final = 8_000
+# While more than so many come, messages wait for each other: a turn of the store costs more than a message.
+_GATHER_FROM_PER_S: Final = 500
+_GATHER_S: Final = 0.003
+_RATE_SPAN_S: Final = 0.1
+_EXHAUSTED: Final = "exhausted the last possible ID"
+
+# Gets the entry ID, or None and the error.
+Done = Callable[[Id | None, str | None], None]
+
+
+class Publication:
+    """A message on its way into a log.
+
+    producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
+    """
+
+    __slots__ = ("awaiting", "done", "iid", "log", "producer", "publisher", "words")
+
+    def __init__(
+        self,
+        log: OpenLog,
+        publisher: bytes,
+        words: list[bytes],
+        producer: bytes,
+        iid: bytes,
+        awaiting: str | None,
+        done: Done,
+    ) -> None:
+        self.log, self.publisher, self.words = log, publisher, words
+        self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
+
+
+class _OfLog:
+    """The messages of one log that wait."""
+
+    __slots__ = ("is_refreshing", "refused", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Publication] = []
+        self.refused: list[Publication] = []  # by a generation that was closed; in their order
+        self.is_refreshing = False
+
+
+class Publishing:
+    """The way of all messages into the logs. run: a name that no other run of a gateway has.
+
+    before_batch: returns requests that have to be before a batch, and those that have to follow it, with the function
+    that takes their single reply each.
+    """
+
+    def __init__(self, link: Link, run: str) -> None:
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        # No client identifier holds a zero byte.
+        self.own_producer = b"\0" + run.encode()
+        self._own_head = pack((b"IDMP", self.own_producer))
+        self._count = 0
+        self._logs: dict[str, _OfLog] = {}
+        self._waiting = 0
+        self._under_way = 0
+        self._is_planned = False
+        self._span_began = 0.0
+        self._span_count = 0
+        self._rate = 0.0
+        self.stored = 0
+        self.around: Callable[[], tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]] = lambda: (
+            b"",
+            0,
+            b"",
+            None,
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are not stored yet."""
+        return self._waiting + self._under_way
+
+    def own_name(self) -> bytes:
+        """Return a name for a message that its publisher has not named."""
+        self._count += 1
+        return b"%d" % self._count
+
+    def publish(self, one: Publication) -> None:
+        """Store a message; its `done` is called when the store has answered."""
+        of_log = self._logs.get(one.log.name)
+        if of_log is None:
+            of_log = self._logs[one.log.name] = _OfLog()
+        of_log.waiting.append(one)
+        self._waiting += 1
+        self._span_count += 1
+        if not self._is_planned:
+            self._plan()
+
+    def _plan(self) -> None:
+        self._is_planned = True
+        now = self._loop.time()
+        span = now - self._span_began
+        if span > _RATE_SPAN_S:
+            self._rate = self._span_count / span
+            self._span_began, self._span_count = now, 0
+        if self._rate > _GATHER_FROM_PER_S:
+            self._loop.call_later(_GATHER_S, self._flush)
+        else:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_planned = False
+        room = UNDER_WAY_MAX - self._under_way
+        parts: list[bytes] = []
+        batch: list[Publication] = []
+        replies = 0
+        for of_log in self._logs.values():
+            if not of_log.waiting or of_log.is_refreshing or room <= 0:
+                continue
+            taken, of_log.waiting = of_log.waiting[:room], of_log.waiting[room:]
+            log = taken[0].log
+            # Shard by shard: a server is quicker with requests that are like those before.
+            taken.sort(key=lambda one: log.shard_of(one.publisher))
+            room -= len(taken)
+            for one in taken:
+                parts.append(self._packed(one))
+                replies += 1 if one.awaiting is None else 4
+            batch += taken
+        if not batch:
+            return
+        self._waiting -= len(batch)
+        self._under_way += len(batch)
+        before, before_count, behind, done = self.around()
+        if before:
+            self._link.send(before, before_count, _ignore)
+        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, found))
+        if done is not None:
+            self._link.send(behind, 1, done)
+        self._link.send_now()
+
+    def _packed(self, one: Publication) -> bytes:
+        log = one.log
+        head = log.heads[log.shard_of(one.publisher)]
+        words = one.words
+        iid = one.iid
+        producer = self._own_head if one.producer is self.own_producer else pack((b"IDMP", one.producer))
+        packed = b"*%d\r\n%b%b$%d\r\n%b\r\n$1\r\n*\r\n%b" % (
+            7 + len(words),
+            head,
+            producer,
+            len(iid),
+            iid,
+            pack(tuple(words)),
+        )
+        if one.awaiting is None:
+            return packed
+        key, packet_id = one.awaiting.rsplit(" ", 1)
+        note = pack((b"HSET", key.encode(), packet_id.encode(), b"1"))
+        return b"*1\r\n$5\r\nMULTI\r\n%b*4\r\n%b*1\r\n$4\r\nEXEC\r\n" % (packed, note)
+
+    def _stored(self, batch: list[Publication], replies: list[Any]) -> None:
+        self._under_way -= len(batch)
+        at = 0
+        for one in batch:
+            if one.awaiting is None:
+                reply = replies[at]
+                at += 1
+            else:
+                reply = _of_transaction(replies[at : at + 4])
+                at += 4
+            if type(reply) is bytes:
+                self.stored += 1
+                ms, seq = reply.split(b"-")
+                one.done((int(ms), int(seq)), None)
+            elif reply is None or _EXHAUSTED in str(reply):
+                self._refused(one)
+            else:
+                one.done(None, str(reply))
+        if self._waiting and not self._is_planned:
+            self._plan()
+
+    def _refused(self, one: Publication) -> None:
+        """Keep a message of a generation that was closed; it goes to the next one, in its order."""
+        of_log = self._logs[one.log.name]
+        of_log.refused.append(one)
+        if not of_log.is_refreshing:
+            of_log.is_refreshing = True
+            task = self._loop.create_task(self._refresh(one.log, of_log))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _refresh(self, log: OpenLog, of_log: _OfLog) -> None:
+        await self._link.ask(("PING",))  # behind all that is under way
+        error: str | None = None
+        try:
+            if not await log.refresh():
+                error = f"a stream of log {log.name!r} is missing or was ended by hand: reconfigure the log"
+        except Exception as fault:  # the log was dropped, or the store is away
+            error = str(fault)
+        refused, of_log.refused = of_log.refused, []
+        of_log.is_refreshing = False
+        if error is not None:
+            for one in refused:
+                one.done(None, error)
+        else:
+            of_log.waiting = refused + of_log.waiting
+            self._waiting += len(refused)
+        if self._waiting and not self._is_planned:
+            self._plan()
+
+    async def find_in(self, one: Publication, generations: list[layout.Generation]) -> Id | None:
+        """Return the entry ID of a named message that a closed generation has; None if none of them has it.
+
+        A closed generation refuses the message, unless it knows its name.
+        """
+        for generation in generations:
+            key = one.log.keys_of(generation)[generation.shard_named(one.publisher)]
+            words = (b"XADD", key, b"NOMKSTREAM", b"IDMP", one.producer, one.iid, b"*", *one.words)
+            (reply,) = await self._link.ask(words)
+            if type(reply) is bytes:
+                ms, seq = reply.split(b"-")
+                return int(ms), int(seq)
+        return None
+
+
+def _of_transaction(replies: list[Any]) -> Any:
+    """Return the reply to the XADD of a transaction, or its error."""
+    result = replies[3]
+    if type(result) is list:
+        return result[0] if not isinstance(result[1], Exception) else result[1]
+    # It was refused when it was queued: the reason stands there.
+    return next((one for one in replies[1:3] if isinstance(one, Exception)), result)
+
+
+def _ignore(replies: list[Any]) -> None:
+    pass

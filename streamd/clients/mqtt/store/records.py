@@ -1,0 +1,217 @@
+"""Sessions in the store: a hash for each, and an index of them all.
+
+mqtt:session:{<client>}      hash: the fields below
+mqtt:sessions                sorted set: client identifiers by the time at which the session ends, +inf for later
+mqtt:wills                   sorted set: client identifiers by the time at which a will with a delay is published
+mqtt:user:{<user>}           set: the client identifiers of a user's sessions
+
+version          of this layout, 1: a gateway refuses a later one
+uid              the session's own name; another session of the same client has another
+user             whose it is; no field for an anonymous client
+expiry_s         how long it outlives a connection; 4294967295 for ever
+ends_ms          when it ends, in Unix milliseconds of the store; while a client is connected no field
+owner            the run of the gateway that a client is connected to
+last             the last packet identifier that was given
+will, will_name  the message to publish, in JSON; the name under which it is stored once
+will_ms          when to publish it, if the connection has ended
+s <filter>       a subscription, in JSON
+at <log>         the position in a log
+i <number>       a message in flight: its state, the QoS, its place, and the share that it belongs to
+"""
+
+import base64
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from streamd.clients.mqtt.codec.packets import Will
+from streamd.clients.mqtt.session.outgoing import Sent, State
+from streamd.clients.mqtt.store.link import Words
+from streamd.clients.mqtt.store.positions import Place, Position
+
+VERSION: Final = b"1"
+INDEX: Final = "mqtt:sessions"
+WILLS: Final = "mqtt:wills"
+
+
+class NewerRecord(ValueError):
+    """A later version of the gateway has written the session."""
+
+
+class Shared(NamedTuple):
+    """A message in flight that belongs to a shared subscription."""
+
+    place: Place
+    share: str
+
+
+Flying = Place | Shared
+
+
+@dataclass(slots=True)
+class Subscribed:
+    """A subscription. since: the positions, by log, from which on it counts, where the session is behind them."""
+
+    filter: str
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int | None = None
+    since: dict[str, Position] | None = None
+    is_ordered: bool = False  # of a shared subscription: `share=ordered`
+
+    def to_text(self) -> str:
+        """Return its text in the record."""
+        said: dict[str, Any] = {"qos": self.qos}
+        for name in ("no_local", "retain_as_published", "identifier", "is_ordered"):
+            if getattr(self, name):
+                said[name] = getattr(self, name)
+        if self.since:
+            said["since"] = {name: position.to_text() for name, position in self.since.items()}
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, filter: str, text: bytes) -> "Subscribed":
+        """Return the subscription of a text."""
+        said = json.loads(text)
+        since = said.pop("since", None)
+        if since is not None:
+            since = {name: Position.from_text(one) for name, one in since.items()}
+        return cls(filter, since=since, **said)
+
+
+@dataclass(slots=True)
+class Record:
+    """A session as it is stored."""
+
+    client_id: str
+    uid: str = field(default_factory=lambda: secrets.token_hex(8))
+    user: str | None = None
+    expiry_s: int = 0
+    ends_ms: int | None = None
+    owner: str | None = None
+    last_packet_id: int = 0
+    will: Will | None = None
+    will_ms: int | None = None
+    will_name: str = ""
+    subscriptions: dict[str, Subscribed] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
+    in_flight: list[Sent[Flying]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The key of its hash."""
+        return key_of(self.client_id)
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Return whether its time is over."""
+        return self.ends_ms is not None and self.ends_ms <= now_ms
+
+
+def key_of(client_id: str) -> str:
+    """Return the key of a session's hash."""
+    return f"mqtt:session:{{{client_id}}}"
+
+
+def user_key(user: str) -> str:
+    """Return the key of the set of a user's sessions."""
+    return f"mqtt:user:{{{user}}}"
+
+
+def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
+    """Return the record in a reply to HGETALL; None without one. Raises: NewerRecord."""
+    if not reply:
+        return None
+    fields = dict(zip(reply[::2], reply[1::2], strict=True))
+    if fields.get(b"version") != VERSION:
+        raise NewerRecord(f"the session of client {client_id!r} was written by a newer gateway: upgrade streamd")
+    user, ends, owner = fields.get(b"user"), fields.get(b"ends_ms"), fields.get(b"owner")
+    will, will_ms = fields.get(b"will"), fields.get(b"will_ms")
+    record = Record(
+        client_id,
+        fields[b"uid"].decode(),
+        None if user is None else user.decode(),
+        int(fields[b"expiry_s"]),
+        None if ends is None else int(ends),
+        None if owner is None else owner.decode(),
+        int(fields.get(b"last", b"0")),
+        None if will is None else will_from_text(will),
+        None if will_ms is None else int(will_ms),
+        fields.get(b"will_name", b"").decode(),
+    )
+    flying: list[tuple[int, Sent[Flying]]] = []
+    for name, value in fields.items():
+        kind, _, rest = name.partition(b" ")
+        if kind == b"s":
+            text = rest.decode()
+            record.subscriptions[text] = Subscribed.from_text(text, value)
+        elif kind == b"at":
+            record.positions[rest.decode()] = Position.from_text(value.decode())
+        elif kind == b"i":
+            flying.append(_flying_of(int(rest), value.decode()))
+    record.in_flight = [one for _, one in sorted(flying, key=lambda pair: pair[0])]
+    return record
+
+
+def flying_text(number: int, sent: Sent[Flying]) -> str:
+    """Return the text of a message in flight; number: its place in the order of first deliveries."""
+    flying = sent.place
+    place, share = (flying.place, flying.share) if isinstance(flying, Shared) else (flying, "")
+    return f"{number} {int(sent.state)} {place.to_text()} {share}"
+
+
+def _flying_of(packet_id: int, text: str) -> tuple[int, Sent[Flying]]:
+    number, state, rest = text.split(" ", 2)
+    place_text, _, share = rest.rpartition(" ")
+    place = Place.from_text(place_text)
+    return int(number), Sent(packet_id, Shared(place, share) if share else place, State(int(state)))
+
+
+def will_to_text(will: Will) -> str:
+    """Return a will's text in the record."""
+    properties = [
+        [number, base64.b64encode(value).decode() if isinstance(value, bytes) else value, isinstance(value, bytes)]
+        for number, value in will.properties.items()
+    ]
+    payload = base64.b64encode(will.payload).decode()
+    return json.dumps([will.topic.decode(), payload, will.qos, bool(will.retain), properties], ensure_ascii=False)
+
+
+def will_from_text(text: bytes) -> Will:
+    """Return the will of a text."""
+    topic, payload, qos, retain, said = json.loads(text)
+    properties = {}
+    for number, value, is_binary in said:
+        if is_binary:
+            value = base64.b64decode(value)
+        elif isinstance(value, list):
+            value = tuple(tuple(one) for one in value)
+        properties[number] = value
+    return Will(topic.encode(), base64.b64decode(payload), qos, retain, properties)
+
+
+def creation(record: Record) -> list[Words]:
+    """Return the commands that write a new session; the index comes first, so that nothing is forgotten."""
+    words: list[bytes | str | int] = ["HSET", record.key, "version", VERSION, "uid", record.uid]
+    words += ["expiry_s", record.expiry_s]
+    if record.user is not None:
+        words += ["user", record.user]
+    if record.owner is not None:
+        words += ["owner", record.owner]
+    if record.will is not None:
+        words += ["will", will_to_text(record.will), "will_name", record.will_name]
+    for name, position in record.positions.items():
+        words += [f"at {name}", position.to_text()]
+    commands: list[Words] = [("ZADD", INDEX, "+inf", record.client_id)]
+    if record.user is not None:
+        commands.append(("SADD", user_key(record.user), record.client_id))
+    return [*commands, ("UNLINK", record.key), words]
+
+
+def removal(client_id: str, user: str | None, keys: list[str]) -> list[Words]:
+    """Return the commands that remove a session with the keys that belong to it; the index comes last."""
+    commands: list[Words] = [("UNLINK", key) for key in (key_of(client_id), *keys)]
+    if user is not None:
+        commands.append(("SREM", user_key(user), client_id))
+    return [*commands, ("ZREM", INDEX, client_id)]

@@ -1,0 +1,232 @@
+"""Reads older entries for sessions that are too far behind the tail: many of them share one scan."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from streamd.clients.mqtt.store.link import Link, StoreFault, Words
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.stored import Stored, parse_stored
+from streamd.clients.mqtt.store.tailing import TailedLog
+from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
+
+_PAGE: Final = 500  # entries of one request
+_PAGES_MAX: Final = 20  # of a shard in one pass; then others have their turn
+# So many sessions with few filters are served by the store's own search; more share a scan of all entries.
+_ALONE_MAX: Final = 6
+_FILTERS_MAX: Final = 4
+_PAUSE_S: Final = 0.2
+
+
+class Reader(Protocol):
+    """A session that reads older entries of one log."""
+
+    position: Position
+
+    @property
+    def filters(self) -> Sequence[str]:
+        """The filters of its subscriptions."""
+
+    def offer(self, entry: Stored) -> bool:
+        """Take an entry, or pass over it; return False if there is no room for it."""
+
+    def missed(self, shard: int) -> None:
+        """Note that the next entries were removed before they were read."""
+
+
+class Replay:
+    """The readers of one log that are behind its ring.
+
+    A reader is added when it is behind, and again whenever it has room. `caught_up` gets it when it has come to where
+    the ring begins.
+    """
+
+    def __init__(self, link: Link, tailed: TailedLog, has_search: bool, caught_up: Callable[[Reader], None]) -> None:
+        self._link, self.tailed, self._has_search, self._caught_up = link, tailed, has_search, caught_up
+        self._able: dict[Reader, None] = {}
+        self._turns: deque[Reader] = deque()
+        self._wake = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self.read = 0  # entries that were read from the store
+
+    def add(self, reader: Reader) -> None:
+        """Go on reading for a session."""
+        if reader not in self._able:
+            self._able[reader] = None
+            self._turns.append(reader)
+            self._wake.set()
+
+    def remove(self, reader: Reader) -> None:
+        """Read no more for a session."""
+        if reader in self._able:
+            del self._able[reader]
+            self._turns.remove(reader)
+
+    async def close(self) -> None:
+        """End reading."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            while self._turns:
+                try:
+                    await self._pass(self._turns[0])
+                except StoreFault:
+                    await asyncio.sleep(_PAUSE_S)
+                if self._turns:
+                    self._turns.rotate(-1)
+                await asyncio.sleep(0)
+            self._wake.clear()
+
+    async def _pass(self, first: Reader) -> None:
+        """Read one span from the position of a reader on, for all that are within it."""
+        log = self.tailed.log
+        generation = log.handle.meta.generation(first.position.generation)
+        if generation is None:
+            await self._leave_generation(first)
+            return
+        for shard in range(generation.shards):
+            if first not in self._able or first.position.generation != generation.number:
+                return
+            key = log.keys_of(generation)[shard]
+            together = [one for one in self._able if one.position.generation == generation.number]
+            if (
+                self._has_search
+                and len(together) <= _ALONE_MAX
+                and len(first.filters) <= _FILTERS_MAX
+                and "#" not in first.filters
+            ):
+                await self._search(first, key, generation.number, shard)
+            else:
+                await self._scan(first, key, generation.number, shard)
+        for one in list(self._able):
+            if one.position.generation == generation.number and one.position.is_closed:
+                await self._leave_generation(one)
+        self._hand_over()
+
+    async def _leave_generation(self, reader: Reader) -> None:
+        """Let a reader go on in the generation that follows."""
+        log = self.tailed.log
+        before = reader.position.generation
+        following = log.handle.meta.after(before)
+        if following is None:
+            await log.refresh()
+            following = log.handle.meta.after(before)
+            if following is None:
+                await asyncio.sleep(_PAUSE_S)
+                return
+        if not reader.position.is_closed:  # it was dropped before it was read
+            reader.missed(0)
+        reader.position = Position.begin(following.number, following.shards)
+
+    def _target(self, generation: int, shard: int) -> Id:
+        start = self.tailed.ring.start
+        return start.at[shard] if start.generation == generation else END
+
+    async def _scan(self, first: Reader, key: bytes, generation: int, shard: int) -> None:
+        at = first.position.at[shard]
+        for _ in range(_PAGES_MAX):
+            target = self._target(generation, shard)
+            if at >= target:
+                return
+            request = ("XRANGE", key, f"({format_id(at)}", "+", "COUNT", _PAGE)
+            entries, trimmed = await self._read(request, generation, shard)
+            self._note_trim(entries, trimmed, generation, shard, at)
+            end = parse_id(entries[-1][0]) if len(entries) >= _PAGE else max(target, at, *_last(entries))
+            self._offer(entries, generation, shard, at, end)
+            self.read += len(entries)
+            at = end
+            if first not in self._able:
+                return
+
+    async def _search(self, reader: Reader, key: bytes, generation: int, shard: int) -> None:
+        """Read by the store's own search: each filter by itself, and merged."""
+        for _ in range(_PAGES_MAX):
+            at, target = reader.position.at[shard], self._target(generation, shard)
+            if at >= target or reader not in self._able:
+                return
+            start = f"({format_id(at)}"
+            trim = self.tailed.log.trimmed_command(generation, shard)
+            searches: list[Words] = [
+                ("XFILTER", key, start, "+", "COUNT", _PAGE, "FIELD", "t", "MQTT", one) for one in reader.filters
+            ]
+            before, *replies, after = await self._link.demand(trim, *searches, trim)
+            if before != after:
+                continue  # what was searched may lack what was trimmed meanwhile
+            ends = []
+            merged: dict[Id, list[Any]] = {}
+            for searched_to, found in replies:
+                end = parse_id(searched_to)
+                ends.append(end if len(found) >= _PAGE or end < target else max(end, target))
+                for entry in found:
+                    merged[parse_id(entry[0])] = entry
+            if not ends:  # no subscription any more
+                ends = [target]
+            end = min(ends)
+            entries = [merged[one] for one in sorted(merged) if one <= end]
+            if end == at:  # the search has come to the end
+                end = max(target, at)
+            trimmed = None if after is None else parse_id(after)
+            if trimmed is not None and trimmed > at:
+                reader.missed(shard)
+                reader.position = reader.position.moved(shard, trimmed)
+                at = trimmed
+            self._offer_to([reader], entries, generation, shard, max(end, at))
+            self.read += len(entries)
+
+    async def _read(self, request: Words, generation: int, shard: int) -> tuple[list[Any], Id | None]:
+        entries, trimmed = await self._link.demand(request, self.tailed.log.trimmed_command(generation, shard))
+        return entries, None if trimmed is None else parse_id(trimmed)
+
+    def _note_trim(self, entries: list[Any], trimmed: Id | None, generation: int, shard: int, at: Id) -> None:
+        """Tell readers that have missed entries. A trim behind the request does not count: its reply is complete."""
+        if trimmed is None or trimmed <= at or (entries and parse_id(entries[0][0]) <= trimmed):
+            return
+        for one in self._able:
+            if one.position.generation == generation and one.position.at[shard] < trimmed:
+                one.missed(shard)
+                one.position = one.position.moved(shard, trimmed)
+
+    def _offer(self, entries: list[Any], generation: int, shard: int, start: Id, end: Id) -> None:
+        readers = [
+            one for one in self._able if one.position.generation == generation and start <= one.position.at[shard] < end
+        ]
+        self._offer_to(readers, entries, generation, shard, end)
+
+    def _offer_to(self, readers: list[Reader], entries: list[Any], generation: int, shard: int, end: Id) -> None:
+        log = self.tailed.log.name
+        at = {one: one.position.at[shard] for one in readers}
+        for text, fields in entries:
+            ms, seq = text.split(b"-")
+            entry_id = int(ms), int(seq)
+            if entry_id > end:
+                break
+            stored = parse_stored(log, generation, shard, entry_id, fields)
+            if stored is None:
+                continue
+            for reader, seen in list(at.items()):
+                if seen >= entry_id:
+                    continue
+                if reader.offer(stored):
+                    at[reader] = entry_id
+                    continue
+                reader.position = reader.position.moved(shard, seen)
+                del at[reader]
+                self.remove(reader)
+        for reader in at:
+            if reader in self._able:
+                reader.position = reader.position.moved(shard, end)
+
+    def _hand_over(self) -> None:
+        start = self.tailed.ring.start
+        for one in list(self._able):
+            if one.position.has_reached(start):
+                self.remove(one)
+                self._caught_up(one)
+
+
+def _last(entries: list[Any]) -> list[Id]:
+    return [parse_id(entries[-1][0])] if entries else [BEGIN]

@@ -1,0 +1,242 @@
+"""Reads what comes into the logs: once for all sessions."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from streamd.clients.mqtt.store.link import Link, encode
+from streamd.clients.mqtt.store.logs import OpenLog
+from streamd.clients.mqtt.store.positions import Position
+from streamd.clients.mqtt.store.publishing import Publishing
+from streamd.clients.mqtt.store.ring import Ring
+from streamd.clients.mqtt.store.stored import Stored, parse_stored
+from streamd.clients.topics.entry_ids import BEGIN, END, Id, format_id, parse_id
+
+_COUNT: Final = 2_000  # entries of a shard in one reply
+_ASK_S: Final = 0.005  # between two looks while others write
+_IDLE_S: Final = 0.03  # without an entry, until a request waits for the next one
+_WAIT_MS: Final = 5_000
+_HINDERED_S: Final = 0.1
+# Publishers wait while the tail is so many entries behind what they have stored.
+LAG_MAX: Final = 10_000
+
+
+class TailedLog:
+    """The tail of one log."""
+
+    def __init__(self, log: OpenLog, position: Position) -> None:
+        self.log = log
+        self.ring = Ring(position)
+        self.at = list(position.at)
+        self.generation = position.generation
+        self.keys = log.keys_of(log.handle.meta.generation(position.generation) or log.generation)
+
+    @property
+    def position(self) -> Position:
+        """How far it was read."""
+        return self.ring.end
+
+
+Deliver = Callable[[TailedLog, list[Stored], int], None]  # the entries, and the number of the first in the ring
+
+
+class Tail:
+    """The tail of all logs.
+
+    While this gateway publishes, the request follows each batch of messages, one at a time. When others publish, it
+    asks now and then. While nothing comes, a request waits at the store, on a connection of its own.
+    """
+
+    def __init__(self, link: Link, waiting_link: Link, publishing: Publishing, deliver: Deliver) -> None:
+        self._link, self._waiting_link = link, waiting_link
+        self._publishing, self._deliver = publishing, deliver
+        self._loop = asyncio.get_running_loop()
+        self.logs: list[TailedLog] = []
+        self._places: dict[bytes, tuple[TailedLog, int]] = {}
+        self._is_asking = self._is_waiting = self._is_wanted = False
+        self._stored_at_request = 0
+        self._stored_seen = 0
+        self._last_entry_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._reached: list[tuple[int, Callable[[], None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_closed = False
+        publishing.around = self._around_batch
+
+    async def open(self, log: OpenLog) -> TailedLog:
+        """Begin at the present end of a log."""
+        infos = await self._link.demand(*[("XINFO", "STREAM", key) for key in log.keys])
+        ids = [parse_id(info[info.index(b"last-generated-id") + 1]) for info in infos]
+        tailed = TailedLog(log, Position(log.generation.number, tuple(ids)))
+        self.logs.append(tailed)
+        for shard, key in enumerate(tailed.keys):
+            self._places[key] = tailed, shard
+        return tailed
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._ask()
+
+    @property
+    def lag(self) -> int:
+        """How many entries that this gateway has stored were not read yet, at most."""
+        return self._publishing.stored - self._stored_seen
+
+    def when_read(self, done: Callable[[], None]) -> None:
+        """Call a function when all was read that this gateway has stored until now; at once if it was."""
+        stored = self._publishing.stored
+        if self._stored_seen >= stored:
+            done()
+            return
+        self._reached.append((stored, done))
+        if not self._is_asking:
+            self._ask()
+
+    def _around_batch(self) -> tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]:
+        before, count = b"", 0
+        if self._is_waiting and self._waiting_link.client_id:
+            before, count = encode(("CLIENT", "UNBLOCK", self._waiting_link.client_id)), 1
+        if self._is_asking:
+            self._is_wanted = True
+            return before, count, b"", None
+        self._is_asking = True
+        # The batch's own replies come before.
+        return before, count, self._request(), lambda replies: self._replied(replies, self._publishing.stored)
+
+    def _request(self, wait_ms: int | None = None) -> bytes:
+        keys, ids = [], []
+        for tailed in self.logs:
+            for shard, key in enumerate(tailed.keys):
+                if tailed.at[shard] != END:
+                    keys.append(key)
+                    ids.append(format_id(tailed.at[shard]))
+        block = () if wait_ms is None else ("BLOCK", wait_ms)
+        return encode(("XREAD", "COUNT", _COUNT, *block, "STREAMS", *keys, *ids))
+
+    def _ask(self) -> None:
+        self._timer = None
+        if self._is_asking or self.is_closed:
+            self._is_wanted = True
+            return
+        self._is_asking = True
+        stored = self._publishing.stored
+        self._link.send(self._request(), 1, lambda replies: self._replied(replies, stored))
+
+    def _replied(self, replies: list[Any], stored: int) -> None:
+        self._is_asking = False
+        if self.is_closed:
+            return
+        count, is_full = self._take(replies[0])
+        if not is_full:
+            self._stored_seen = max(self._stored_seen, stored)
+        self._call_reached()
+        if self._is_hindered(replies[0]):
+            self._later()
+        elif is_full or self._is_wanted or self._reached:
+            self._is_wanted = False
+            self._ask()
+        else:
+            self._plan(count)
+
+    def _is_hindered(self, reply: Any) -> bool:
+        """Return whether there is nothing to ask for just now, or the store refuses to answer."""
+        return isinstance(reply, Exception) or all(tailed.position.is_closed for tailed in self.logs)
+
+    def _later(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(_HINDERED_S, self._ask)
+
+    def _plan(self, count: int) -> None:
+        if self._timer is not None or self._is_waiting:
+            return
+        now = self._loop.time()
+        if count:
+            self._last_entry_s = now
+        if now - self._last_entry_s < _IDLE_S:
+            self._timer = self._loop.call_later(_ASK_S, self._ask)
+        else:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._is_waiting = True
+        stored = self._publishing.stored
+        self._waiting_link.send(self._request(_WAIT_MS), 1, lambda replies: self._waited(replies, stored))
+
+    def _waited(self, replies: list[Any], stored: int) -> None:
+        self._is_waiting = False
+        if self.is_closed:
+            return
+        count, is_full = self._take(replies[0])
+        self._call_reached()
+        if self._is_asking:
+            return  # its reply decides what follows
+        if self._is_hindered(replies[0]):
+            self._later()
+        elif is_full or self._reached:
+            self._ask()
+        elif count or self._publishing.backlog:
+            self._plan(count)
+        else:
+            self._wait()
+
+    def _call_reached(self) -> None:
+        while self._reached and self._reached[0][0] <= self._stored_seen:
+            self._reached.pop(0)[1]()
+
+    def _take(self, reply: Any) -> tuple[int, bool]:
+        """Hand entries on; return their number, and whether there may be more."""
+        if isinstance(reply, Exception) or not reply:
+            return 0, False
+        found: dict[str, tuple[TailedLog, list[Stored]]] = {}
+        is_full, count = False, 0
+        for key, entries in reply:
+            place = self._places.get(key)
+            if place is None:
+                continue
+            tailed, shard = place
+            is_full |= len(entries) >= _COUNT
+            mine = found.setdefault(tailed.log.name, (tailed, []))[1]
+            at: Id = tailed.at[shard]
+            name, generation = tailed.log.name, tailed.generation
+            for text, fields in entries:
+                ms, seq = text.split(b"-")
+                entry_id = int(ms), int(seq)
+                if entry_id <= at:
+                    continue  # it came by the other connection
+                at = entry_id
+                count += 1
+                if fields is not None and (one := parse_stored(name, generation, shard, entry_id, fields)) is not None:
+                    mine.append(one)
+            tailed.at[shard] = at
+        for tailed, stored in found.values():
+            first = tailed.ring.next
+            tailed.ring.append(stored, Position(tailed.generation, tuple(tailed.at)))
+            if stored:
+                self._deliver(tailed, stored, first)
+            if tailed.ring.end.is_closed:
+                task = self._loop.create_task(self._next_generation(tailed))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return count, is_full
+
+    async def _next_generation(self, tailed: TailedLog) -> None:
+        """Go on in the generation that follows one that was closed."""
+        before = tailed.generation
+        while tailed.generation == before and not self.is_closed:
+            try:
+                await tailed.log.refresh()
+                following = tailed.log.handle.meta.after(before)
+            except Exception:  # the store is away, or the log was dropped
+                following = None
+            if following is None:
+                await asyncio.sleep(0.1)
+                continue
+            for key in tailed.keys:
+                self._places.pop(key, None)
+            tailed.keys = tailed.log.keys_of(following)
+            tailed.generation = following.number
+            tailed.at = [BEGIN] * following.shards
+            for shard, key in enumerate(tailed.keys):
+                self._places[key] = tailed, shard
+            tailed.ring.append([], Position(following.number, tuple(tailed.at)))
+            self._ask()
