@@ -125,10 +125,10 @@ def same(found: object, right: object) -> None:
         raise Deviation(f"{found!r} instead of {right!r}")
 
 
-def closed_before_connack(device: Device, returns: int | None = None, reasons: tuple[int, ...] = ()) -> None:
+def closed_before_connack(device: Device, returns: tuple[int, ...] = (), reasons: tuple[int, ...] = ()) -> None:
     """Take what a broker answers to a CONNECT that it refuses: the close, after a CONNACK where one is right.
 
-    returns: the return code that 3.1.1 demands; None where nothing is to be sent. reasons: the codes of 5.0.
+    returns: the return codes of which 3.1.1 demands one; empty where nothing is to be sent. reasons: those of 5.0.
     """
     codes = []
     while (packet := device.next_or_end()) is not None:
@@ -141,7 +141,7 @@ def closed_before_connack(device: Device, returns: int | None = None, reasons: t
         must(codes or not device.says_why or not reasons, "closed without CONNACK")
         must(not (reasons and codes and device.says_why) or codes[0] in reasons, f"CONNACK {codes}")
     else:
-        same(codes, [] if returns is None else [returns])
+        must(tuple(codes) in ([(one,) for one in returns] or [()]), f"CONNACK {codes}, not one of {returns}")
 
 
 __all__ = ["CASES", "Case", "Scene", "case", "closed_before_connack", "enter", "must", "packets", "same"]

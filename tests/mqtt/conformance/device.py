@@ -162,6 +162,10 @@ class Device:
                     raise Deviation(f"{packet} where {name} is to be {value!r}")
             return packet
 
+    def puts_back(self, packet: Publish) -> None:
+        """Let a PUBLISH wait for `hears`."""
+        self._inbox.append(packet)
+
     def hears(self) -> Publish:
         """Return the next PUBLISH, which is not acknowledged yet."""
         return self._inbox.popleft() if self._inbox else self.expects(Publish)

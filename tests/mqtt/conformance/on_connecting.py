@@ -83,7 +83,7 @@ def empty_client_ids_with_clean_session_are_clients_of_their_own(scene):
 def an_empty_client_id_without_clean_session_is_refused(scene):
     device = scene.opens()
     device.send(Connect(4, "", False))
-    closed_before_connack(device, 2)
+    closed_before_connack(device, (2,))
 
 
 @case("5:3.1.4-3", "3:3.1.4-2")
@@ -125,7 +125,7 @@ def nothing_of_a_refused_client_is_processed(scene):
         Publish(scene.topic("a").encode(), b"2", 1, False, False, 1),
         Publish(scene.topic("a").encode(), b"3", 0, True),
     )
-    closed_before_connack(refused, scene.version == 4 and 5, BAD_CREDENTIALS[5])
+    closed_before_connack(refused, BAD_CREDENTIALS[4], BAD_CREDENTIALS[5])
     same(other.payloads_from(scene.client("a")), [])
     reader = scene.client()
     reader.subscribes(scene.topic("a"))

@@ -51,7 +51,8 @@ class WebSocket(Stream):
             else b"\xff" + struct.pack(">Q", length)
         )
         mask = os.urandom(4)
-        masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
+        whole = int.from_bytes((mask * (length // 4 + 1))[:length], "big")
+        masked = (int.from_bytes(data, "big") ^ whole).to_bytes(length, "big")
         super().send(bytes((kind | (0x80 if last else 0),)) + size + mask + masked)
 
     def receive(self, timeout_s: float) -> bytes:
