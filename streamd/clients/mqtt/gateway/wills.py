@@ -25,10 +25,10 @@ class Wills:
 
     def publish(self, client_id: str, uid: str, will: Will, name: str) -> None:
         """Publish a will, without waiting for the store."""
-        self._gateway.spawn(self.publish_now(client_id, uid, will, name))
+        self._gateway.spawn(self._publish_and_forget(client_id, uid, will, name))
 
-    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> None:
-        """Publish a will, and return when it is stored."""
+    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> bool:
+        """Publish a will; return when it is stored, and whether it is. The caller may have the lock of the client."""
         gateway = self._gateway
         values = {number: one for number, one in will.properties.items() if number != Property.WILL_DELAY_INTERVAL}
         log = gateway.logs.of_topic(will.topic)
@@ -37,7 +37,7 @@ class Wills:
                 await log.raise_version(2)
             except Exception as fault:
                 gateway.warn(f"the will of client {client_id!r} was not published: {fault}")
-                return
+                return False
         stored: asyncio.Future[str | None] = gateway.loop.create_future()
 
         def done(entry_id: object, error: str | None) -> None:
@@ -51,9 +51,12 @@ class Wills:
         error = await stored
         if error is not None:
             gateway.warn(f"the will of client {client_id!r} was not published: {error}")
-            return
+            return False
         gateway.counters.wills_published += 1
-        if gateway.clients.get(client_id) is None:
+        return True
+
+    async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> None:
+        if await self.publish_now(client_id, uid, will, name) and self._gateway.clients.get(client_id) is None:
             await self._forget(client_id, uid, name)
 
     async def _forget(self, client_id: str, uid: str, name: str) -> None:
@@ -80,4 +83,4 @@ class Wills:
                 if record is None or record.will is None or record.will_ms is None:
                     gateway.tell_store([("ZREM", WILLS, client_id)])
                     continue
-            await self.publish_now(client_id, record.uid, record.will, record.will_name)
+            await self._publish_and_forget(client_id, record.uid, record.will, record.will_name)
