@@ -22,6 +22,16 @@ FORBIDDEN = "forbidden"  # nobody may publish or subscribe below it
 PACKET_BYTES_MAX = 200_000
 RECEIVE_MAXIMUM = 200
 TOPIC_ALIAS_MAX = 10
+# The limits of a gateway whose clients are to run into them.
+SMALL = {
+    "keep-alive-max": 1,
+    "session-expiry-max": 1,
+    "topic-alias-max": 0,
+    "receive-maximum": 2,
+    "in-flight-max": 2,
+    "packet-bytes-max": 1_024,
+    "subscriptions-max": 3,
+}
 RIGHTS = """topic readwrite #
 topic read $SYS/#
 topic deny forbidden/#
@@ -94,25 +104,47 @@ def mosquitto(directory: Path) -> Iterator[Broker]:
 @contextmanager
 def gateway(directory: Path) -> Iterator[Broker]:
     """Start `streamd serve` and `streamd mqtt`; skips where there is no such command."""
-    streamd = [sys.executable, "-m", "streamd"]
-    shown = subprocess.run([*streamd, "mqtt", "--help"], capture_output=True, text=True, timeout=60)
-    if shown.returncode:
-        pytest.skip("this version has no `streamd mqtt`")
     passwords, rights = _files(directory)
-    with ServerProcess(directory / "store", "--bind", "127.0.0.1") as store:
-        words = f"""mqtt --url redis://127.0.0.1:{store.port} --bind 127.0.0.1 --port 0 --ws-port 0 --allow-anonymous
-        --password-file {passwords} --acl-file {rights} --packet-bytes-max {PACKET_BYTES_MAX}
-        --receive-maximum {RECEIVE_MAXIMUM} --topic-alias-max {TOPIC_ALIAS_MAX}""".split()
-        with (directory / "gateway.log").open("w") as log:
-            process = subprocess.Popen([*streamd, *words], stdout=subprocess.PIPE, stderr=log, text=True)
-        try:
-            ports = _ports_of(process)
-            if "mqtt" not in ports:
-                raise AssertionError(f"the gateway ended at its start: {(directory / 'gateway.log').read_text()}")
-            yield Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True, closes_late_s=1.5)
-        finally:
-            process.terminate()
-            process.wait(20)
+    limits = {
+        "packet-bytes-max": PACKET_BYTES_MAX,
+        "receive-maximum": RECEIVE_MAXIMUM,
+        "topic-alias-max": TOPIC_ALIAS_MAX,
+    }
+    files = ("--password-file", str(passwords), "--acl-file", str(rights), "--allow-anonymous")
+    with (
+        ServerProcess(directory / "store", "--bind", "127.0.0.1") as store,
+        running_gateway(directory, limits, "--url", f"redis://127.0.0.1:{store.port}", *files) as (_, broker),
+    ):
+        yield broker
+
+
+@contextmanager
+def running_gateway(
+    directory: Path, limits: dict[str, int], *options: str
+) -> Iterator[tuple[subprocess.Popen[str], Broker]]:
+    """Start `streamd mqtt`; skips where there is no such command."""
+    streamd = [sys.executable, "-m", "streamd", "mqtt"]
+    if subprocess.run([*streamd, "--help"], capture_output=True, timeout=60).returncode:
+        pytest.skip("this version has no `streamd mqtt`")
+    words = [word for name, value in limits.items() for word in (f"--{name}", str(value))]
+    words += ["--bind", "127.0.0.1", "--port", "0", "--ws-port", "0", *options]
+    with (directory / "gateway.log").open("w") as log:
+        process = subprocess.Popen([*streamd, *words], stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        ports = _ports_of(process)
+        if "mqtt" not in ports:
+            raise AssertionError(f"the gateway ended at its start: {(directory / 'gateway.log').read_text()}")
+        yield process, Broker("gateway", ports["mqtt"], ports.get("ws", 0), says_why=True, closes_late_s=1.5)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@contextmanager
+def limited_gateway(directory: Path) -> Iterator[Broker]:
+    """Start a gateway with small limits and a server of its own."""
+    with running_gateway(directory, SMALL, "--dir", str(directory / "own")) as (_, broker):
+        yield broker
 
 
 def _ports_of(process: subprocess.Popen[str]) -> dict[str, int]:

@@ -87,30 +87,33 @@ class Case(NamedTuple):
     version: int
     run: Script
     takes_seconds: bool
+    limited: bool
 
 
 CASES: list[Case] = []
 
 
-def case(*statements: str, takes_seconds: bool = False) -> Callable[[Script], Script]:
+def case(*statements: str, takes_seconds: bool = False, limited: bool = False) -> Callable[[Script], Script]:
     """Enter a script in the list, for each version that it has a statement of.
 
-    takes_seconds: it waits for something to pass, so it runs beside the others.
+    takes_seconds: it waits for something to pass, so it runs beside the others. limited: on a broker with small limits.
     """
 
     def entered(script: Script) -> Script:
-        enter(script.__name__, statements, script, takes_seconds)
+        enter(script.__name__, statements, script, takes_seconds, limited)
         return script
 
     return entered
 
 
-def enter(name: str, statements: Iterable[str], script: Script, takes_seconds: bool = False) -> None:
+def enter(
+    name: str, statements: Iterable[str], script: Script, takes_seconds: bool = False, limited: bool = False
+) -> None:
     """Enter a script under a name."""
     for digit, version in VERSIONS.items():
         of_version = tuple(one for one in statements if one[0] == digit)
         if of_version:
-            CASES.append(Case(name, of_version, version, script, takes_seconds))
+            CASES.append(Case(name, of_version, version, script, takes_seconds, limited))
 
 
 def must(holds: object, text: str) -> None:

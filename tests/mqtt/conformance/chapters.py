@@ -3,6 +3,7 @@
 from tests.mqtt.conformance import (
     on_connecting,
     on_flow,
+    on_limits,
     on_packets,
     on_publishing,
     on_retained,
@@ -17,6 +18,7 @@ from tests.mqtt.conformance import (
 __all__ = [
     "on_connecting",
     "on_flow",
+    "on_limits",
     "on_packets",
     "on_publishing",
     "on_retained",

@@ -1,12 +1,12 @@
 """Each statement of MQTT 3.1.1 and 5.0 about servers on a running broker, packet by packet."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 
 import pytest
 
 from tests.mqtt.conformance import chapters  # noqa: F401  (enters the cases)
-from tests.mqtt.conformance.brokers import BROKERS, Broker
+from tests.mqtt.conformance.brokers import BROKERS, Broker, limited_gateway, running_gateway
 from tests.mqtt.conformance.cases import CASES, Case, Scene
 from tests.mqtt.conformance.deviations import OF_MOSQUITTO
 from tests.mqtt.conformance.device import Deviation
@@ -49,27 +49,63 @@ class Running:
             run(case, self.broker)
 
 
+@contextmanager
+def running_cases(request, name, start, directory):
+    """Start a broker, and the chosen cases that take time on it."""
+    calls = (getattr(item, "callspec", None) for item in request.session.items)
+    chosen = [one.params["case"] for one in calls if one is not None and one.params.get(request.fixturename) == name]
+    with start(directory) as broker, ThreadPoolExecutor(THREADS_MAX) as threads:
+        beside = [one for one in chosen if one.takes_seconds or is_expected_to_deviate(one, broker)]
+        try:
+            yield Running(broker, beside, threads)
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def ids_of(cases):
+    return [f"{one.version}-{one.name}" for one in cases]
+
+
 @pytest.fixture(scope="module", params=list(BROKERS))
 def running(request, tmp_path_factory):
     """Each broker in turn."""
-    calls = (getattr(item, "callspec", None) for item in request.session.items)
-    chosen = [one.params["case"] for one in calls if one is not None and one.params.get("running") == request.param]
-    with ExitStack() as stack:
-        broker = stack.enter_context(BROKERS[request.param](tmp_path_factory.mktemp(request.param)))
-        threads = ThreadPoolExecutor(THREADS_MAX)
-        try:
-            yield Running(broker, [one for one in chosen if one.takes_seconds], threads)
-        finally:
-            threads.shutdown(wait=True, cancel_futures=True)
+    name = request.param
+    with running_cases(request, name, BROKERS[name], tmp_path_factory.mktemp(name)) as cases:
+        yield cases
 
 
-@pytest.mark.parametrize("case", CASES, ids=[f"{one.version}-{one.name}" for one in CASES])
+@pytest.fixture(scope="module", params=["limited"])
+def running_limited(request, tmp_path_factory):
+    """A gateway with small limits."""
+    with running_cases(request, request.param, limited_gateway, tmp_path_factory.mktemp("limited")) as cases:
+        yield cases
+
+
+WHOLE = [one for one in CASES if not one.limited]
+LIMITED = [one for one in CASES if one.limited]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=ids_of(WHOLE))
 def test_a_broker_does_as_the_standard_says(running, case):
     if is_expected_to_deviate(case, running.broker):
         with pytest.raises(Deviation):
             running.result(case)
     else:
         running.result(case)
+
+
+@pytest.mark.parametrize("case", LIMITED, ids=ids_of(LIMITED))
+def test_a_gateway_holds_its_clients_to_the_limits_that_it_tells(running_limited, case):
+    running_limited.result(case)
+
+
+def test_an_orderly_stop_is_told(tmp_path):
+    with running_gateway(tmp_path, {}, "--dir", str(tmp_path / "own")) as (process, broker):
+        new, old = (Scene(broker, version, DEADLINE_S).client() for version in (5, 4))
+        process.terminate()
+        assert new.is_closed(0x8B) == 0x8B
+        old.is_closed()
+        assert process.wait(DEADLINE_S) == 0
 
 
 def test_every_deviation_of_mosquitto_is_that_of_a_case():
