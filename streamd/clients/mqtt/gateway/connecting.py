@@ -397,7 +397,7 @@ class Connecting:
         """End a session that the store has: its will goes out, and all that belongs to it is removed."""
         gateway = self._gateway
         if record.will is not None:
-            await gateway.wills.publish_now(record.client_id, record.will, record.uid, record.will_name)
+            await gateway.wills.publish_now(record.client_id, record.uid, record.will, record.will_name)
         gateway.counters.sessions_ended += 1
         session = Session(record, gateway.no_rights)
         await gateway.shares.end(record)
