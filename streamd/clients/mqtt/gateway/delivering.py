@@ -269,11 +269,13 @@ class Delivery:
         ring = cursor.tailed.ring
         number = cursor.number
         if number is None:
-            if cursor.position.has_reached(ring.start):
-                cursor.skip, number = cursor.position, ring.first
-            else:
-                self.replays[cursor.tailed.log.name].add(cursor)
+            replay = self.replays[cursor.tailed.log.name]
+            if not cursor.position.has_reached(ring.start):
+                replay.add(cursor)
                 return
+            # What it has asked the store for meanwhile is in the ring, too.
+            replay.remove(cursor)
+            cursor.skip, number = cursor.position, ring.first
         elif number < ring.next:
             ring.go_on(cursor, number)
         session, skip = cursor.session, cursor.skip
