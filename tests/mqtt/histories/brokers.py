@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.mqtt.chaos.processes import STORES, Gateway, Killable, Mosquitto
-from tests.mqtt.histories.deviations import MOSQUITTO_2_0_11, NONE, Deviations
+from tests.mqtt.histories.deviations import GATEWAY, MOSQUITTO_2_0_11, NONE, Deviations
 from tests.mqtt.histories.runner import COME_S, History, Played
 from tests.mqtt.histories.steps import KILL, Step
 
@@ -18,13 +18,15 @@ class Broker:
     """A running broker. kind: mosquitto, or the store behind a gateway; or an address of one that runs already."""
 
     def __init__(self, kind: str, directory: Path) -> None:
-        self.deviations: Deviations = MOSQUITTO_2_0_11 if kind == MOSQUITTO else NONE
+        self.deviations: Deviations = NONE
         self.processes: list[Killable] = []
         self.patience_s = COME_S
         self._histories = 0
         if kind == MOSQUITTO:
+            self.deviations = MOSQUITTO_2_0_11
             self.processes = [Mosquitto(directory / kind)]
         elif kind in STORES:
+            self.deviations = GATEWAY
             store = STORES[kind](directory / kind)
             self.processes = [store, Gateway(directory / "gateway", store)]
         else:

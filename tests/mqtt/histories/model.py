@@ -70,10 +70,13 @@ class Due:
     is_retained: bool
     least: int = 1
     is_loose: bool = False
+    has_ids: bool = True
     got: list[Copy] = field(default_factory=list)
 
     def takes(self, copy: Copy) -> bool:
         """Return whether one more copy is right."""
+        if not self.has_ids:
+            copy = copy._replace(ids=())
         wanted = Counter([*self.got, copy])
         if self.is_loose:
             return len(self.got) < max(len(way) for way in self.ways) * self.message.times
@@ -82,8 +85,10 @@ class Due:
         )
 
     def forget_ids(self) -> None:
-        """The client speaks 3.1.1, which has no identifiers."""
-        self.ways += [[copy._replace(ids=()) for copy in way] for way in self.ways]
+        """The client speaks 3.1.1, which has no identifiers, and what was kept for it may have none later, too."""
+        self.has_ids = False
+        self.ways = [[copy._replace(ids=()) for copy in way] for way in self.ways]
+        self.got = [copy._replace(ids=()) for copy in self.got]
 
     def is_satisfied(self) -> bool:
         """Return whether all has come that has to come."""
@@ -119,6 +124,8 @@ class Session:
     gone_at: float = 0.0
     links: int = 1
     allowed_again: Counter[int] = field(default_factory=Counter)  # after a kill: messages of QoS 1 that it had
+    completed: set[int] = field(default_factory=set)  # packet identifiers that had PUBCOMP
+    allowed_pubrel: set[int] = field(default_factory=set)  # after a kill: a broker may note PUBCOMP a little later
     newest: dict[tuple[str, str, int, bool], int] = field(default_factory=dict)
 
 
@@ -171,8 +178,9 @@ class Model:
     def killed(self, now: float) -> None:
         """The broker was killed: what had QoS 1 may come again, and what was retained and on its way may not come."""
         for who, session in list(self.sessions.items()):
-            seen = {due.message.number: len(due.got) for due in session.dues if any(one.qos == 1 for one in due.got)}
+            seen = {due.message.number: len(due.got) for due in session.dues if any(one.qos < 2 for one in due.got)}
             session.allowed_again.update(seen)
+            session.allowed_pubrel |= session.completed
             session.flying = {key: one for key, one in session.flying.items() if one.copy.qos == 2}
             self.gone(who, now)
 
@@ -271,7 +279,7 @@ class Model:
         if is_ordered and not due.got and session.newest.get(key, -1) > message.number:
             self._fault(who, f"reordered: {_shown(arrival)} behind message {session.newest[key]} of the same topic")
         session.newest[key] = max(session.newest.get(key, -1), message.number)
-        due.got.append(copy)
+        due.got.append(copy if due.has_ids else copy._replace(ids=()))
         if not copy.qos:
             return None
         session.flying[packet_id] = Flying(due, copy)
@@ -299,8 +307,11 @@ class Model:
         """Judge what is not due: allowed again after a kill, or wrong."""
         for due in session.dues:
             is_same = due.message.payload == arrival.payload and due.message.topic == arrival.topic
-            if is_same and arrival.copy.qos == 1 and session.allowed_again[due.message.number] > 0:
+            may_repeat = arrival.copy.qos == 1 or (self.deviations.qos_0_again_after_kill and not arrival.copy.qos)
+            if is_same and may_repeat and session.allowed_again[due.message.number] > 0:
                 session.allowed_again[due.message.number] -= 1
+                if not arrival.copy.qos:
+                    return None
                 session.flying[arrival.packet_id] = Flying(due, arrival.copy)
                 return session.flying[arrival.packet_id]
         known = [due for due in session.dues if _is_of(due.message, arrival)]
@@ -332,6 +343,8 @@ class Model:
         """Take a PUBREL that a client got."""
         session = self.sessions[who]
         flying = session.flying.get(packet_id)
+        if flying is None and packet_id in session.allowed_pubrel:
+            return
         if flying is None or not flying.is_received:
             self._fault(who, f"PUBREL {packet_id} for what was not received")
         session.again.pop(packet_id, None)
@@ -344,7 +357,10 @@ class Model:
 
     def completed(self, who: str, packet_id: int) -> None:
         """The client sent PUBACK or PUBCOMP."""
-        self.sessions[who].flying.pop(packet_id, None)
+        session = self.sessions[who]
+        flying = session.flying.pop(packet_id, None)
+        if flying is not None and flying.copy.qos == 2:
+            session.completed.add(packet_id)
 
     def left(self, who: str, now: float) -> list[str]:
         """Return what a connected client has yet to get."""
