@@ -222,6 +222,8 @@ class Connection(asyncio.Protocol):
         encoded = encode(packet, self.version, self.packet_bytes_max)
         if len(encoded) <= self.packet_bytes_max:
             self.write_now(encoded)
+        elif type(packet) is p.Connack:  # without it the client would wait for ever
+            self.close()
 
     def acknowledge(self, kind: PacketType, packet_id: int, reason: int = 0) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
