@@ -128,7 +128,7 @@ class Gateway:
             await self._ownership.take()
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
-                tailed = await self.tail.open(log)
+                tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
                 self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
                 await self.retained.load(tailed)
             await self._ownership.take_up_sessions()
@@ -222,8 +222,6 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
-        if self.leaving.get(session.client_id) is session:
-            del self.leaving[session.client_id]
 
     @property
     def is_congested(self) -> bool:
