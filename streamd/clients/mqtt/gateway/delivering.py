@@ -242,6 +242,12 @@ class Delivery:
             retain = target is not None and target.retain_as_published and entry.is_retained
             more = target.more if target is not None and connection.version == 5 else ()
             head = entry.head(connection.version, qos, retain, self._now_ms(), more)
+            if head.whole_bytes > connection.packet_bytes_max:
+                self._counters.publishes_dropped += 1
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             connection.write(head.packet(sent.packet_id, dup=True))
             self._counters.publishes_sent += 1
         if outgoing.has_resends:

@@ -82,6 +82,10 @@ class Outgoing(Generic[P]):
             return sent
         return None
 
+    def leave_out(self, sent: Sent[P]) -> None:
+        """Take a message of `next_resend` for delivered, because it is too large for the client."""
+        self._finish(sent.packet_id, sent.state)
+
     @property
     def has_resends(self) -> bool:
         """Whether something has to be sent again before new messages."""
