@@ -224,14 +224,12 @@ class Connecting:
         outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
-        for number, sent in enumerate(record.in_flight):
-            session.noted[sent.packet_id] = number, sent.state
-            if session.numbers is None:
-                session.numbers = {}
-            session.numbers[sent.packet_id] = number
+        session.numbers = dict(record.numbers)
+        session.flight_number = max(record.numbers.values(), default=0)
+        for sent in record.in_flight:
+            session.noted[sent.packet_id] = record.numbers[sent.packet_id], sent.state
             if sent.packet_id not in entries and sent.needs_entry:
                 lost.append(sent.packet_id)
-        session.flight_number = len(record.in_flight)
         for packet_id in lost:
             outgoing.drop(packet_id)
         session.resending = entries

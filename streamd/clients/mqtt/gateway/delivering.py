@@ -275,6 +275,7 @@ class Delivery:
         number = cursor.number
         if number is None:
             if cursor.position.has_reached(ring.start):
+                self.replays[cursor.tailed.log.name].remove(cursor)  # it may be in the middle of a pass
                 cursor.skip, number = cursor.position, ring.first
             else:
                 self.replays[cursor.tailed.log.name].add(cursor)

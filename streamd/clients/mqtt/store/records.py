@@ -84,7 +84,10 @@ class Subscribed:
 
 @dataclass(slots=True)
 class Record:
-    """A session as it is stored."""
+    """A session as it is stored.
+
+    in_flight: in the order of the first deliveries, which numbers has, by packet identifier.
+    """
 
     client_id: str
     uid: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -99,6 +102,7 @@ class Record:
     subscriptions: dict[str, Subscribed] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -152,6 +156,7 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
         elif kind == b"i":
             flying.append(_flying_of(int(rest), value.decode()))
     record.in_flight = [one for _, one in sorted(flying, key=lambda pair: pair[0])]
+    record.numbers = {one.packet_id: number for number, one in flying}
     return record
 
 
