@@ -242,8 +242,11 @@ class Connection(asyncio.Protocol):
             values[Property.TOPIC_ALIAS] = alias
             return PublishHead(b"", entry.payload, qos, retain, 5, values)
         if len(self.aliases) < self.alias_maximum:
-            alias = self.aliases[entry.topic] = len(self.aliases) + 1
-            values[Property.TOPIC_ALIAS] = alias
+            alias = len(self.aliases) + 1
+            head = PublishHead(entry.topic, entry.payload, qos, retain, 5, {**values, Property.TOPIC_ALIAS: alias})
+            if head.whole_bytes <= self.packet_bytes_max:  # a message that is left out tells no alias
+                self.aliases[entry.topic] = alias
+                return head
         return PublishHead(entry.topic, entry.payload, qos, retain, 5, values)
 
     # The end.

@@ -172,7 +172,7 @@ class Delivery:
         if not qos:
             connection.write(head.packet())
             return True
-        packet_id = outgoing.send(entry.place, qos)
+        packet_id = outgoing.send(entry.place, qos, retain)
         if session.is_recorded:
             session.flight_number += 1
             if session.numbers is None:
@@ -239,9 +239,14 @@ class Delivery:
             entry = session.resending[sent.packet_id]
             qos = 1 if sent.state == State.PUBLISHED_1 else 2
             target = self.receivers(entry.topic).get(session)
-            retain = target is not None and target.retain_as_published and entry.is_retained
             more = target.more if target is not None and connection.version == 5 else ()
-            head = entry.head(connection.version, qos, retain, self._now_ms(), more)
+            head = entry.head(connection.version, qos, sent.retain, self._now_ms(), more)
+            if head.whole_bytes > connection.packet_bytes_max:
+                self._counters.publishes_dropped += 1
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             connection.write(head.packet(sent.packet_id, dup=True))
             self._counters.publishes_sent += 1
         if outgoing.has_resends:
