@@ -2,7 +2,7 @@
 
 import time
 
-from bench.client import Replies, ask, drain, request
+from bench.client import Replies, ask, drain, load, request
 from bench.measure import Sample, Work, timed
 from bench.servers import Target
 from bench.workloads import Workload
@@ -43,26 +43,28 @@ def transactions(batches: int) -> Work:
 
 
 def small_reads(requests: int, news: bool, pause_s: float = 0.0) -> Work:
-    """Return XREADs of the ends of four streams, one at a time; with `news` one of them has an entry each time."""
+    """Return XREADs of the ends of four streams, one at a time; with `news` each finds an entry in one of them.
+
+    That is another one than the time before, and its ID is a new word, as for who follows a stream.
+    """
 
     def work(target: Target) -> Sample:
         names = [f"{{mqtt/{shard}}}:g1" for shard in range(4)]
         with target.connect() as sock:
             ask(sock, "DEL", *names)
-            ends = []
-            for number, name in enumerate(names):
-                for entry in range(1_000):
-                    last = ask(sock, "XADD", name, f"{10**12 + entry}-{number}", *_MESSAGE)
-                assert isinstance(last, bytes)
-                ends.append(last)
-            after = [f"{10**12 + 998}-0" if news and not number else end for number, end in enumerate(ends)]
-            sent = request("XREAD", "COUNT", 1000, "STREAMS", *names, *after)
-            sock.sendall(sent)
+            for name in names:
+                load(sock, [request("XADD", name, f"{10**12 + entry}-0", *_MESSAGE) for entry in range(1_000)])
+            end = f"{10**12 + 999}-0"
+            sent = [
+                request("XREAD", "COUNT", 1, "STREAMS", *names, _behind(number) if news else end, end, end, end)
+                for number in range(requests)
+            ]
+            sock.sendall(sent[0])
             size = len(sock.recv(1 << 16))
 
             def action() -> None:
-                for _ in range(requests):
-                    sock.sendall(sent)
+                for one in sent:
+                    sock.sendall(one)
                     drain(sock, size)
                     if pause_s:
                         time.sleep(pause_s)
@@ -70,6 +72,11 @@ def small_reads(requests: int, news: bool, pause_s: float = 0.0) -> Work:
             return timed(target, requests, action)
 
     return work
+
+
+def _behind(number: int) -> str:
+    """Return an ID, another one each time, between two of the newest entries."""
+    return f"{10**12 + 930 + number % 60}-{number + 1}"
 
 
 GATEWAY_WORKLOADS: tuple[Workload, ...] = (

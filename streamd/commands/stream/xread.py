@@ -1,14 +1,22 @@
 """XREAD: new entries of several streams, waiting for them if asked to."""
 
+from functools import lru_cache
+from typing import Final
+
 from streamd.base.errors import CommandError
 from streamd.catalog import Context, command
 from streamd.commands.stream.options import ReadOptions, parse_read_options, stream_keys
 from streamd.connected.blocking import BLOCKED
+from streamd.data.types import STREAM
 from streamd.resp.encoder import encode
 from streamd.resp.types import NULL_ARRAY, LongArray, Pairs, Raw, Reply, Sliced
 from streamd.stream.entry_id import ID_MAX, parse_id
-from streamd.stream.entry_replies import ReadBudget, pinned_bytes
+from streamd.stream.entry_replies import ReadBudget, first_entries, pinned_bytes
 from streamd.stream.stream import Stream
+
+_NAMES: Final = frozenset({b"$", b"+", b">"})
+# Who follows several streams asks again and again behind the same entries of those where nothing new comes.
+_parse_id: Final = lru_cache(maxsize=256)(parse_id)
 
 
 @command(
@@ -30,8 +38,14 @@ def xread(context: Context, args: list[bytes]) -> Reply:
     Raises: CommandError; WrongType.
     """
     options = parse_read_options(args, grouped=False)
-    after = [_resolve(context.read_stream(key), options.ids[number]) for number, key in enumerate(options.keys)]
-    reply = _read(context, options, after)
+    streams: list[Stream | None] = []
+    after: list[int | None] = []
+    read_as = context.db.read_as
+    for key, word in zip(options.keys, options.ids, strict=True):
+        stream = read_as(key, STREAM)
+        streams.append(stream)
+        after.append(_resolve(stream, word) if word in _NAMES else _parse_id(word))
+    reply = _read(context, options, after, streams)
     if reply is not None:
         return reply
     if options.block_ms is None:
@@ -84,32 +98,52 @@ class _Attempt:
         return BLOCKED if reply is None else reply
 
 
-def _resolve(stream: Stream | None, word: bytes) -> int | None:
-    """Return the ID to read behind; None for `+`, whose meaning changes while a client waits."""
-    if word == b"$":
+def _resolve(stream: Stream | None, name: bytes) -> int | None:
+    """Return the ID to read behind for a word that names one; None for `+`, whose meaning changes while a client
+    waits.
+    """
+    if name == b"$":
         return 0 if stream is None else stream.last_id
-    if word == b"+":
+    if name == b"+":
         return None
-    if word == b">":
-        raise CommandError(
-            "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
-        )
-    return parse_id(word)
+    raise CommandError(
+        "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+    )
 
 
-def _read(context: Context, options: ReadOptions, after: list[int | None]) -> Reply:
-    """Return the new entries of all streams, or None."""
+def _read(
+    context: Context, options: ReadOptions, after: list[int | None], streams: list[Stream | None] | None = None
+) -> Reply:
+    """Return the new entries of all streams, or None.
+
+    streams: those of the keys, if they were looked up for this request already.
+    """
     budget: ReadBudget | None = None
+    is_limited = options.count_max or options.bytes_max
     found: list[tuple[Reply, Reply]] = []
     pinned = 0
     for number, key in enumerate(options.keys):
         after_id = after[number]
-        stream = context.read_stream(key)
-        last_id = None if stream is None else stream.log.last_id
-        if stream is None or last_id is None:
+        stream = None if streams is None else streams[number]
+        if stream is None:
+            stream = context.read_stream(key)
+            if stream is None:
+                continue
+        else:
+            context.db.hits += 1  # as in Redis, which looks it up again
+        if after_id is not None and after_id >= stream.last_id:
+            continue
+        last_id = stream.log.last_id
+        if last_id is None:
             continue
         start = last_id if after_id is None else after_id + 1
         if start > last_id:
+            continue
+        if not is_limited:
+            entries, shown = first_entries(stream.log, start, ID_MAX, options.count or None)
+            found.append((key, shown))
+            if type(shown) is LongArray:
+                pinned += pinned_bytes(stream.log, entries)
             continue
         if budget is None:
             protocol = context.client.protocol

@@ -308,5 +308,9 @@ def join(pieces: list[bytes]) -> bytes:
 def encode_entry(entry_id: int, fields: Sequence[bytes]) -> bytes:
     """Return the RESP of one entry; the functions above do the same for many at a time."""
     name = format_id(entry_id)
-    texts = b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in fields])
-    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), texts)
+    try:
+        texts = b"".join([_BULK[len(text)] + text for text in fields])
+        return b"".join((b"*2", _BULK[len(name)], name, b"\r\n*", _DECIMAL[len(fields)], texts, b"\r\n"))
+    except IndexError:  # a long text, or many
+        texts = b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in fields])
+        return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), texts)
