@@ -111,8 +111,10 @@ def _pairs(encoders: _Encoders, head: bytes, pair_head: bytes, items: list[tuple
     """Encode pairs, joined only once, because entries of streams are replied in pairs."""
     pieces = [head % len(items)]
     for key, value in items:
-        pieces.append(pair_head)
-        pieces.append(encoders[type(key)](key))
+        if type(key) is bytes and len(key) <= SHORT_BYTES_MAX:
+            pieces += (pair_head, BULK_HEADERS[len(key)], key, b"\r\n")
+        else:
+            pieces += (pair_head, encoders[type(key)](key))
         if type(value) is Parts:
             pieces += value.pieces
         else:

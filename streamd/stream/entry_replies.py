@@ -35,19 +35,6 @@ def long_array(
     return entries, entries_now(log, start, end, entries, reverse)
 
 
-def first_entries(
-    log: Log, start: int, end: int, count: int | None, ids: list[int] | None = None
-) -> tuple[int, Parts | LongArray]:
-    """Return (the number, the array) of the first `count` entries from `start` to `end`; `ids` gets the IDs."""
-    many = long_array(log, start, end, count)
-    if many is not None:
-        if ids is not None:
-            ids += log.ids_between(start, end, many[0])
-        return many
-    entries, parts = log.encode_parts(start, end, count, ids=ids)
-    return entries, Parts([b"*%d\r\n" % entries, *parts])
-
-
 def entries_now(log: Log, start: int, end: int, count: int, reverse: bool = False) -> LongArray:
     """Return the first `count` entries from `start` to `end` as they are now; the range must hold so many."""
     return LongArray(count, _pieces(log.copy(), start, end, count, reverse))
@@ -152,10 +139,17 @@ class ReadBudget:
                 count += 1
         if count == 0:
             return 0, Parts([b"*0\r\n"])
-        entries, shown = first_entries(log, start, end, count, ids)
+        many = long_array(log, start, end, count)
+        if many is not None:
+            if ids is not None:
+                ids += log.ids_between(start, end, many[0])
+            if self._bytes_left is None:
+                self.spend(many[0])
+            return many
+        entries, parts = log.encode_parts(start, end, count, ids=ids)
         if self._bytes_left is None:
             self.spend(entries)
-        return entries, shown
+        return entries, Parts([b"*%d\r\n" % entries, *parts])
 
     def spend(self, entries: int) -> None:
         """Count entries of this stream that the reply takes."""
