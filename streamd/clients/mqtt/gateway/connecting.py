@@ -150,9 +150,10 @@ class Connecting:
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, record is not None)
+        gateway.shares.resume(session)
         if session.resending is not None or session.cursors is not None:
             gateway.delivery.pump(session)
-        gateway.shares.resume(session)
+            gateway.shares.go_on(session)
         connection.go_on()
 
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
@@ -203,6 +204,7 @@ class Connecting:
             gone += ["will", "will_name"]
         awaiting = self._awaiting_keys(session)
         lost: list[int] = []
+        elsewhere = await gateway.shares.take_up(record)
         entries = await self._entries_of(record)
         commands: list[Words] = [
             ("ZADD", INDEX, "+inf", record.client_id),
@@ -228,7 +230,7 @@ class Connecting:
         session.flight_number = max(record.numbers.values(), default=0)
         for sent in record.in_flight:
             session.noted[sent.packet_id] = record.numbers[sent.packet_id], sent.state
-            if sent.packet_id not in entries and sent.needs_entry:
+            if sent.packet_id in elsewhere or (sent.packet_id not in entries and sent.needs_entry):
                 lost.append(sent.packet_id)
         for packet_id in lost:
             outgoing.drop(packet_id)

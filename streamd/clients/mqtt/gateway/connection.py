@@ -152,6 +152,8 @@ class Connection(asyncio.Protocol):
         self.is_full = False
         if self.session is not None and self.session.connection is self:
             self.gateway.delivery.pump(self.session)
+            if self.session.shares is not None:
+                self.gateway.shares.go_on(self.session)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Note that the socket is closed."""
