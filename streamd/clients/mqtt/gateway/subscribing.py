@@ -70,6 +70,7 @@ class Subscribing:
             reason = self._reason_for(session, one)
             reasons.append(reason)
             if reason >= Reason.UNSPECIFIED_ERROR:
+                gateway.counters.subscribes_refused += 1
                 gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
                 continue
             subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)
