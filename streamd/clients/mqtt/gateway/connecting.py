@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
@@ -294,6 +295,8 @@ class Connecting:
         session.connection = connection
         connection.session = session
         gateway.clients[session.client_id] = session
+        gateway.counters.connects += 1
+        connection.since_s = time.time()
         if session.outgoing is None:
             asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
             assert isinstance(asked, int)

@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         "packet_bytes_max",
         "peer",
         "session",
+        "since_s",
         "tells_problems",
         "transport",
         "version",
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self.version = 0
         self.peer = ""
         self.heard_s = 0.0
+        self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
         self.due = 0
         self.packet_bytes_max = _NO_LIMIT
@@ -319,7 +321,9 @@ class Connection(asyncio.Protocol):
             raise against_protocol("an AUTH, but CONNECT named no method")
 
     def _publish(self, packet: p.Publish) -> None:
-        self.gateway.counters.publishes_received += 1
+        counters = self.gateway.counters
+        counters.publishes_received += 1
+        counters.publish_bytes_received += len(packet.payload)
         self.gateway.receiving.publish(self, packet)
 
     def _puback(self, packet: p.Puback) -> None:

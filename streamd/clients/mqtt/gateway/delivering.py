@@ -125,6 +125,12 @@ class Delivery:
                 self._ahead.discard(cursor)
                 self._advance(cursor)
 
+    def show(self, entry: Stored) -> None:
+        """Send a message of the gateway's own, which no log has, to the sessions that have room for it; its QoS is 0."""
+        assert not entry.qos
+        for session, target in self.receivers(entry.topic).items():
+            self._send(session, target, entry)
+
     def offer(self, session: Session, entry: Stored) -> bool:
         """Send a message to a session that is behind, if it subscribes to it; return False if there is no room."""
         target = self.receivers(entry.topic).get(session)
@@ -178,6 +184,7 @@ class Delivery:
             self._counters.publishes_dropped += 1
             return True
         self._counters.publishes_sent += 1
+        self._counters.publish_bytes_sent += len(entry.payload)
         if not qos:
             connection.write(head.packet())
             return True
