@@ -1,4 +1,4 @@
-"""`python -m demo.mqtt`: devices publish over connections that are cut, gateway and server are killed, Spark computes."""
+"""`python -m demo.mqtt`: devices publish over cut connections, gateway and server are killed, Spark computes."""
 
 import argparse
 import asyncio
@@ -42,7 +42,7 @@ class MqttDemo:
         self.children: list[Child] = []
         self.progress = ProgressLine("demo")
         self.server_port, self.gateway_port = free_port(), free_port()
-        self.proxy = CuttingProxy(self.gateway_port, reads_between_cuts=(40, 160))
+        self.proxy = CuttingProxy(self.gateway_port, reads_between_cuts=(40, 160), seed=7)
         self.server: Child
         self.gateway: Child
         self.deadline = time.monotonic() + RUN_SECONDS_MAX
@@ -111,7 +111,8 @@ class MqttDemo:
             self.proxy.stop()
         self.gateway.stop()
         cuts = sum(self.proxy.cuts.values())
-        self.say(f"{self.total:,} readings are acknowledged; {cuts} connections were cut in the middle of something")
+        self.say(f"{self.total:,} readings are acknowledged; {cuts} connections were cut in the middle of something;")
+        self.say(f"the backend recognised {self.backend.repeated} readings that came again")
 
     async def publish(self) -> None:
         """Let devices and backend do their work, while gateway and server are killed."""
@@ -129,19 +130,22 @@ class MqttDemo:
             work = asyncio.gather(*(device.run() for device in self.devices))
             try:
                 for share, names in KILLS:
-                    while self.acknowledged < share * self.total:
+                    while self.acknowledged < share * self.total and not work.done():
                         await self.pause(work)
                     await self.kill(names)
                 while not work.done():
                     await self.pause(work)
-            finally:
+                work.result()
+            except BaseException:  # Ctrl-C among them: what the tasks say of it is no news
                 work.cancel()
                 await asyncio.wait([work])
+                work.cancelled() or work.exception()
+                raise
             await self.until_delivered()
         finally:
             backend.cancel()
             await asyncio.wait([backend])
-        work.result()
+            backend.cancelled() or backend.exception()
 
     async def until_delivered(self) -> None:
         """Wait until the backend has all readings, or gets no more of them."""
@@ -161,8 +165,6 @@ class MqttDemo:
         """Wait a moment, and notice what failed."""
         for child in (self.server, self.gateway):
             child.check()
-        if work.done():
-            work.result()
         if time.monotonic() > self.deadline:
             raise DemoFailed(f"not done after {RUN_SECONDS_MAX} seconds")
         self.progress.say(f"{self.acknowledged:,} of {self.total:,} readings are acknowledged")

@@ -9,6 +9,7 @@ from streamd.clients.mqtt.codec.packets import (
     Connack,
     Connect,
     Packet,
+    Properties,
     Puback,
     Pubcomp,
     Publish,
@@ -42,7 +43,7 @@ class Client:
             try:
                 reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
                 self.connections += 1
-                properties = {Property.SESSION_EXPIRY_INTERVAL: SESSION_S}
+                properties: Properties = {Property.SESSION_EXPIRY_INTERVAL: SESSION_S}
                 self.send(Connect(VERSION, self.name, self._is_new, properties=properties))
                 while data := await reader.read(READ_BYTES):
                     for packet in decoder.feed(data):
@@ -96,7 +97,7 @@ class Device(Client):
             await self._room.acquire()
             packet_id = number % 65_535 + 1
             names = (("iid", f"reading-{number}"),) if self.qos == 1 else ()
-            properties = {Property.USER_PROPERTY: names} if names else {}
+            properties: Properties = {Property.USER_PROPERTY: names} if names else {}
             topic = f"devices/{self.name}/temperature".encode()
             packet = Publish(topic, reading.encode(), self.qos, packet_id=packet_id, properties=properties)
             self._in_flight[packet_id] = packet
@@ -126,7 +127,10 @@ class Device(Client):
 
 
 class Backend(Client):
-    """Subscribes with QoS 2, and notes the readings of each device."""
+    """Subscribes with QoS 2, and notes each reading once.
+
+    A reading that was published with QoS 1 may come twice, and is recognised by its name.
+    """
 
     def __init__(self, name: str, port: int, filter: str) -> None:
         super().__init__(name, port)
@@ -134,7 +138,9 @@ class Backend(Client):
         self.readings: dict[str, list[float]] = {}
         self.count = 0
         self.is_subscribed = asyncio.Event()
+        self.repeated = 0
         self._unreleased: set[int] = set()
+        self._names: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Receive until it is cancelled."""
@@ -144,14 +150,33 @@ class Backend(Client):
                     self._unreleased.clear()
                 self.send(Subscribe(1, (Subscription(self.filter, 2),)))
             elif isinstance(packet, Publish):
-                if packet.packet_id not in self._unreleased:  # else it is here, and comes a second time
-                    self._unreleased.add(packet.packet_id)
-                    device = packet.topic.split(b"/")[1].decode()
-                    self.readings.setdefault(device, []).append(float(packet.payload))
-                    self.count += 1
-                self.send(Pubrec(packet.packet_id))
+                self._take(packet)
             elif isinstance(packet, Pubrel):
                 self._unreleased.discard(packet.packet_id)
                 self.send(Pubcomp(packet.packet_id))
             elif isinstance(packet, Suback):
                 self.is_subscribed.set()
+
+    def _take(self, packet: Publish) -> None:
+        device = packet.topic.split(b"/")[1].decode()
+        if packet.qos == 2:
+            is_new = packet.packet_id not in self._unreleased
+            self._unreleased.add(packet.packet_id)
+            self.send(Pubrec(packet.packet_id))
+        else:
+            name = device, iid_of(packet)
+            is_new = name not in self._names
+            self._names.add(name)
+            self.send(Puback(packet.packet_id))
+        if is_new:
+            self.readings.setdefault(device, []).append(float(packet.payload))
+            self.count += 1
+        else:
+            self.repeated += 1
+
+
+def iid_of(packet: Publish) -> str:
+    """Return the name that a device has given to its message."""
+    pairs = packet.properties.get(Property.USER_PROPERTY, ())
+    assert isinstance(pairs, tuple)
+    return dict(pairs)["iid"]  # type: ignore[arg-type]
