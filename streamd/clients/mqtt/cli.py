@@ -29,7 +29,7 @@ def _without_extra(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from streamd.clients.mqtt.access import FileFault
-    from streamd.clients.mqtt.gateway.gateway import CannotStart
+    from streamd.clients.mqtt.gateway.ownership import CannotStart
     from streamd.clients.mqtt.listening import ListenFault
     from streamd.clients.mqtt.own_server import ServerFault
     from streamd.clients.mqtt.serving import serve

@@ -13,7 +13,8 @@ from typing import Any, Final
 import uvloop
 
 from streamd.clients.mqtt.access import Access
-from streamd.clients.mqtt.gateway.gateway import CannotStart, Gateway, Settings
+from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
+from streamd.clients.mqtt.gateway.ownership import CannotStart
 from streamd.clients.mqtt.listening import Listening, start
 from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of
 from streamd.clients.mqtt.own_server import OwnServer, start_server

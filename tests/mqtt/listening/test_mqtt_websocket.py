@@ -167,6 +167,11 @@ def test_a_page_of_another_origin_is_refused(run: Run, listed: tuple[str, ...], 
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port("ws"))
             writer.write(REQUEST + OFFER + header + b"\r\n")
             assert (await soon(reader.readline())).startswith(f"HTTP/1.1 {status} ".encode())
+            if status == 403:
+                assert (await soon(reader.read())).endswith(
+                    f"Origin '{origin}' may not connect: see --ws-origin.\n".encode()
+                )
+                assert one.listening.counts.of_other_origin == 1
             writer.close()
 
     run(main)

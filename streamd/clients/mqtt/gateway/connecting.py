@@ -184,9 +184,9 @@ class Connecting:
         gateway = self._gateway
         old_will, old_name = record.will, record.will_name
         is_lost = record.owner is not None  # its gateway was killed: the connection ended without a word
-        if old_will is not None and not (
-            old_will.properties.get(Property.WILL_DELAY_INTERVAL) and (is_lost or record.will_ms is not None)
-        ):
+        is_in_time = record.will_ms is not None and record.will_ms > gateway.now_ms()
+        has_delay = old_will is not None and old_will.properties.get(Property.WILL_DELAY_INTERVAL)
+        if old_will is not None and not (has_delay and (is_lost or is_in_time)):
             gateway.wills.publish(record.client_id, record.uid, old_will, old_name)
         record.expiry_s = self._expiry_of(packet)
         record.will = None
@@ -310,7 +310,7 @@ class Connecting:
         if limits.keep_alive_max_s and not 0 < keep_alive_s <= limits.keep_alive_max_s and packet.version == 5:
             keep_alive_s = limits.keep_alive_max_s
         connection.keep_alive_s = keep_alive_s * 1.5
-        gateway.watch(connection)
+        gateway.keep_alive.watch(connection)
         for text, one in session.subscriptions.items():
             if not text.startswith("$share/"):
                 gateway.delivery.tree.add(text, session, one)
@@ -369,21 +369,23 @@ class Connecting:
                 gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
         commands: list[Words] = []
         if not session.expiry_s:
-            gateway.counters.sessions_ended += 1
             session.is_ended = True
+        if not session.expiry_s and will is None:
+            gateway.counters.sessions_ended += 1
             if session.has_record:
                 commands = removal(session.client_id, session.user, self._awaiting_keys(session))
         elif session.has_record:
+            # A session that is over, but for its will, ends when the will is stored.
             commands = gateway.noting.changes(session, positions)
             ends_ms = gateway.now_ms() + session.expiry_s * 1_000
             key = key_of(session.client_id)
             words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
             gone = ["owner"]
-            if delay_s:
+            if will is not None:
                 will_ms = gateway.now_ms() + delay_s * 1_000
                 words += ["will_ms", will_ms]
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
-            elif session.will is not None and (connection.is_clean_end or not will):
+            elif session.will is not None:
                 gone += ["will", "will_name"]
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None

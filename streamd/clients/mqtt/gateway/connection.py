@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _NO_LIMIT: Final = 268_435_460
 _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it is behind
 _QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
-# Reasons for a close that is not the client's fault, and needs no line in the log.
-_QUIET: Final = {Reason.SESSION_TAKEN_OVER, Reason.SERVER_SHUTTING_DOWN, Reason.ADMINISTRATIVE_ACTION}
 
 
 class Connection(asyncio.Protocol):
@@ -224,6 +222,8 @@ class Connection(asyncio.Protocol):
         encoded = encode(packet, self.version, self.packet_bytes_max)
         if len(encoded) <= self.packet_bytes_max:
             self.write_now(encoded)
+        elif type(packet) is p.Connack:  # without it the client would wait for ever
+            self.close()
 
     def acknowledge(self, kind: PacketType, packet_id: int, reason: int = 0) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 import sys
 import time
 from collections import defaultdict
@@ -22,8 +21,10 @@ from streamd.clients.mqtt.gateway.connecting import Connecting
 from streamd.clients.mqtt.gateway.connection import Connection
 from streamd.clients.mqtt.gateway.counters import Counters
 from streamd.clients.mqtt.gateway.delivering import Delivery
+from streamd.clients.mqtt.gateway.keep_alive import KeepAlive
 from streamd.clients.mqtt.gateway.limits import Limits
 from streamd.clients.mqtt.gateway.noting import Noting
+from streamd.clients.mqtt.gateway.ownership import OWNER, CannotStart, Ownership
 from streamd.clients.mqtt.gateway.receiving import ContentRule, Receiving
 from streamd.clients.mqtt.gateway.retained import Retained
 from streamd.clients.mqtt.gateway.session import Session
@@ -34,15 +35,13 @@ from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, enc
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
-from streamd.clients.mqtt.store.records import INDEX, WILLS, key_of, parse_record
+from streamd.clients.mqtt.store.records import INDEX, key_of, parse_record
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
 from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
-OWNER: Final = "mqtt:gateway"
-_LEASE_S: Final = 5
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
 _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
@@ -50,10 +49,6 @@ _CLOCK_S: Final = 30.0
 _RETAIN_S: Final = 30.0
 _LOGGED_PER_S: Final = 20  # lines of one kind
 _ENDED_AT_ONCE: Final = 100
-
-
-class CannotStart(Exception):
-    """The store cannot be used for a gateway; the text says what to do."""
 
 
 @dataclass(slots=True)
@@ -105,8 +100,8 @@ class Gateway:
         self.has_search = False
         self._touched: list[Connection] = []
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._due: defaultdict[int, dict[Connection, None]] = defaultdict(dict)
-        self._watched_to = int(self.loop.time())
+        self.keep_alive = KeepAlive(self.loop, self.counters)
+        self._ownership = Ownership(self.link, self.run, self.now_ms)
         self._clock_ahead_ms = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._chores: asyncio.Task[None] | None = None
@@ -130,13 +125,13 @@ class Gateway:
             if not abilities.idmp:
                 raise CannotStart("the store has no XADD with IDMP: it takes streamd, or Redis 8.6 and later")
             self.has_search = abilities.xfilter
-            await self._take_lease()
+            await self._ownership.take()
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
-                tailed = await self.tail.open(log)
+                tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
                 self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
                 await self.retained.load(tailed)
-            await self._take_up()
+            await self._ownership.take_up_sessions()
         except (redis.RedisError, StoreFault, ValueError, OSError) as error:
             raise CannotStart(str(error))
         self.tail.start()
@@ -150,50 +145,6 @@ class Gateway:
                 break
             await asyncio.sleep(0.02)
         raise CannotStart(f"{self.link.fault or 'no answer'}; is a server running there?")
-
-    async def _take_lease(self) -> None:
-        """Be the only gateway of the store: wait until the lease of one that was killed is over."""
-        mine = f"{self.run} {socket.gethostname()} {os.getpid()}"
-        for _ in range(_LEASE_S * 10 + 20):
-            taken, other = await self.link.demand(("SET", OWNER, mine, "NX", "PX", _LEASE_S * 1_000), ("GET", OWNER))
-            if taken is not None or other == mine.encode():
-                return
-            _, host, process = other.decode().rsplit(" ", 2) if other else ("", "", "0")
-            if host == socket.gethostname() and not _is_running(int(process)):
-                await self.link.demand(("DEL", OWNER))
-                continue
-            await asyncio.sleep(0.1)
-        raise CannotStart(f"another gateway uses this store: process {process} on {host}; stop it first")
-
-    async def _take_up(self) -> None:
-        """Let the connections of a gateway that was killed end: sessions run out from now on, wills are due."""
-        (names,) = await self.link.demand(("ZRANGEBYSCORE", INDEX, "+inf", "+inf"))
-        now_ms = self.now_ms()
-        for at in range(0, len(names), 1_000):
-            some = [one.decode() for one in names[at : at + 1_000]]
-            replies = await self.link.demand(*[("HMGET", key_of(one), "owner", "expiry_s", "will") for one in some])
-            commands: list[Words] = []
-            for client_id, (owner, expiry_s, will) in zip(some, replies, strict=True):
-                if expiry_s is None:  # it was never written
-                    commands.append(("ZREM", INDEX, client_id))
-                    continue
-                if owner is None:
-                    continue
-                ends_ms = now_ms + int(expiry_s) * 1_000
-                words: list[bytes | str | int] = ["HSET", key_of(client_id), "ends_ms", ends_ms]
-                if will is not None:
-                    (reply,) = await self.link.demand(("HGETALL", key_of(client_id)))
-                    record = parse_record(client_id, reply)
-                    assert record is not None
-                    assert record.will is not None
-                    delay = record.will.properties.get(0x18, 0)
-                    assert isinstance(delay, int)
-                    will_ms = now_ms + min(delay, record.expiry_s) * 1_000
-                    words += ["will_ms", will_ms]
-                    commands.append(("ZADD", WILLS, will_ms, client_id))
-                commands += [words, ("ZADD", INDEX, ends_ms, client_id)]
-            if commands:
-                await self.link.demand(*commands)
 
     async def stop(self) -> None:
         """End orderly: clients are told, and all sessions are written."""
@@ -271,8 +222,6 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
-        if self.leaving.get(session.client_id) is session:
-            del self.leaving[session.client_id]
 
     @property
     def is_congested(self) -> bool:
@@ -290,7 +239,7 @@ class Gateway:
         return connection.transport.get_extra_info("peercert") or {}
 
     def acknowledged(self, session: Session, place: object, reason: int) -> None:
-        """Note that a message out is complete; send what there is room for now."""
+        """Note that a message out is complete; fill the room."""
         if session.is_recorded and not session.is_dirty:
             self.noting.note(session)
         if session.cursors is not None or session.retained or session.resending is not None:
@@ -348,7 +297,7 @@ class Gateway:
             del self.connections[connection]
             self.counters.connections_now -= 1
         self.paused.pop(connection, None)
-        self._due.get(connection.due, {}).pop(connection, None)
+        self.keep_alive.forget(connection)
         if connection.connect_timer is not None:
             connection.connect_timer.cancel()
         self.closing(connection)
@@ -364,29 +313,6 @@ class Gateway:
         for connection in touched:
             connection.flush()
 
-    def watch(self, connection: Connection) -> None:
-        """Look after a connection's keep alive."""
-        if connection.keep_alive_s:
-            due = int(connection.heard_s + connection.keep_alive_s) + 1
-            connection.due = due
-            self._due[due][connection] = None
-
-    def _check_keep_alive(self) -> None:
-        now = self.loop.time()
-        while self._watched_to <= now:
-            due = self._due.pop(self._watched_to, None)
-            self._watched_to += 1
-            for connection in due or ():
-                if connection.is_closing:
-                    continue
-                if not connection.is_reading or connection.is_busy:
-                    connection.heard_s = now  # it is not its fault
-                if connection.heard_s + connection.keep_alive_s > now:
-                    self.watch(connection)
-                    continue
-                self.counters.keep_alive_timeouts += 1
-                connection.close(Reason.KEEP_ALIVE_TIMEOUT)
-
     # What is due.
 
     def _store_changed(self, is_up: bool) -> None:
@@ -398,7 +324,7 @@ class Gateway:
         last_checkpoint = last_clock = last_retain = self.loop.time()
         while True:
             await asyncio.sleep(0.25)
-            self._check_keep_alive()
+            self.keep_alive.check()
             self.relieve()
             now = self.loop.time()
             if not self.link.is_up:
@@ -406,7 +332,8 @@ class Gateway:
             try:
                 if now - self._last_chores >= _CHORES_S:
                     self._last_chores = now
-                    await self._keep_lease()
+                    if not await self._ownership.keep():
+                        self._let_go()
                     await self.wills.publish_due()
                     await self._end_sessions()
                     for one in self.on_chores:
@@ -433,15 +360,10 @@ class Gateway:
                 if not connection.is_busy:
                     connection.start_reading()
 
-    async def _keep_lease(self) -> None:
-        (owner,) = await self.link.demand(("GET", OWNER))
-        if owner is not None and not owner.startswith(self.run.encode()):
-            self.warn("another gateway has taken this store; this one lets its clients go")
-            for connection in list(self.connections):
-                connection.close(Reason.SERVER_SHUTTING_DOWN)
-            return
-        mine = f"{self.run} {socket.gethostname()} {os.getpid()}"
-        await self.link.demand(("SET", OWNER, mine, "PX", _LEASE_S * 1_000))
+    def _let_go(self) -> None:
+        self.warn("another gateway has taken this store; this one lets its clients go")
+        for connection in list(self.connections):
+            connection.close(Reason.SERVER_SHUTTING_DOWN)
 
     async def _end_sessions(self) -> None:
         (ended,) = await self.link.demand(("ZRANGEBYSCORE", INDEX, "-inf", self.now_ms(), "LIMIT", 0, _ENDED_AT_ONCE))
@@ -491,13 +413,3 @@ def peer_of(connection: Connection) -> str:
     """Return where a connection comes from."""
     peer = connection.transport.get_extra_info("peername") if connection.transport is not None else None
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else connection.kind
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -140,8 +140,3 @@ class Session:
         self.will_name = record.will_name
         self.shares: dict[str, object] | None = None
         self.gap: str | None = None  # the log in which messages were removed before the session got them
-
-    @property
-    def is_persistent(self) -> bool:
-        """Whether it outlives its connection."""
-        return self.expiry_s > 0

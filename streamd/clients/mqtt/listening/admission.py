@@ -14,6 +14,7 @@ class Counts:
 
     failed: ended before the first byte of MQTT, in the handshake of TLS or WebSocket.
     refused: by the WebSocket handshake: their origin or subprotocol was wrong, or they spoke no WebSocket.
+    of_other_origin: those of them that were refused for their origin.
     delayed: times that nothing could be accepted for a while, since the system had no file or memory for it.
     """
 
@@ -21,6 +22,7 @@ class Counts:
     surplus: int = 0
     failed: int = 0
     refused: int = 0
+    of_other_origin: int = 0
     delayed: int = 0
 
 
@@ -29,6 +31,7 @@ class Admission:
 
     def __init__(self, connections_max: int) -> None:
         self.counts = Counts()
+        self.closed = False  # then nobody begins any more
         self._max = connections_max
         self._open: set[AdmittedConnection] = set()
 
@@ -76,6 +79,9 @@ class AdmittedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Let the protocol of the gateway begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are not of the class
+        if self._admission.closed:
+            self._transport.abort()
+            return
         try:
             self._served = self._make_protocol()
             self._served.connection_made(transport)
@@ -86,8 +92,8 @@ class AdmittedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand on."""
-        assert self._served is not None
-        self._served.data_received(data)
+        if self._served is not None:
+            self._served.data_received(data)
 
     def eof_received(self) -> bool | None:
         """Hand on; a TLS connection cannot stay open in one direction."""

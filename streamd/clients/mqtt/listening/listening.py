@@ -75,7 +75,8 @@ class Listening:
         self._context = context
         self._admission = Admission(options.connections_max)
         self._places: list[_Place] = []
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handshakes: set[asyncio.Task[None]] = set()  # those that can be cancelled: they own their socket
         self._delays: set[asyncio.TimerHandle] = set()
 
     @property
@@ -152,12 +153,20 @@ class Listening:
             return
         accepted.setblocking(False)
         serving = self._loop.create_task(self._serve(accepted, place, admitted))
-        self._handshakes.add(serving)
-        serving.add_done_callback(self._handshakes.discard)
+        self._tasks.add(serving)
+        serving.add_done_callback(self._tasks.discard)
 
     async def _serve(self, accepted: socket.socket, place: _Place, admitted: AdmittedConnection) -> None:
         """Hand a connection to its protocol, after the TLS handshake with the present certificate."""
         context = self._context if place.tls else None
+        this = asyncio.current_task()
+        assert this is not None
+        if self._admission.closed:
+            accepted.close()
+            self._admission.dismiss(admitted)
+            return
+        if context is not None:
+            self._handshakes.add(this)
         try:
             await self._loop.connect_accepted_socket(
                 lambda: admitted,
@@ -172,6 +181,8 @@ class Listening:
         except BaseException:
             self._admission.dismiss(admitted)
             raise
+        finally:
+            self._handshakes.discard(this)
 
     def reload_certificates(self) -> None:
         """Read certificates, key and authorities again, for connections that come from now on.
@@ -183,6 +194,7 @@ class Listening:
 
     def close(self) -> None:
         """Accept no more, and end the connections whose handshake is not over; the others go on."""
+        self._admission.closed = True
         for place in self._places:
             self._loop.remove_reader(place.listening.fileno())
             places.remove_unix(place.listening, place.file)

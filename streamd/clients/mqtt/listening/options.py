@@ -61,6 +61,8 @@ def check(options: Listeners) -> None:
             raise ListenFault(f"{option} {port}: give one from 0 to {PORT_MAX}")
     if options.unix is None and all(port is None for port in ports.values()):
         raise ListenFault("nothing to listen at: give --port, --tls-port, --ws-port or --unix")
+    if not options.bind:  # the system would take it for all addresses; it may be a variable that is not set
+        raise ListenFault("--bind is empty: give an address of this machine, or 0.0.0.0 for all of them")
     fixed = [port for port in ports.values() if port]
     if len(set(fixed)) < len(fixed):
         twice = next(port for port in fixed if fixed.count(port) > 1)

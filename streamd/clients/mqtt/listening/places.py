@@ -17,7 +17,7 @@ def tcp(option: str, host: str, port: int, backlog: int) -> socket.socket:
     """Return a socket that listens at the first address of a host. Raises: ListenFault."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = infos[0]
         both = family == socket.AF_INET6 and address[0] == "::" and socket.has_dualstack_ipv6()
         made = socket.create_server((str(address[0]), port), family=family, backlog=backlog, dualstack_ipv6=both)

@@ -33,7 +33,6 @@ from streamd.clients.mqtt.store.positions import Place, Position
 VERSION: Final = b"1"
 INDEX: Final = "mqtt:sessions"
 WILLS: Final = "mqtt:wills"
-FOR_EVER_S: Final = 0xFFFFFFFF
 
 
 class NewerRecord(ValueError):

@@ -1,0 +1,1 @@
+"""`streamd mqtt bench`: a load on any MQTT broker, and what it costs the broker."""
