@@ -171,6 +171,7 @@ pictures: set-up
 	@$(RUN) -m scripts.tables_speed
 	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_idempotence
+	@$(RUN) -m scripts.pictures_mqtt
 	@$(RUN) -m scripts.pictures_ui
 
 docs: set-up
