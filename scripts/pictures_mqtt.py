@@ -35,7 +35,7 @@ def log() -> Path:
     picture.line(520, 211, 520, 122, GOOD)
     picture.box(600, 196, 136, 30, "Spark job", SOFT)
     picture.drop(668, 122, 192, GOOD)
-    picture.text(668, 246, "format(\"streamd\")", colour=SOFT, code=True)
+    picture.text(668, 246, 'format("streamd")', colour=SOFT, code=True)
     picture.text(380, 280, "every reader has a position of its own; nothing is copied for a subscriber", colour=SOFT)
     return picture.save("mqtt-log.svg")
 

@@ -23,7 +23,9 @@ from tests.spark.deployments import make_certificates
 TEXT = (ROOT / "docs" / "mqtt.md").read_text(encoding="utf-8")
 BLOCKS = blocks_for(__file__)
 TIMEOUT_S = 60
-needs_clients = pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto's clients are not installed")
+needs_clients = pytest.mark.skipif(
+    shutil.which("mosquitto_pub") is None, reason="mosquitto's clients are not installed"
+)
 
 
 def options() -> dict[str, object]:
