@@ -166,9 +166,7 @@ def test_5_4_8_2_3_the_qos_of_a_delivery_is_at_most_what_the_member_was_granted(
 def test_the_identifiers_of_a_message_are_those_of_the_member_that_gets_it(store):
     async def main():
         async with running(store) as gateway:
-            one = await member(
-                gateway, "one", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 7}}
-            )
+            one = await member(gateway, "one", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 7}})
             other = await member(
                 gateway, "other", share(), subscribe={"properties": {Property.SUBSCRIPTION_IDENTIFIER: 9}}
             )
@@ -203,7 +201,13 @@ def test_no_local_on_a_shared_subscription_is_a_protocol_error(streamd_store):
 
 def test_names_with_any_characters_are_groups_of_their_own(store):
     async def main():
-        texts = ["$share/ä b/t/#", "$share/ä  b/t/#", "$share/a:b/t/#", "$share/" + "x" * 300 + "/t/#", "$share/a.b/t/#"]
+        texts = [
+            "$share/ä b/t/#",
+            "$share/ä  b/t/#",
+            "$share/a:b/t/#",
+            "$share/" + "x" * 300 + "/t/#",
+            "$share/a.b/t/#",
+        ]
         async with running(store) as gateway:
             devices = [await member(gateway, f"d {n}/ü", share(text)) for n, text in enumerate(texts)]
             publisher = await connect(gateway.port, "publisher")
@@ -216,7 +220,7 @@ def test_names_with_any_characters_are_groups_of_their_own(store):
 def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "first", subscribe=mode("ordered"))
+            first = await member(gateway, "first", subscribe=mode("ordered"))
             other = await connect(gateway.port, "other")
             reply = await other.subscribe(share(), share("$share/h/t/#"), **mode("any"))
             assert reply.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1)
@@ -227,6 +231,7 @@ def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
             old = await connect(gateway.port, "old", version=4)
             assert (await old.subscribe(share())).reasons == (1,)
             assert (await other.subscribe(share("$share/g/$SYS/#"))).reasons == (Reason.TOPIC_FILTER_INVALID,)
+            await first.disconnect()
 
     asyncio.run(main())
 
@@ -277,9 +282,7 @@ def test_qos_1_of_a_member_whose_session_ends_goes_to_another_and_qos_2_does_not
 def test_what_a_slow_member_has_in_flight_is_not_taken_from_it(store, how):
     async def main():
         async with running(store, limits=SHORT) as gateway:
-            slow = await member(
-                gateway, "slow", properties={Property.RECEIVE_MAXIMUM: 2}, subscribe=mode(how)
-            )
+            slow = await member(gateway, "slow", properties={Property.RECEIVE_MAXIMUM: 2}, subscribe=mode(how))
             publisher = await connect(gateway.port, "publisher")
             await publish_many(publisher, 5)
             held = [await slow.receive(acknowledges=False) for _ in range(2)]
@@ -368,7 +371,9 @@ def test_a_group_spans_the_logs_that_its_filter_matches(store):
 
 def test_a_member_that_may_not_read_a_message_leaves_it_to_another(store, tmp_path):
     rules = tmp_path / "acl"
-    rules.write_text("user one\ntopic read t/#\ntopic deny t/secret\nuser two\ntopic read t/#\nuser p\ntopic write t/#\n")
+    rules.write_text(
+        "user one\ntopic read t/#\ntopic deny t/secret\nuser two\ntopic read t/#\nuser p\ntopic write t/#\n"
+    )
 
     async def main():
         async with running(store, acl_file=rules) as gateway:
@@ -423,11 +428,12 @@ def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(stor
 def test_the_members_of_a_killed_gateway_are_no_members_any_more(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "device")
+            device = await member(gateway, "device")
             names = await gateway.link.demand(("KEYS", "mqtt:share*"))
             assert len(names[0]) == 2
             # As a kill leaves it: nobody ends the memberships.
             gateway.shares.withdraw = lambda session, texts: None
+            device.close()
         async with running(store) as gateway:
             assert await gateway.link.demand(("KEYS", "mqtt:share*"), ("HLEN", "{mqtt}:shares")) == [[], 0]
 
@@ -439,7 +445,10 @@ def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
 
     async def main():
         async with running(store) as gateway:
-            devices = [await member(gateway, "any"), await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered"))]
+            devices = [
+                await member(gateway, "any"),
+                await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered")),
+            ]
             publisher = await connect(gateway.port, "publisher")
             await publish_many(publisher, 3)
             log = await AsyncTopicLog.open(gateway.client, "mqtt")
