@@ -220,7 +220,7 @@ def test_names_with_any_characters_are_groups_of_their_own(store):
 def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "first", subscribe=mode("ordered"))
+            first = await member(gateway, "first", subscribe=mode("ordered"))
             other = await connect(gateway.port, "other")
             reply = await other.subscribe(share(), share("$share/h/t/#"), **mode("any"))
             assert reply.reasons == (Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1)
@@ -231,6 +231,7 @@ def test_a_member_that_says_otherwise_than_its_group_is_refused(store):
             old = await connect(gateway.port, "old", version=4)
             assert (await old.subscribe(share())).reasons == (1,)
             assert (await other.subscribe(share("$share/g/$SYS/#"))).reasons == (Reason.TOPIC_FILTER_INVALID,)
+            await first.disconnect()
 
     asyncio.run(main())
 
@@ -427,11 +428,12 @@ def test_an_unsubscribed_member_finishes_what_it_has_begun_and_gets_no_more(stor
 def test_the_members_of_a_killed_gateway_are_no_members_any_more(store):
     async def main():
         async with running(store) as gateway:
-            await member(gateway, "device")
+            device = await member(gateway, "device")
             names = await gateway.link.demand(("KEYS", "mqtt:share*"))
             assert len(names[0]) == 2
             # As a kill leaves it: nobody ends the memberships.
             gateway.shares.withdraw = lambda session, texts: None
+            device.close()
         async with running(store) as gateway:
             assert await gateway.link.demand(("KEYS", "mqtt:share*"), ("HLEN", "{mqtt}:shares")) == [[], 0]
 

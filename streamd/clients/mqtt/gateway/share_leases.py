@@ -66,6 +66,8 @@ class LeasedPart(Part):
         view = member.views.get(self.log.name)
         if view is not None:
             view.unacknowledged.get((place.generation, place.shard), set()).discard(format_id(place.entry_id))
+        if place.generation != self.log.handle.meta.current.number:
+            self._look(member)  # the next generation is begun when all of this one is acknowledged
         if member.is_parted and not any(part is self for part in member.flying.values()):
             self._give_back(member)
 
