@@ -12,7 +12,9 @@ import paho.mqtt.client as paho
 import pytest
 import redis
 from click.testing import CliRunner
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from starlette.testclient import TestClient
 
 from streamd.clients.sessions import DeviceStore
@@ -99,8 +101,10 @@ def sessions(url: str) -> None:
 class Device:
     """An MQTT client that a gateway serves; it waits for each answer."""
 
-    def __init__(self, port: int, name: str, clean: bool = True, will: bool = False) -> None:
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, name, clean_session=clean)
+    def __init__(self, port: int, name: str, clean: bool = True, will: bool = False, version: int = 4) -> None:
+        choice = {"clean_session": clean} if version == 4 else {}
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion(version), **choice)
+        self.client.username_pw_set("ann")
         self.answers, self.messages = Queue[object](), Queue[bytes]()
         self.client.on_connect = lambda client, data, flags, reason, properties: self.answers.put(reason)
         self.client.on_subscribe = lambda client, data, packet_id, reasons, properties: self.answers.put(reasons[0])
@@ -111,8 +115,8 @@ class Device:
         self.client.loop_start()
         assert self.answers.get(timeout=DEADLINE_S) == 0
 
-    def subscribe(self, filter: str) -> None:
-        self.client.subscribe(filter, 2)
+    def subscribe(self, filter: str, properties: Properties | None = None) -> None:
+        self.client.subscribe(filter, 2, properties=properties)
         assert self.answers.get(timeout=DEADLINE_S) == 2
 
     def publish(self, payload: bytes, qos: int, retain: bool = False) -> None:
@@ -139,6 +143,8 @@ def gateway(url: str) -> None:
         (port,) = re.findall(r"^  mqtt +127.0.0.1:(\d+)$", "".join(said), re.MULTILINE)
         return process, int(port)
 
+    earliest = Properties(PacketTypes.SUBSCRIBE)
+    earliest.UserProperty = ("start", "earliest")
     with tempfile.TemporaryDirectory() as place:
         for turn in range(2):  # the second gateway takes up what the first one has left
             log = Path(place, f"log-{turn}")
@@ -154,6 +160,11 @@ def gateway(url: str) -> None:
                 watcher.subscribe("devices/+/t")
                 assert watcher.messages.get(timeout=DEADLINE_S) == b"%d" % (10 * turn + 1)
                 watcher.close()
+                reader = Device(port, "reader", version=5)
+                reader.subscribe("devices/+/t", earliest)
+                assert reader.messages.get(timeout=DEADLINE_S) == b"%d" % (10 * turn + 1)  # the retained one
+                assert [reader.messages.get(timeout=DEADLINE_S) for _ in range(3)] == [b"0", b"1", b"2"]
+                reader.close()
                 backend.close()
                 device.publish(b"kept", 2)
                 backend = Device(port, "backend", clean=False)
