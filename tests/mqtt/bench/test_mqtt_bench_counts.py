@@ -127,9 +127,14 @@ def test_sessions_that_last_are_forgotten_at_the_end(capsys, version):
         assert [one.properties for one in leaving] == [{Property.SESSION_EXPIRY_INTERVAL: 0}] * 6
 
 
-def test_user_name_and_password_are_sent_and_not_printed(capsys):
-    fake = Fake()
-    code, found = run(capsys, fake, "p2p", "--username", "ann", "--password", "secret")
+@pytest.mark.parametrize("is_in_environment", [True, False])
+def test_user_name_and_password_are_sent_and_not_printed(capsys, monkeypatch, is_in_environment):
+    fake, words = Fake(), ("--username", "ann")
+    if is_in_environment:
+        monkeypatch.setenv("STREAMD_MQTT_PASSWORD", "secret")
+    else:
+        words = (*words, "--password", "secret")
+    code, found = run(capsys, fake, "p2p", *words)
     assert code == 0
     assert {(one.username, one.password) for one in fake.seen if isinstance(one, packets.Connect)} == {
         ("ann", b"secret")

@@ -162,7 +162,8 @@ def history(seed: int, *, may_kill: bool = False, timed_share: float = 0.1) -> l
     """Return the history of a seed. timed_share: how many of all histories have expiries, and so take seconds."""
     chance = random.Random(seed)
     generator = _Generator(chance, chance.random() < timed_share, may_kill)
-    length, found = chance.randint(*LENGTH), []
+    length = chance.randint(*LENGTH)
+    found: list[Step] = []
     while len(found) < length:
         one = generator.next()
         if one is not None:

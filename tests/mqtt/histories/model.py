@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.mqtt.histories.deviations import NONE, Deviations
 from tests.mqtt.histories.steps import LONG_S
 from tests.topics.mqtt_model import matches
 
-# Around the end of an expiry a broker may decide either way: it counts in whole seconds.
-BEFORE_S, BEHIND_S = 0.3, 1.3
+# So long behind the end of an expiry a broker may still deliver: it counts in whole seconds.
+BEHIND_S = 1.3
 
 
 class Copy(NamedTuple):
@@ -81,6 +81,10 @@ class Due:
             all(count <= way.count(one) * self.message.times for one, count in wanted.items()) for way in self.ways
         )
 
+    def forget_ids(self) -> None:
+        """The client speaks 3.1.1, which has no identifiers."""
+        self.ways += [[copy._replace(ids=()) for copy in way] for way in self.ways]
+
     def is_satisfied(self) -> bool:
         """Return whether all has come that has to come."""
         if self.is_loose:
@@ -144,6 +148,8 @@ class Model:
         for due in session.dues:
             if max(copy.qos for way in due.ways for copy in way) == 0:
                 due.least = 0
+            if version == 4:
+                due.forget_ids()
         return is_present
 
     def gone(self, who: str, now: float, expiry: int | None = None) -> None:
@@ -176,6 +182,9 @@ class Model:
         had = new.filter in session.subscriptions
         if had:
             self._loosen(session)
+            if self.deviations.keeps_first_options:
+                old = session.subscriptions[new.filter]
+                new = replace(new, no_local=old.no_local, retain_as_published=old.retain_as_published)
         session.subscriptions[new.filter] = new
         if handling == 2 or (handling == 1 and had):
             return
@@ -184,7 +193,9 @@ class Model:
                 continue
             ids = (new.identifier,) if new.identifier and session.version == 5 else ()
             copy = Copy(min(message.qos, new.qos), True, ids)
-            is_free = (new.no_local and message.publisher == who) or self._is_over(message, now, -BEFORE_S)
+            is_free = (new.no_local and message.publisher == who) or self._is_over(
+                message, now, -self.deviations.expires_early_s
+            )
             session.dues.append(Due(message, [[copy]], True, 0 if is_free else 1))
 
     def unsubscribe(self, who: str, filter: str) -> bool:
@@ -201,7 +212,7 @@ class Model:
                 self.retained[message.topic] = message
             else:
                 self.retained.pop(message.topic, None)
-        for who, session in self.sessions.items():
+        for who, session in list(self.sessions.items()):
             if self._living(who, message.at) is None:
                 continue
             matching = [
@@ -213,12 +224,13 @@ class Model:
                 ways = list(self._ways(message, session, matching))
                 is_lost = not session.is_connected and max(one.qos for one in matching) * message.qos == 0
                 session.dues.append(Due(message, ways, False, 0 if is_lost else 1))
+                if session.version == 4:
+                    session.dues[-1].forget_ids()
 
     def _ways(self, message: Message, session: Session, matching: list[Subscription]) -> Iterator[list[Copy]]:
         """Yield the right sets of copies: one with the highest QoS and all identifiers, or one per subscription."""
-        has_ids = session.version == 5
         best = min(message.qos, max(one.qos for one in matching))
-        all_ids = tuple(sorted(one.identifier for one in matching if one.identifier)) if has_ids else ()
+        all_ids = tuple(sorted(one.identifier for one in matching if one.identifier))
         # Whether the one copy is retained is left open where the subscriptions differ.
         for retain in {message.retain and one.retain_as_published for one in matching}:
             yield [Copy(best, retain, all_ids)]
@@ -229,7 +241,7 @@ class Model:
             Copy(
                 min(message.qos, one.qos),
                 message.retain and one.retain_as_published,
-                (one.identifier,) if one.identifier and has_ids else (),
+                (one.identifier,) if one.identifier else (),
             )
             for one in matching
         ]
@@ -254,7 +266,9 @@ class Model:
             self._fault(who, f"{_shown(arrival)} was published to {message.topic}")
         self._check_expiry(who, session, arrival, message, now)
         key = (message.publisher, message.topic, copy.qos, due.is_retained)
-        if not due.got and session.newest.get(key, -1) > message.number:
+        # Of a message that was sent again, a copy of QoS 0 may have been lost with the connection.
+        is_ordered = copy.qos > 0 or message.times == 1
+        if is_ordered and not due.got and session.newest.get(key, -1) > message.number:
             self._fault(who, f"reordered: {_shown(arrival)} behind message {session.newest[key]} of the same topic")
         session.newest[key] = max(session.newest.get(key, -1), message.number)
         due.got.append(copy)
@@ -284,24 +298,23 @@ class Model:
     def _surplus(self, who: str, session: Session, arrival: Arrival) -> Flying | None:
         """Judge what is not due: allowed again after a kill, or wrong."""
         for due in session.dues:
-            if due.message.payload == arrival.payload and due.message.topic == arrival.topic and arrival.copy.qos == 1:
-                if session.allowed_again[due.message.number] > 0:
-                    session.allowed_again[due.message.number] -= 1
-                    session.flying[arrival.packet_id] = Flying(due, arrival.copy)
-                    return session.flying[arrival.packet_id]
+            is_same = due.message.payload == arrival.payload and due.message.topic == arrival.topic
+            if is_same and arrival.copy.qos == 1 and session.allowed_again[due.message.number] > 0:
+                session.allowed_again[due.message.number] -= 1
+                session.flying[arrival.packet_id] = Flying(due, arrival.copy)
+                return session.flying[arrival.packet_id]
         known = [due for due in session.dues if _is_of(due.message, arrival)]
         if known:
-            got = [one.got for one in known]
-            self._fault(who, f"duplicated or not as due: {_shown(arrival)}; had {got}, due {[one.ways for one in known]}")
+            had = [(one.got, one.ways) for one in known]
+            self._fault(who, f"duplicated or not as due: {_shown(arrival)}; had and due: {had}")
         else:
             self._fault(who, f"foreign: {_shown(arrival)}")
         return None
 
     def _due(self, session: Session, arrival: Arrival) -> Due | None:
-        for due in session.dues:
-            if _is_of(due.message, arrival) and due.takes(arrival.copy):
-                return due
-        return None
+        found = [due for due in session.dues if _is_of(due.message, arrival) and due.takes(arrival.copy)]
+        # A further copy of a message that was sent again only if nothing else is due.
+        return min(found, key=Due.is_satisfied, default=None)
 
     def _check_expiry(self, who: str, session: Session, arrival: Arrival, message: Message, now: float) -> None:
         if self._is_over(message, now, BEHIND_S):
@@ -310,7 +323,8 @@ class Model:
             if arrival.left_s is not None:
                 self._fault(who, f"{_shown(arrival)} has an expiry")
         elif arrival.left_s is None:
-            self._fault(who, f"{_shown(arrival)} has no expiry")
+            if not (self.deviations.expires_early_s > 1 and self._is_over(message, now, -1.1)):
+                self._fault(who, f"{_shown(arrival)} has no expiry")
         elif not message.expiry - (now - message.at) - BEHIND_S <= arrival.left_s <= message.expiry:
             self._fault(who, f"{_shown(arrival)} has an expiry of {arrival.left_s} of {message.expiry}")
 
@@ -339,7 +353,7 @@ class Model:
             f"lost: message {due.message.number} ({due.message.topic}, QoS {due.message.qos}); "
             f"had {due.got}, due {due.ways}{' (retained)' if due.is_retained else ''}"
             for due in session.dues
-            if not due.is_satisfied() and not self._is_over(due.message, now, -BEFORE_S)
+            if not due.is_satisfied() and not self._is_over(due.message, now, -self.deviations.expires_early_s)
         ]
         return found + [
             f"lost: {'PUBREL' if flying.is_received else 'PUBLISH'} {packet_id} again, of message "

@@ -1,9 +1,10 @@
-"""A client of a history: it does what a step says, acknowledges unless it holds back, and tells the model what it gets."""
+"""A client of a history: it does what steps say, acknowledges unless it holds back, tells the model what it gets."""
 
 import asyncio
 import random
 from collections.abc import Callable
 
+from streamd.clients.mqtt.codec.encoding import encode
 from streamd.clients.mqtt.codec.packets import (
     Connack,
     Connect,
@@ -48,7 +49,7 @@ class Player:
         self.holds: str | None = None
         self.changed = asyncio.Event()
         self.open_max = 0  # how many messages were in flight at most
-        self.unsettled: dict[int, Publish] = {}  # what it published and is not complete; None for the PUBREL phase
+        self.unsettled: dict[int, Publish] = {}  # what it published and is not complete
         self._released: set[int] = set()
         self._address, self._prefix, self._model, self._note = address, prefix, model, note
         self._open: set[int] = set()
@@ -92,8 +93,8 @@ class Player:
             self._released.clear()
         return connack
 
-    async def publish(self, topic: str, payload: bytes, qos: int, retain: bool, expiry: int) -> int:
-        """Send a PUBLISH; return its packet identifier."""
+    async def publish(self, topic: str, payload: bytes, qos: int, retain: bool, expiry: int, torn: int = 0) -> None:
+        """Send a PUBLISH. torn: 1 for a part of it, 2 for all of it, and then the connection breaks."""
         properties: dict[int, PropertyValue] = {Property.MESSAGE_EXPIRY_INTERVAL: expiry} if expiry else {}
         packet_id = self._next_id() if qos else 0
         packet = Publish(
@@ -101,8 +102,10 @@ class Player:
         )
         if qos:
             self.unsettled[packet_id] = packet
-        self._link().send(packet)
-        return packet_id
+        link, data = self._link(), encode(packet, self.version)
+        link.send_bytes(data[: len(data) // 2] if torn == 1 else data)
+        if torn:
+            link.break_off("torn")
 
     def resend(self) -> None:
         """Send what is not complete again, as a client does whose session goes on."""
@@ -141,25 +144,15 @@ class Player:
 
     def disconnect(self, expiry: int | None) -> None:
         """Send DISCONNECT."""
-        properties = {} if expiry is None else {Property.SESSION_EXPIRY_INTERVAL: expiry}
+        properties: dict[int, PropertyValue] = {}
+        if expiry is not None:
+            properties = {Property.SESSION_EXPIRY_INTERVAL: expiry}
         self._link().disconnect(Disconnect(0, properties))
 
     def cut(self) -> None:
         """End the connection without DISCONNECT."""
         if self.link is not None:
             self.link.break_off("cut")
-
-    def tear(self, length_share: float) -> None:
-        """Send a part of a PUBLISH that is then cut off."""
-        packet = list(self.unsettled.values())[-1]
-        link = self._link()
-        data = _encoded(packet, self.version)
-        link.send_bytes(data[: max(1, int(len(data) * length_share))])
-        link.break_off("torn")
-
-    def take_back(self, packet_id: int) -> Publish:
-        """Return a PUBLISH that has not been sent yet."""
-        return self.unsettled[packet_id]
 
     def release(self) -> None:
         """Acknowledge what was held back, and everything from now on."""
@@ -236,7 +229,7 @@ class Player:
         assert isinstance(ids, tuple)
         assert left is None or isinstance(left, int)
         topic = packet.topic.decode().removeprefix(self._prefix)
-        copy = Copy(packet.qos, packet.retain, tuple(sorted(ids)))
+        copy = Copy(packet.qos, packet.retain, tuple(sorted(int(str(one)) for one in ids)))
         arrival = Arrival(packet.payload, topic, copy, packet.dup, packet.packet_id, left)
         self._note(
             f"{self.name} <- {topic} {packet.payload.decode()!r} QoS {packet.qos} packet {packet.packet_id}"
@@ -258,10 +251,4 @@ class Player:
             self._open.discard(packet_id)
             self._model.completed(self.name, packet_id)
         if self.link is not None and self.link.is_open:
-            self.link.send(kind(packet_id))  # type: ignore[call-arg]
-
-
-def _encoded(packet: Publish, version: int) -> bytes:
-    from streamd.clients.mqtt.codec.encoding import encode
-
-    return encode(packet, version)
+            self.link.send(kind(packet_id))  # type: ignore[call-arg, arg-type]

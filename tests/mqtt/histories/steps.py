@@ -20,7 +20,7 @@ LONG_S, SHORT_S, WAIT_S = 3_600, 1, 2.6  # of expiries; a wait that lets the sho
 Value = int | float | str
 # What each kind of step has, with what it has if nothing is said. The first word behind the kind is who does it.
 FIELDS: dict[str, dict[str, Value]] = {
-    # expiry: seconds the session outlives the connection (3.1.1: any number for clean=0). receive: receive maximum, 0: none.
+    # expiry: seconds that the session outlives the connection, in 5. receive: receive maximum, 0: none.
     CONNECT: {"version": 5, "clean": 1, "expiry": 0, "receive": 0},
     # expiry: -1 leaves what CONNECT said.
     DISCONNECT: {"expiry": -1},
@@ -47,21 +47,13 @@ class Step(NamedTuple):
     who: str
     values: tuple[tuple[str, Value], ...]
 
-    def __getattr__(self, name: str) -> Value:
-        for field, value in self.values:
-            if field == name:
-                return value
-        raise AttributeError(name)
-
     def number(self, name: str) -> int:
         """Return a value that is a whole number."""
-        value = getattr(self, name)
-        assert isinstance(value, int)
-        return value
+        return int(dict(self.values)[name])
 
     def text(self, name: str) -> str:
         """Return a value that is text."""
-        return str(getattr(self, name))
+        return str(dict(self.values)[name])
 
     def __str__(self) -> str:
         words = [self.kind, *([self.who] if self.who else [])]
@@ -84,6 +76,8 @@ def parse(text: str) -> list[Step]:
 def _parse_line(line: str) -> Step:
     kind, *words = line.split()
     who = words.pop(0) if words and "=" not in words[0] else ""
+    if any("=" not in word for word in words):
+        raise ValueError(f"no such step: {line}")
     values: dict[str, Value] = {}
     for word in words:
         name, _, value = word.partition("=")
