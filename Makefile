@@ -8,11 +8,12 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long mqtt-chaos test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
+	@echo "make demo-mqtt   devices publish over connections that are cut, gateway and server killed, Spark computes averages"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
@@ -57,6 +58,9 @@ demo: set-up
 
 demo-topics: set-up
 	@$(RUN) scripts/run.py demo.topics $(ARGS)
+
+demo-mqtt: set-up
+	@$(RUN) scripts/run.py demo.mqtt $(ARGS)
 
 demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
@@ -167,6 +171,7 @@ pictures: set-up
 	@$(RUN) -m scripts.tables_speed
 	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_idempotence
+	@$(RUN) -m scripts.pictures_mqtt
 	@$(RUN) -m scripts.pictures_ui
 
 docs: set-up

@@ -166,6 +166,10 @@ class Device:
         """Let a PUBLISH wait for `hears`."""
         self._inbox.append(packet)
 
+    def has_heard(self) -> bool:
+        """Return whether a PUBLISH waits for `hears`."""
+        return bool(self._inbox)
+
     def hears(self) -> Publish:
         """Return the next PUBLISH, which is not acknowledged yet."""
         return self._inbox.popleft() if self._inbox else self.expects(Publish)

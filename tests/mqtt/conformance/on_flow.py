@@ -168,3 +168,30 @@ def the_maximum_holds_for_retained_messages_and_for_those_that_wait(scene):
     device.receives(b"waits")
     device.subscribes(scene.topic("#"), qos=1)
     same(device.payloads_from(publisher), [b"small"])
+
+
+@case("5:3.1.2-24", "5:3.1.2-25", "5:4.4.0-1")
+def the_maximum_holds_for_what_is_sent_again(scene):
+    publisher, device = scene.client(), scene.lasting("a")
+    device.subscribes(scene.topic("a"), qos=2)
+    for qos in (1, 2):
+        publisher.publishes(scene.topic("a"), b"x" * 100, qos)
+        device.hears()
+    publisher.publishes(scene.topic("a"), b"small", 1)
+    small = device.hears()
+    device.drops()
+    device = scene.lasting("a", maximum_packet_size=60)
+    same(device.hears(), small._replace(dup=True))
+    device.send(Puback(small.packet_id))
+    same(device.payloads_from(publisher), [])
+    device.drops()
+    same(scene.lasting("a").payloads_from(publisher), [])  # left out counts as delivered
+
+
+@case("5:3.1.2-25", "5:3.3.2-7", "5:3.1.2-26")
+def a_message_that_is_left_out_gives_its_topic_no_alias(scene):
+    publisher, device = scene.client(), scene.client(maximum_packet_size=60, topic_alias_maximum=1)
+    device.subscribes(scene.topic("a"), qos=1)
+    for payload in (b"x" * 100, b"small", b"x" * 100, b"more"):
+        publisher.publishes(scene.topic("a"), payload, 1)
+    same([one.topic.decode() for one in device.all_from(publisher)], [scene.topic("a")] * 2)

@@ -238,7 +238,13 @@ def properties_are_handed_on_unchanged(scene):
         P.CORRELATION_DATA: b"\0\xff",
         P.USER_PROPERTY: (("b", "1"), ("a", "2"), ("b", "1"), ("b", ""), ("", "")),
     }
-    several = [values, {P.PAYLOAD_FORMAT_INDICATOR: 0}, {P.CONTENT_TYPE: "", P.CORRELATION_DATA: b""}, {}]
+    several = [
+        values,
+        {P.PAYLOAD_FORMAT_INDICATOR: 0},
+        {P.CONTENT_TYPE: "", P.CORRELATION_DATA: b""},
+        {P.USER_PROPERTY: (("z", "1"), ("a", "2"), ("m", "\u20ac"))},
+        {},
+    ]
     for qos in (0, 1, 2):
         for one in several:
             publisher.publishes(scene.topic("a"), b"1", qos, **{key.name: value for key, value in one.items()})

@@ -1,5 +1,6 @@
 """Cases of retained messages, and of the RETAIN flag."""
 
+from streamd.clients.mqtt.codec.packets import Puback, Publish
 from streamd.clients.mqtt.codec.properties import Property as P
 from tests.mqtt.conformance.cases import case, must, same
 
@@ -149,3 +150,86 @@ def a_retained_message_has_the_lower_qos_of_both(scene):
         device = scene.client()
         device.subscribes(scene.topic("a"), qos=qos)
         device.receives(b"1", qos, True)
+
+
+@case("5:4.4.0-1", "3:4.4.0-1", "3:3.3.1-8", "5:§3.3.1.3")
+def a_retained_message_that_is_sent_again_is_the_same_packet(scene):
+    publisher, device = scene.client(), scene.lasting("a")
+    publisher.publishes(scene.topic("a"), b"1", 1, retain=True)
+    publisher.publishes(scene.topic("b"), b"2", 2, retain=True)
+    for name in ("a", "b"):
+        device.subscribes(scene.topic(name), qos=2)
+    first = [device.hears(), device.hears()]
+    must(all(one.retain for one in first), f"{first}")
+    device.drops()
+    device = scene.lasting("a")
+    same([device.hears(), device.hears()], [one._replace(dup=True) for one in first])
+
+
+@case("5:3.3.1-13", "5:§3.3.1.3")
+def because_of_a_new_subscription_retain_is_1_however_it_was_asked_for(scene):
+    publisher = scene.client()
+    publisher.publishes(scene.topic("a"), b"1", 1, retain=True)
+    for asked in (True, False):
+        device = scene.client()
+        device.subscribes(scene.topic("a"), qos=1, retain_as_published=asked)
+        device.receives(b"1", 1, True)
+
+
+@case("5:4.7.2-1", "3:4.7.2-1", "5:4.7.1-1", "3:4.7.1-2", "5:§4.7.1", "3:§4.7.1")
+def retained_messages_match_filters_as_live_ones_do(scene):
+    publisher = scene.client()
+    names = ("", "a", "a/", "a/b", "a/b/c", "/", "b/a", "$a/b")
+    for name in names:
+        publisher.publishes(scene.topic(name), b"=" + name.encode(), 1, retain=True)
+    matches = {
+        "#": set(names),
+        "a/#": {"a", "a/", "a/b", "a/b/c"},
+        "+": {"", "a"},
+        "+/+": {"a/", "a/b", "/", "b/a", "$a/b"},
+        "a/+": {"a/", "a/b"},
+        "+/a/#": {"b/a"},
+        "a": {"a"},
+    }
+    for filter_, right in matches.items():
+        same({one.payload[1:].decode() for one in kept(scene, filter_)}, right)
+
+
+@case("5:3.3.1-9", "3:3.3.1-6", "5:4.9.0-2")
+def many_retained_messages_all_come(scene):
+    publisher, device = scene.client(), scene.client()
+    names = [f"{number}" for number in range(1_500)]
+    for at in range(0, len(names), 150):
+        sent = [
+            Publish(scene.topic(name).encode(), name.encode(), 1, True, False, number)
+            for number, name in enumerate(names[at : at + 150], 1)
+        ]
+        publisher.send(*sent)
+        for _ in sent:
+            publisher.expects(Puback)
+    device.subscribes(scene.topic("+"), qos=1)
+    same(sorted(device.receives(retain=True).payload.decode() for _ in names), sorted(names))
+
+
+@case("5:4.7.2-1", "3:4.7.2-1")
+def a_leading_wildcard_gets_no_retained_message_of_a_name_with_a_dollar(scene):
+    publisher, device = scene.client(), scene.client()
+    publisher.publishes(f"$own/{scene.prefix}", b"1", retain=True)
+    device.subscribes("#", f"+/{scene.prefix}")
+    same(device.payloads_from(scene.client()), [])
+
+
+@case("5:§4.1", "5:4.1.0-1")
+def retained_messages_that_wait_for_quota_outlive_the_connection(scene):
+    publisher, device = scene.client(), scene.lasting("a", receive_maximum=1)
+    names = [b"%d" % number for number in range(5)]
+    for name in names:
+        publisher.publishes(scene.topic(name.decode()), name, 1, retain=True)
+    device.subscribes(scene.topic("+"), qos=1)
+    first = device.hears()
+    device.send(Puback(first.packet_id))
+    second = device.hears()
+    device.drops()
+    found = [one.payload for one in scene.lasting("a").all_from(publisher)]
+    same(sorted([first.payload, *found]), names)
+    must(second.payload in found, "what was in flight is not sent again")

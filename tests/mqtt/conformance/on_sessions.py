@@ -274,3 +274,48 @@ def an_id_in_flight_is_not_given_again_after_a_reconnect(scene):
     publisher.publishes(scene.topic("a"), b"new", 1)
     found = [device.hears() for _ in range(3)]  # Device judges that their IDs differ
     same([(one.payload, one.dup) for one in found], [(b"old", True), (b"waits", False), (b"new", False)])
+
+
+@case("5:3.1.2-5", "3:3.1.2-4")
+def a_session_goes_on_with_a_client_of_the_other_version(scene):
+    other = 9 - scene.version
+    device, publisher = scene.lasting("a"), scene.client()
+    device.subscribes(scene.topic("a"), qos=2)
+    publisher.publishes(scene.topic("a"), b"1", 1)
+    first = device.hears()
+    publisher.publishes(scene.topic("a"), b"2", 2)
+    device.hears()
+    device.drops()
+    publisher.publishes(scene.topic("a"), b"3", 1)
+    device = scene.lasting("a", version=other)
+    must(device.connack.session_present, "no session present")
+    same(device.hears(), first._replace(dup=True))
+    device.send(Puback(first.packet_id))
+    device.receives(b"2", 2)
+    device.receives(b"3", 1)
+
+
+@case("5:4.5.0-1", "3:4.5.0-1", "5:3.8.4-2", "3:3.8.4-2")
+def a_subscription_gets_nothing_that_was_published_before_it(scene):
+    publisher = scene.client()
+    for number in range(10):
+        publisher.publishes(scene.topic("a"), b"before", 1)
+        device = scene.lasting(f"a{number}")
+        device.subscribes(scene.topic("a"), qos=1)
+        same(device.payloads_from(publisher), [])
+
+
+@case("5:4.6.0-5", "3:4.6.0-6", "3:4.6.0-5", "5:4.6.0-6")
+def what_waits_comes_in_its_order_though_messages_go_on_coming(scene):
+    device, publisher = scene.lasting("a"), scene.client()
+    device.subscribes(scene.topic("a"), qos=1)
+    device.drops()
+    topic = scene.topic("a").encode()
+    for half in range(2):
+        sent = [Publish(topic, b"%d" % (half * 150 + one), 1, False, False, one + 1) for one in range(150)]
+        publisher.send(*sent)
+        if half == 0:
+            for _ in sent:
+                publisher.expects(Puback)
+            device = scene.lasting("a")
+    same([device.receives(qos=1).payload for _ in range(300)], [b"%d" % number for number in range(300)])

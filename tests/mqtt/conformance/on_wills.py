@@ -241,3 +241,42 @@ def a_will_that_may_not_be_published_reaches_nobody(scene):
     must(packet.reason in ((0, 0x87) if scene.version == 5 else (0, 5)), f"{packet}")
     device.drops()
     same(other.payloads_from(scene.client("a")), [])
+
+
+@case("5:4.5.0-1", "3:4.5.0-1", "5:3.14.4-1", "3:3.14.4-1")
+def what_was_sent_before_a_disconnect_is_processed(scene):
+    other, topic = scene.client(), scene.topic("a").encode()
+    other.subscribes(scene.topic("a"), qos=2)
+    for number in range(10):
+        device = scene.client("a")
+        last = Publish(topic, b"%d" % number, number % 2, False, False, 7 if number % 2 else 0)
+        device.send(last, packets.Disconnect())
+        while device.next_or_end() is not None:
+            pass
+        other.receives(last.payload, last.qos)
+
+
+@case("5:3.1.2-8", "3:3.1.2-8", "5:4.6.0-5", "3:4.6.0-6")
+def a_will_comes_behind_what_its_client_has_published(scene):
+    other = listener(scene)
+    topic = scene.topic("will").encode()
+    for number in range(6):
+        device = scene.client("a", will=will_of(scene))
+        device.send(*(Publish(topic, b"%d" % one) for one in range(20)))
+        if number % 2:
+            device.breaks(b"\xf1\0", 0x81)
+        device.drops()
+        same([other.receives().payload for _ in range(21)], [b"%d" % one for one in range(20)] + [b"gone"])
+
+
+@case("5:3.1.2-8", "3:3.1.2-8", "5:3.1.2-14", "3:3.1.2-17", "5:3.1.2-15")
+def a_retained_will_takes_the_place_of_what_its_client_retained(scene):
+    other = listener(scene, 1)
+    device = scene.client("a", will=will_of(scene, qos=1, retain=True))
+    device.publishes(scene.topic("will"), b"here", 1, retain=True)
+    device.drops()
+    other.receives(b"here", 1, False)
+    other.receives(b"gone", 1, False)
+    reader = scene.client()
+    reader.subscribes(scene.topic("will"), qos=1)
+    reader.receives(b"gone", 1, True)

@@ -289,7 +289,9 @@ def test_what_is_written_in_one_turn_is_one_frame(run: Run):
         async with front(Silent, ws_port=0) as one, one.websocket() as client:
             echo = await opened(client, one.made)
             echo.transport.write(b"a")
-            echo.transport.writelines([b"b", bytearray(b"c"), memoryview(b"d")])
+            changing = bytearray(b"c")
+            echo.transport.writelines([b"b", changing, memoryview(b"d")])
+            changing[:] = b"x"
             echo.transport.write(b"")
             assert echo.transport.get_write_buffer_size() == 4
             assert await soon(client.recv()) == b"abcd"

@@ -2,7 +2,6 @@
 
 import asyncio
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,49 +12,11 @@ from streamd.clients.mqtt.listening import websocket_connection
 from streamd.clients.mqtt.listening.admission import Counts
 from streamd.clients.mqtt.listening.origins import Origins
 from streamd.clients.mqtt.listening.websocket_connection import WebSocketConnection
-from tests.mqtt.listening.front import Silent
+from tests.mqtt.listening.front import Network, Silent
 from tests.mqtt.listening.test_mqtt_websocket import OFFER, REQUEST
 
 MESSAGE_BYTES_MAX = 60
 Sent = tuple[Opcode, bytes, bool]
-
-
-class Network(asyncio.Transport):
-    """A network connection without a network."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written, self.closed, self.paused = b"", False, False
-
-    def write(self, data: Any) -> None:
-        assert not self.closed
-        self.written += data
-
-    def can_write_eof(self) -> bool:
-        return True
-
-    def write_eof(self) -> None:
-        self.closed = True
-
-    def close(self) -> None:
-        self.closed = True
-
-    def abort(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def pause_reading(self) -> None:
-        assert not self.paused
-        self.paused = True
-
-    def resume_reading(self) -> None:
-        assert self.paused
-        self.paused = False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
 
 class Pausing(Silent):
@@ -114,13 +75,13 @@ async def serve(stream: bytes, cuts: list[int], pauses: list[bool]) -> tuple[Pau
     connection.connection_made(network)
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
     for start, end in pairwise(edges):
-        while network.paused and not network.closed:
+        while network.paused and not (network.closed or network.ended):
             if made and not made[0].transport.is_reading():
                 made[0].transport.resume_reading()
             await asyncio.sleep(0)
-        if start < end and not network.closed:
+        if start < end and not (network.closed or network.ended):
             connection.data_received(stream[start:end])
-    while network.paused and not network.closed:
+    while network.paused and not (network.closed or network.ended):
         if made and not made[0].transport.is_reading():
             made[0].transport.resume_reading()
         await asyncio.sleep(0)

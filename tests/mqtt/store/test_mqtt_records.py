@@ -82,6 +82,7 @@ def test_a_session_is_read_as_it_was_stored():
     found = parse_record("cl ient", fields)
     record.subscriptions = {"a b/+": one}
     record.in_flight = [sent, Sent(2, place, State.RELEASED)]
+    record.numbers = {3: 8, 2: 9}
     record.last_packet_id = 3
     assert found == record
     assert parse_record("x", []) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
@@ -150,9 +151,10 @@ class Connecting:
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, record is not None)
+        gateway.shares.resume(session)
         if session.resending is not None or session.cursors is not None:
             gateway.delivery.pump(session)
-        gateway.shares.resume(session)
+            gateway.shares.go_on(session)
         connection.go_on()
 
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
@@ -203,6 +205,7 @@ class Connecting:
             gone += ["will", "will_name"]
         awaiting = self._awaiting_keys(session)
         lost: list[int] = []
+        elsewhere = await gateway.shares.take_up(record)
         entries = await self._entries_of(record)
         commands: list[Words] = [
             ("ZADD", INDEX, "+inf", record.client_id),
@@ -224,15 +227,12 @@ class Connecting:
         outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
-        for number, sent in zip(record.numbers, record.in_flight, strict=True):
-            session.noted[sent.packet_id] = number, sent.state
-            if session.numbers is None:
-                session.numbers = {}
-            session.numbers[sent.packet_id] = number
-            if sent.packet_id not in entries and sent.needs_entry:
+        session.numbers = dict(record.numbers)
+        session.flight_number = max(record.numbers.values(), default=0)
+        for sent in record.in_flight:
+            session.noted[sent.packet_id] = record.numbers[sent.packet_id], sent.state
+            if sent.packet_id in elsewhere or (sent.packet_id not in entries and sent.needs_entry):
                 lost.append(sent.packet_id)
-        # Behind those that the record has: it keeps them.
-        session.flight_number = max(record.numbers, default=-1) + 1
         for packet_id in lost:
             outgoing.drop(packet_id)
         session.resending = entries
@@ -295,6 +295,8 @@ class Connecting:
         session.connection = connection
         connection.session = session
         gateway.clients[session.client_id] = session
+        gateway.counters.connects += 1
+        connection.since_s = time.time()
         if session.outgoing is None:
             asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
             assert isinstance(asked, int)

@@ -148,8 +148,6 @@ class WebSocketConnection(asyncio.Protocol):
             while self._unread and not self.held:
                 self._read()
         finally:
-            if self._next is not None:
-                self._next.cancel()
             self._transport.ended()
             self._served.connection_lost(exc)
 
@@ -222,7 +220,7 @@ class WebSocketConnection(asyncio.Protocol):
         origins = headers.get_all("Origin")
         if not self._origins.lets_in(origins, headers.get_all("Host")):
             self._counts.of_other_origin += 1
-            text = f"Origin {ascii(' '.join(origins)[:ORIGIN_SHOWN])} may not connect: see --ws-origin.\n"
+            text = f"Origin {' '.join(origins)[:ORIGIN_SHOWN]!a} may not connect: see --ws-origin.\n"
             return self._websocket.reject(HTTPStatus.FORBIDDEN, text)
         return self._websocket.accept(request)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from streamd.clients.mqtt.store.link import Link
@@ -29,7 +30,7 @@ class Publication:
     producer, iid: its name; every message has one. awaiting: the key and the packet identifier that are noted with it.
     """
 
-    __slots__ = ("awaiting", "done", "iid", "log", "producer", "publisher", "words")
+    __slots__ = ("awaiting", "done", "generation", "iid", "log", "producer", "publisher", "words")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Publication:
     ) -> None:
         self.log, self.publisher, self.words = log, publisher, words
         self.producer, self.iid, self.awaiting, self.done = producer, iid, awaiting, done
+        self.generation = 0  # that it was sent to last
 
 
 class _OfLog:
@@ -59,8 +61,9 @@ class _OfLog:
 class Publishing:
     """The way of all messages into the logs. run: a name that no other run of a gateway has.
 
-    before_batch: returns requests that have to be before a batch, and those that have to follow it, with the function
-    that takes their single reply each.
+    around: returns requests that have to be before a batch, and those that have to follow it, with the function
+    that takes their single reply each. on_stored: gets how long a batch took from its first message to the store's
+    answer, in seconds, and how many messages it has.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -77,7 +80,9 @@ class Publishing:
         self._span_began = 0.0
         self._span_count = 0
         self._rate = 0.0
+        self._began_s = 0.0  # when the first came of those that wait
         self.stored = 0
+        self.on_stored: Callable[[float, int], None] = lambda took_s, count: None
         self.around: Callable[[], tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]] = lambda: (
             b"",
             0,
@@ -102,6 +107,8 @@ class Publishing:
         if of_log is None:
             of_log = self._logs[one.log.name] = _OfLog()
         of_log.waiting.append(one)
+        if not self._waiting:
+            self._began_s = perf_counter()
         self._waiting += 1
         self._span_count += 1
         if not self._is_planned:
@@ -141,16 +148,18 @@ class Publishing:
             return
         self._waiting -= len(batch)
         self._under_way += len(batch)
+        began_s = self._began_s
         before, before_count, behind, done = self.around()
         if before:
             self._link.send(before, before_count, _ignore)
-        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, found))
+        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, began_s, found))
         if done is not None:
             self._link.send(behind, 1, done)
         self._link.send_now()
 
     def _packed(self, one: Publication) -> bytes:
         log = one.log
+        one.generation = log.generation.number
         head = log.heads[log.shard_of(one.publisher)]
         words = one.words
         iid = one.iid
@@ -169,8 +178,9 @@ class Publishing:
         note = pack((b"HSET", key.encode(), packet_id.encode(), b"1"))
         return b"*1\r\n$5\r\nMULTI\r\n%b*4\r\n%b*1\r\n$4\r\nEXEC\r\n" % (packed, note)
 
-    def _stored(self, batch: list[Publication], replies: list[Any]) -> None:
+    def _stored(self, batch: list[Publication], began_s: float, replies: list[Any]) -> None:
         self._under_way -= len(batch)
+        self.on_stored(perf_counter() - began_s, len(batch))
         at = 0
         for one in batch:
             if one.awaiting is None:
@@ -204,7 +214,9 @@ class Publishing:
         await self._link.ask(("PING",))  # behind all that is under way
         error: str | None = None
         try:
-            if not await log.refresh():
+            await log.refresh()
+            # The tail may have read the log's settings just before.
+            if any(one.generation == log.generation.number for one in of_log.refused):
                 error = f"a stream of log {log.name!r} is missing or was ended by hand: reconfigure the log"
         except Exception as fault:  # the log was dropped, or the store is away
             error = str(fault)
