@@ -107,6 +107,7 @@ class Flying:
     due: Due
     copy: Copy
     is_received: bool = False
+    is_unsure: bool = False  # the broker was killed: it may not have had the PUBREC
 
 
 @dataclass
@@ -182,6 +183,8 @@ class Model:
             session.allowed_again.update(seen)
             session.allowed_pubrel |= session.completed
             session.flying = {key: one for key, one in session.flying.items() if one.copy.qos == 2}
+            for one in session.flying.values():
+                one.is_unsure = True
             self.gone(who, now)
 
     def subscribe(self, who: str, new: Subscription, handling: int, now: float) -> None:
@@ -292,7 +295,7 @@ class Model:
             self._fault(who, f"{_shown(arrival)}: the identifier is that of message {flying.due.message.number}")
         elif expected is None:
             self._fault(who, f"duplicated: {_shown(arrival)} came twice on one connection")
-        elif flying.is_received:
+        elif flying.is_received and not flying.is_unsure:
             self._fault(who, f"duplicated: {_shown(arrival)} came again behind PUBREC")
         elif not arrival.is_dup:
             self._fault(who, f"{_shown(arrival)} came again without DUP")
@@ -353,7 +356,7 @@ class Model:
         """The client sent PUBREC."""
         flying = self.sessions[who].flying.get(packet_id)
         if flying is not None:
-            flying.is_received = True
+            flying.is_received, flying.is_unsure = True, False
 
     def completed(self, who: str, packet_id: int) -> None:
         """The client sent PUBACK or PUBCOMP."""
