@@ -15,6 +15,7 @@ import uvloop
 from streamd.clients.mqtt.access import Access
 from streamd.clients.mqtt.gateway.gateway import Gateway, Settings
 from streamd.clients.mqtt.gateway.ownership import CannotStart
+from streamd.clients.mqtt.gateway.seeing import Seeing
 from streamd.clients.mqtt.listening import Listening, start
 from streamd.clients.mqtt.options import limits_of, listeners_of, logs_of, rules_of
 from streamd.clients.mqtt.own_server import OwnServer, start_server
@@ -35,6 +36,8 @@ def serve(arguments: argparse.Namespace) -> int:
     logs, rules = logs_of(arguments), rules_of(arguments)
     if arguments.url is not None:
         checked(arguments.url)
+    if arguments.sys_interval < 0:
+        raise ValueError(f"--sys-interval {arguments.sys_interval}: give seconds, or 0 for no topics below $SYS")
     access = Access(arguments.password_file, arguments.acl_file)
     is_loopback = _is_loopback(arguments.bind)
     if arguments.acl_file is not None and arguments.password_file is None and not listeners.tls_user_from_certificate:
@@ -50,11 +53,13 @@ def serve(arguments: argparse.Namespace) -> int:
             server = await start_server(arguments.dir, arguments.appendfsync)
         try:
             gateway = Gateway(settings(server.url if server is not None else arguments.url))
+            seeing = Seeing(gateway, arguments.sys_interval)
             listening: Listening | None = None
             try:
                 await gateway.start()
+                await seeing.start(arguments.bind, arguments.metrics_port)
                 listening = await start(gateway.loop, listeners, lambda kind, _: gateway.make_connection(kind))
-                _show_banner(arguments, listening, server)
+                _show_banner(arguments, listening, seeing, server)
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_COLLECT)
@@ -62,6 +67,7 @@ def serve(arguments: argparse.Namespace) -> int:
             finally:
                 if listening is not None:
                     listening.close()
+                seeing.stop()
                 await gateway.stop()
         finally:
             if server is not None:
@@ -101,10 +107,12 @@ async def _reload(gateway: Gateway, listening: Listening) -> None:
     gateway.warn("users and rights were read again")
 
 
-def _show_banner(arguments: argparse.Namespace, listening: Listening, server: OwnServer | None) -> None:
+def _show_banner(arguments: argparse.Namespace, listening: Listening, seeing: Seeing, server: OwnServer | None) -> None:
     store = f"a server of its own in {arguments.dir}" if server is not None else without_password(arguments.url)
     lines = [f"streamd mqtt, process {os.getpid()}", f"  store             {store}"]
     lines += [f"  {kind:<17} {place}" for kind, place in listening.places]
+    if seeing.place is not None:
+        lines.append(f"  metrics           http://{seeing.place}/metrics")
     if arguments.retention is None:
         lines.append(f"  retention         {RETENTION_S // 3_600} hours for new logs; --retention SECONDS sets another")
     print("\n".join([*lines, "  stop with         Ctrl-C", "  ready"]), flush=True)

@@ -1,4 +1,4 @@
-"""Sessions that are behind: by a ring's length, by many, offline, in the past; nothing is lost, doubled or misordered."""
+"""Sessions that are behind, by a ring or by many, or away, or in the past; nothing is lost, doubled or misordered."""
 
 import asyncio
 

@@ -36,7 +36,8 @@ def test_what_was_in_flight_comes_again_with_the_same_identifiers(store, qos, st
             if not stops:
                 device.close()
                 again = await resume(gateway, qos, publisher)
-                return await finish(again)
+                await finish(again)
+                return
         async with running(store) as gateway:
             publisher = await connect(gateway.port, "publisher")
             await finish(await resume(gateway, qos, publisher))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from streamd.clients.mqtt.access import NotAdmitted, TooManyWaiting
@@ -226,14 +227,12 @@ class Connecting:
         outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
-        for number, sent in enumerate(record.in_flight):
-            session.noted[sent.packet_id] = number, sent.state
-            if session.numbers is None:
-                session.numbers = {}
-            session.numbers[sent.packet_id] = number
+        session.numbers = dict(record.numbers)
+        session.flight_number = max(record.numbers.values(), default=0)
+        for sent in record.in_flight:
+            session.noted[sent.packet_id] = record.numbers[sent.packet_id], sent.state
             if sent.packet_id in elsewhere or (sent.packet_id not in entries and sent.needs_entry):
                 lost.append(sent.packet_id)
-        session.flight_number = len(record.in_flight)
         for packet_id in lost:
             outgoing.drop(packet_id)
         session.resending = entries
@@ -296,6 +295,8 @@ class Connecting:
         session.connection = connection
         connection.session = session
         gateway.clients[session.client_id] = session
+        gateway.counters.connects += 1
+        connection.since_s = time.time()
         if session.outgoing is None:
             asked = packet.properties.get(Property.RECEIVE_MAXIMUM, 65_535)
             assert isinstance(asked, int)
@@ -398,7 +399,7 @@ class Connecting:
         """End a session that the store has: its will goes out, and all that belongs to it is removed."""
         gateway = self._gateway
         if record.will is not None:
-            await gateway.wills.publish_now(record.client_id, record.will, record.uid, record.will_name)
+            await gateway.wills.publish_now(record.client_id, record.uid, record.will, record.will_name)
         gateway.counters.sessions_ended += 1
         session = Session(record, gateway.no_rights)
         await gateway.shares.end(record)

@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         "packet_bytes_max",
         "peer",
         "session",
+        "since_s",
         "tells_problems",
         "transport",
         "version",
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self.version = 0
         self.peer = ""
         self.heard_s = 0.0
+        self.since_s = 0.0  # of its CONNECT, in Unix seconds
         self.keep_alive_s = 0.0
         self.due = 0
         self.packet_bytes_max = _NO_LIMIT
@@ -224,6 +226,8 @@ class Connection(asyncio.Protocol):
         encoded = encode(packet, self.version, self.packet_bytes_max)
         if len(encoded) <= self.packet_bytes_max:
             self.write_now(encoded)
+        elif type(packet) is p.Connack:  # without it the client would wait for ever
+            self.close()
 
     def acknowledge(self, kind: PacketType, packet_id: int, reason: int = 0) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
@@ -242,8 +246,11 @@ class Connection(asyncio.Protocol):
             values[Property.TOPIC_ALIAS] = alias
             return PublishHead(b"", entry.payload, qos, retain, 5, values)
         if len(self.aliases) < self.alias_maximum:
-            alias = self.aliases[entry.topic] = len(self.aliases) + 1
-            values[Property.TOPIC_ALIAS] = alias
+            alias = len(self.aliases) + 1
+            head = PublishHead(entry.topic, entry.payload, qos, retain, 5, {**values, Property.TOPIC_ALIAS: alias})
+            if head.whole_bytes <= self.packet_bytes_max:  # a message that is left out tells no alias
+                self.aliases[entry.topic] = alias
+                return head
         return PublishHead(entry.topic, entry.payload, qos, retain, 5, values)
 
     # The end.
@@ -314,7 +321,9 @@ class Connection(asyncio.Protocol):
             raise against_protocol("an AUTH, but CONNECT named no method")
 
     def _publish(self, packet: p.Publish) -> None:
-        self.gateway.counters.publishes_received += 1
+        counters = self.gateway.counters
+        counters.publishes_received += 1
+        counters.publish_bytes_received += len(packet.payload)
         self.gateway.receiving.publish(self, packet)
 
     def _puback(self, packet: p.Puback) -> None:

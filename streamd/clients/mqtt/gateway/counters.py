@@ -1,14 +1,20 @@
 """What a gateway counts, for $SYS, /metrics and its log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from streamd.clients.mqtt.gateway.latency import Latency
 
 
 @dataclass(slots=True)
 class Counters:
-    """Numbers since the start; those that end in `_now` are of this moment."""
+    """Numbers since the start; those that end in `_now` are of this moment.
+
+    acknowledging: from a PUBLISH until the store has answered; delivering: from then until the tail hands it on.
+    """
 
     connections_now: int = 0
     connections: int = 0
+    connects: int = 0  # that were accepted
     connects_refused: int = 0
     messages_received: int = 0  # packets
     messages_sent: int = 0
@@ -16,6 +22,9 @@ class Counters:
     publishes_sent: int = 0
     publishes_refused: int = 0
     publishes_dropped: int = 0  # larger than a client takes
+    publish_bytes_received: int = 0  # payloads
+    publish_bytes_sent: int = 0
+    subscribes_refused: int = 0  # filters
     bytes_received: int = 0
     bytes_sent: int = 0
     faults: int = 0
@@ -24,3 +33,6 @@ class Counters:
     wills_published: int = 0
     gaps: int = 0
     sessions_ended: int = 0
+    sessions_expired: int = 0  # those of them whose time was over
+    acknowledging: Latency = field(default_factory=Latency)
+    delivering: Latency = field(default_factory=Latency)

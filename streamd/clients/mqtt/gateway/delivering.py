@@ -125,6 +125,12 @@ class Delivery:
                 self._ahead.discard(cursor)
                 self._advance(cursor)
 
+    def show(self, entry: Stored) -> None:
+        """Send a message of the gateway's own, which no log has, to the sessions that have room for it; its QoS is 0."""
+        assert not entry.qos
+        for session, target in self.receivers(entry.topic).items():
+            self._send(session, target, entry)
+
     def offer(self, session: Session, entry: Stored) -> bool:
         """Send a message to a session that is behind, if it subscribes to it; return False if there is no room."""
         target = self.receivers(entry.topic).get(session)
@@ -178,11 +184,12 @@ class Delivery:
             self._counters.publishes_dropped += 1
             return True
         self._counters.publishes_sent += 1
+        self._counters.publish_bytes_sent += len(entry.payload)
         if not qos:
             connection.write(head.packet())
             return True
         place = entry.place if share is None else Shared(entry.place, share)
-        packet_id = outgoing.send(place, qos)
+        packet_id = outgoing.send(place, qos, retain)
         if session.is_recorded:
             session.flight_number += 1
             if session.numbers is None:
@@ -257,9 +264,14 @@ class Delivery:
                 target = None if member is None else member.target
             else:
                 target = self.receivers(entry.topic).get(session)
-            retain = target is not None and target.retain_as_published and entry.is_retained
             more = target.more if target is not None and connection.version == 5 else ()
-            head = entry.head(connection.version, qos, retain, self._now_ms(), more)
+            head = entry.head(connection.version, qos, sent.retain, self._now_ms(), more)
+            if head.whole_bytes > connection.packet_bytes_max:
+                self._counters.publishes_dropped += 1
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             connection.write(head.packet(sent.packet_id, dup=True))
             self._counters.publishes_sent += 1
         if outgoing.has_resends:
@@ -288,6 +300,7 @@ class Delivery:
         number = cursor.number
         if number is None:
             if cursor.position.has_reached(ring.start):
+                self.replays[cursor.tailed.log.name].remove(cursor)  # it may be in the middle of a pass
                 cursor.skip, number = cursor.position, ring.first
             else:
                 self.replays[cursor.tailed.log.name].add(cursor)

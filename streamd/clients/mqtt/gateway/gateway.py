@@ -80,6 +80,7 @@ class Gateway:
         self._waiting_link = Link(target, "streamd-mqtt-tail")
         self.client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(settings.url)
         self.publishing = Publishing(self.link, self.run)
+        self.publishing.on_stored = self.counters.acknowledging.observe
         self.noting = Noting(self.link)
         self.releases = Releases(self.link)
         self.retained = Retained(self)
@@ -268,6 +269,9 @@ class Gateway:
     def _deliver(self, tailed: Any, entries: Any, first: int) -> None:
         self.delivery.deliver(tailed, entries, first)
         self._flush()
+        # One look at the clock for all: the first is the oldest of its shard.
+        took_ms = self.now_ms() - entries[0].entry_id[0]
+        self.counters.delivering.observe(max(took_ms, 0) / 1_000, len(entries))
 
     # Connections.
 
@@ -381,6 +385,7 @@ class Gateway:
                 if record is None:
                     self.tell_store([("ZREM", INDEX, client_id)])
                 elif record.has_ended(self.now_ms()):
+                    self.counters.sessions_expired += 1
                     await self.connecting.end(record)
 
     async def _set_clock(self) -> None:

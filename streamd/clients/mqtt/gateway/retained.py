@@ -34,13 +34,15 @@ class Retained:
         self._tree: RetainedTree[Stored] = RetainedTree()
         self._changed: dict[str, dict[bytes, Stored | None]] = {}
         self._written: dict[str, Position] = {}
+        self._shown: set[bytes] = set()
 
     def __len__(self) -> int:
-        return len(self._tree)
+        """Return the number of topics with a message of a client."""
+        return len(self._tree) - len(self._shown)
 
     def has_room(self, topic: bytes) -> bool:
         """Return whether a topic may have a retained message."""
-        return len(self._tree) < self._gateway.limits.retained_max or self._tree.get(topic) is not None
+        return len(self) < self._gateway.limits.retained_max or self._tree.get(topic) is not None
 
     def matching(self, filter: str) -> Iterator[Stored]:
         """Yield the retained messages whose topics match a filter."""
@@ -51,6 +53,7 @@ class Retained:
 
     def show(self, entry: Stored) -> None:
         """Keep a message of the gateway's own, which no log has."""
+        self._shown.add(entry.topic)
         self._tree.put(entry.topic, entry)
 
     def fold(self, tailed: TailedLog, entry: Stored) -> None:

@@ -89,6 +89,7 @@ class Subscribing:
                 texts.append(text)
             reasons.append(reason)
             if reason >= Reason.UNSPECIFIED_ERROR:
+                gateway.counters.subscribes_refused += 1
                 gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
                 continue
             subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)

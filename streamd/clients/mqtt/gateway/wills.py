@@ -28,7 +28,7 @@ class Wills:
         self._gateway.spawn(self._publish_and_forget(client_id, uid, will, name))
 
     async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> None:
-        if not await self.publish_now(client_id, will, uid, name):
+        if not await self.publish_now(client_id, uid, will, name):
             return
         gateway = self._gateway
         async with gateway.lock(client_id):
@@ -38,7 +38,7 @@ class Wills:
                 gone = ("HDEL", key_of(client_id), "will", "will_name", "will_ms")
                 gateway.tell_store([gone, ("ZREM", WILLS, client_id)])
 
-    async def publish_now(self, client_id: str, will: Will, uid: str, name: str) -> bool:
+    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> bool:
         """Publish a will, and return whether it is stored."""
         gateway = self._gateway
         values = {number: one for number, one in will.properties.items() if number != Property.WILL_DELAY_INTERVAL}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final
 
 from streamd.clients.mqtt.store.link import Link
@@ -60,8 +61,9 @@ class _OfLog:
 class Publishing:
     """The way of all messages into the logs. run: a name that no other run of a gateway has.
 
-    before_batch: returns requests that have to be before a batch, and those that have to follow it, with the function
-    that takes their single reply each.
+    around: returns requests that have to be before a batch, and those that have to follow it, with the function
+    that takes their single reply each. on_stored: gets how long a batch took from its first message to the store's
+    answer, in seconds, and how many messages it has.
     """
 
     def __init__(self, link: Link, run: str) -> None:
@@ -78,7 +80,9 @@ class Publishing:
         self._span_began = 0.0
         self._span_count = 0
         self._rate = 0.0
+        self._began_s = 0.0  # when the first came of those that wait
         self.stored = 0
+        self.on_stored: Callable[[float, int], None] = lambda took_s, count: None
         self.around: Callable[[], tuple[bytes, int, bytes, Callable[[list[Any]], None] | None]] = lambda: (
             b"",
             0,
@@ -103,6 +107,8 @@ class Publishing:
         if of_log is None:
             of_log = self._logs[one.log.name] = _OfLog()
         of_log.waiting.append(one)
+        if not self._waiting:
+            self._began_s = perf_counter()
         self._waiting += 1
         self._span_count += 1
         if not self._is_planned:
@@ -142,10 +148,11 @@ class Publishing:
             return
         self._waiting -= len(batch)
         self._under_way += len(batch)
+        began_s = self._began_s
         before, before_count, behind, done = self.around()
         if before:
             self._link.send(before, before_count, _ignore)
-        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, found))
+        self._link.send(b"".join(parts), replies, lambda found: self._stored(batch, began_s, found))
         if done is not None:
             self._link.send(behind, 1, done)
         self._link.send_now()
@@ -171,8 +178,9 @@ class Publishing:
         note = pack((b"HSET", key.encode(), packet_id.encode(), b"1"))
         return b"*1\r\n$5\r\nMULTI\r\n%b*4\r\n%b*1\r\n$4\r\nEXEC\r\n" % (packed, note)
 
-    def _stored(self, batch: list[Publication], replies: list[Any]) -> None:
+    def _stored(self, batch: list[Publication], began_s: float, replies: list[Any]) -> None:
         self._under_way -= len(batch)
+        self.on_stored(perf_counter() - began_s, len(batch))
         at = 0
         for one in batch:
             if one.awaiting is None:

@@ -88,6 +88,11 @@ class Ring:
             yield from chunk.entries[skipped:] if skipped else chunk.entries
             skipped = 0
 
+    def entry(self, number: int) -> Stored:
+        """Return the entry with a number, which has to be here."""
+        chunk = self._chunk_of(number)
+        return chunk.entries[number - chunk.first]
+
     def position_at(self, number: int) -> Position:
         """Return the position of a reader that has seen all before a number, which has to be here."""
         return self.end if number == self.next else self._chunk_of(number).position_at(number)
