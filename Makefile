@@ -8,11 +8,12 @@ N ?= 500
 SECONDS ?= 60
 RUN := .venv/bin/python
 
-.PHONY: help demo demo-topics topics-long test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
+.PHONY: help demo demo-mqtt demo-topics topics-long mqtt-chaos test test-spark40 notebook serve bench bench-long bench-spark bench-trees latency crash differential chaos lint map clean set-up set-up-server tail ui newcomer how-long redis-tests dist spark-long chaos-newest chaos-spark40 chaos-cluster test-programs demo-sessions check-deploy compiled test-compiled fuzz fuzz-compiled pictures examples docs docs-serve
 
 help:
 	@echo "make demo    a retrying producer, a stream, a killed Spark job: nothing lost, nothing twice"
 	@echo "make demo-topics   a day of devices, replayed from 14:05 by three members, the server killed in between"
+	@echo "make demo-mqtt   devices publish over connections that are cut, gateway and server killed, Spark computes averages"
 	@echo "make demo-sessions   messages for 200 devices that are offline, broker and server killed in between"
 	@echo "make test    all checks but the long ones: ruff, mypy, the import layers, pytest on two workers;"
 	@echo "             ARGS=\"tests/unit -k window\" chooses tests, which then run in one process"
@@ -27,6 +28,7 @@ help:
 	@echo "make test-programs   rq, celery, BullMQ and others on streamd, in an environment of their own"
 	@echo "make redis-tests   Redis's own tests, from Debian's source package, against streamd; ARGS=\"type/hash multi\""
 	@echo "make topics-long   the long form of the tests of topics; ARGS=\"--kills 50 --histories 1000\""
+	@echo "make mqtt-chaos   1,000 devices, connections cut, gateway and server killed; ARGS=\"--store redis --seconds 300\""
 	@echo "make chaos   the long form of the chaos test: Spark on a cluster, everything is killed again and again; both"
 	@echo "             the newest Spark and 4.0, or make chaos-newest, make chaos-spark40; ARGS=\"--rows 3000 --faults 10\""
 	@echo "make chaos-cluster   masters of a Redis cluster are killed under a query; ARGS=\"--failovers 20\""
@@ -56,6 +58,9 @@ demo: set-up
 
 demo-topics: set-up
 	@$(RUN) scripts/run.py demo.topics $(ARGS)
+
+demo-mqtt: set-up
+	@$(RUN) scripts/run.py demo.mqtt $(ARGS)
 
 demo-sessions: set-up
 	@$(RUN) scripts/run.py demo.sessions $(ARGS)
@@ -102,6 +107,9 @@ redis-tests: set-up
 
 topics-long: set-up
 	@$(RUN) -m tests.topics $(ARGS)
+
+mqtt-chaos: set-up
+	@$(RUN) -m tests.mqtt.chaos $(ARGS)
 
 chaos: chaos-newest chaos-spark40
 
@@ -163,6 +171,7 @@ pictures: set-up
 	@$(RUN) -m scripts.tables_speed
 	@$(RUN) -m scripts.pictures_terminal
 	@$(RUN) -m scripts.pictures_idempotence
+	@$(RUN) -m scripts.pictures_mqtt
 	@$(RUN) -m scripts.pictures_ui
 
 docs: set-up

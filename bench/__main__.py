@@ -21,6 +21,7 @@ from bench.long import (
     run_topics,
 )
 from bench.measure import Result, alternate
+from bench.mqtt import run_mqtt
 from bench.over_own import PAIRS
 from bench.progress import said
 from bench.rows import ALL
@@ -80,6 +81,7 @@ def _measured(kinds: list[str], arguments: argparse.Namespace) -> Iterator[list[
         for measure in (run_starts, run_memory, run_small_memory, run_leaks, run_large, run_curves):
             yield measure(kinds, only)
         yield run_special(only)
+        yield run_mqtt(only)
         yield run_spark(only)
 
 

@@ -1,5 +1,6 @@
 """All rows of the benchmark that one command can measure on any server."""
 
+from bench.gateway_workloads import GATEWAY_WORKLOADS
 from bench.group_workloads import GROUP_WORKLOADS
 from bench.production import PRODUCTION_WORKLOADS
 from bench.session_workloads import SESSION_WORKLOADS
@@ -12,4 +13,5 @@ ALL: tuple[Workload, ...] = (
     *WAITER_WORKLOADS,
     *GROUP_WORKLOADS,
     *SESSION_WORKLOADS,
+    *GATEWAY_WORKLOADS,
 )

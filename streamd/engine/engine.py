@@ -73,7 +73,7 @@ class Engine:
         self.state.restrict()
         self.calls = Calls(self.state, self.commands)
         self.careful = Careful(self.state)
-        self.whole_transactions = WholeTransactions(self.commands)
+        self.whole_transactions = WholeTransactions(self.commands, self.calls)
         self.gathering = Gathering(Context(self.state, self, NOBODY), self.calls, self.run, self._end_units)
         self.scripts = ScriptHost(Context(self.state, self, 0, "lua"), self.calls)
         self.make_slices = Slices(self.state, self.calls, self.run).go_on
@@ -149,12 +149,13 @@ class Engine:
                 )
             )
             if not is_quick:
-                queued = 0
+                whole = None
                 if replies is None and request[0] in MULTI_WORDS:
-                    queued = self.whole_transactions.queue(client, requests, at)
-                if queued:
-                    at += queued
-                    request, command, is_quick = requests[at], self.whole_transactions.exec, True
+                    whole = self.whole_transactions.look(client, requests, at)
+                if whole:
+                    reply = self.whole_transactions.run(client, requests, at, whole)
+                    at += len(whole) + 1
+                    request, command, is_quick, then_ns = requests[at], None, True, calls.now_ns
                 else:
                     mode = client.reply_mode
                     command, reply = self._admit(client, request)

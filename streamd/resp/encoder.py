@@ -62,6 +62,25 @@ def _error(error: CommandError) -> bytes:
     return b"-%b\r\n" % _line(str(error).rstrip("\r\n"))
 
 
+def small_array(items: list[Reply]) -> bytes | None:
+    """Return an array of short strings, integers and statuses, in either version; None if it has others.
+
+    (The replies of most transactions: it takes half of the time of an encoder for each.)
+    """
+    pieces = [b"*%d\r\n" % len(items)]
+    for item in items:
+        kind = type(item)
+        if kind is bytes and len(item) <= SHORT_BYTES_MAX:
+            pieces.append(BULK_HEADERS[len(item)] + item + b"\r\n")
+        elif kind is int:
+            pieces.append(b":%d\r\n" % item)
+        elif kind is str:
+            pieces.append(_status(item))
+        else:
+            return None
+    return b"".join(pieces)
+
+
 def _raw(reply: Raw) -> bytes:
     return reply.data
 
@@ -92,8 +111,10 @@ def _pairs(encoders: _Encoders, head: bytes, pair_head: bytes, items: list[tuple
     """Encode pairs, joined only once, because entries of streams are replied in pairs."""
     pieces = [head % len(items)]
     for key, value in items:
-        pieces.append(pair_head)
-        pieces.append(encoders[type(key)](key))
+        if type(key) is bytes and len(key) <= SHORT_BYTES_MAX:
+            pieces += (pair_head, BULK_HEADERS[len(key)], key, b"\r\n")
+        else:
+            pieces += (pair_head, encoders[type(key)](key))
         if type(value) is Parts:
             pieces += value.pieces
         else:

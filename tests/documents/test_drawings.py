@@ -1,13 +1,19 @@
-"""The drawings of docs/idempotence.md are those that `make pictures` makes."""
+"""The drawings of documents are those that `make pictures` makes."""
 
-from scripts import pictures_idempotence
+import pytest
+
+from scripts import pictures_idempotence, pictures_mqtt
 from tests.documents.blocks import ROOT
 
 
-def test_the_drawings_are_what_the_code_draws(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("drawer", "document", "number"),
+    [(pictures_idempotence, "docs/idempotence.md", 4), (pictures_mqtt, "docs/mqtt.md", 1)],
+)
+def test_the_drawings_are_what_the_code_draws(drawer, document, number, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(pictures_idempotence, "PICTURES", tmp_path)
-    assert pictures_idempotence.main() == 0
+    assert drawer.main() == 0
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert len(drawn) == 4
+    assert len(drawn) == number
     assert {name: (ROOT / "docs" / "pictures" / name).read_text() for name in drawn} == drawn
-    assert all(f"pictures/{name})" in (ROOT / "docs" / "idempotence.md").read_text() for name in drawn)
+    assert all(f"pictures/{name})" in (ROOT / document).read_text() for name in drawn)

@@ -1,12 +1,20 @@
 """The ACL rules that docs/security.md lists for each client are enough for it, on streamd and on Redis."""
 
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 
+import paho.mqtt.client as paho
 import pytest
 import redis
 from click.testing import CliRunner
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from starlette.testclient import TestClient
 
 from streamd.clients.sessions import DeviceStore
@@ -25,6 +33,7 @@ ROWS = {
     name.strip("` "): rules.replace("\\|", "|").split()
     for name, rules in re.findall(r"^\| (.+?) \| .*?`(.+)` \|$", SECTION, re.MULTILINE)
 }
+DEADLINE_S = 20
 ON_STREAMD_ONLY = {"+xfilter"}
 
 
@@ -89,11 +98,94 @@ def sessions(url: str) -> None:
         store.close()
 
 
+class Device:
+    """An MQTT client that a gateway serves; it waits for each answer."""
+
+    def __init__(self, port: int, name: str, clean: bool = True, will: bool = False, version: int = 4) -> None:
+        choice = {"clean_session": clean} if version == 4 else {}
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion(version), **choice)
+        self.client.username_pw_set("ann")
+        self.answers, self.messages = Queue[object](), Queue[bytes]()
+        self.client.on_connect = lambda client, data, flags, reason, properties: self.answers.put(reason)
+        self.client.on_subscribe = lambda client, data, packet_id, reasons, properties: self.answers.put(reasons[0])
+        self.client.on_message = lambda client, data, message: self.messages.put(message.payload)
+        if will:
+            self.client.will_set("devices/state", b"gone", qos=1, retain=True)
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+        assert self.answers.get(timeout=DEADLINE_S) == 0
+
+    def subscribe(self, filter: str, properties: Properties | None = None) -> None:
+        self.client.subscribe(filter, 2, properties=properties)
+        assert self.answers.get(timeout=DEADLINE_S) == 2
+
+    def publish(self, payload: bytes, qos: int, retain: bool = False) -> None:
+        self.client.publish("devices/d7/t", payload, qos, retain).wait_for_publish(DEADLINE_S)
+
+    def close(self, is_lost: bool = False) -> None:
+        if is_lost:
+            self.client.loop_stop()
+            self.client.socket().close()
+        else:
+            self.client.disconnect()
+            self.client.loop_stop()
+
+
+def gateway(url: str) -> None:
+    def served(log: Path) -> tuple[subprocess.Popen[str], int]:
+        words = [sys.executable, "-m", "streamd", "mqtt", "--port", "0", "--url", url]
+        with log.open("w") as stderr:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        assert process.stdout is not None
+        said = []
+        while (line := process.stdout.readline()) not in ("", "  ready\n"):
+            said.append(line)
+        (port,) = re.findall(r"^  mqtt +127.0.0.1:(\d+)$", "".join(said), re.MULTILINE)
+        return process, int(port)
+
+    earliest = Properties(PacketTypes.SUBSCRIBE)
+    earliest.UserProperty = ("start", "earliest")
+    with tempfile.TemporaryDirectory() as place:
+        for turn in range(2):  # the second gateway takes up what the first one has left
+            log = Path(place, f"log-{turn}")
+            process, port = served(log)
+            try:
+                backend, device = Device(port, "backend", clean=False), Device(port, "d7", clean=False, will=True)
+                if turn == 0:
+                    backend.subscribe("devices/#")
+                for qos in range(3):
+                    device.publish(b"%d" % (10 * turn + qos), qos, retain=qos == 1)
+                    assert backend.messages.get(timeout=DEADLINE_S) == b"%d" % (10 * turn + qos)
+                watcher = Device(port, "watcher")
+                watcher.subscribe("devices/+/t")
+                assert watcher.messages.get(timeout=DEADLINE_S) == b"%d" % (10 * turn + 1)
+                watcher.close()
+                reader = Device(port, "reader", version=5)
+                reader.subscribe("devices/+/t", earliest)
+                assert reader.messages.get(timeout=DEADLINE_S) == b"%d" % (10 * turn + 1)  # the retained one
+                assert [reader.messages.get(timeout=DEADLINE_S) for _ in range(2)] == [b"0", b"1"]
+                reader.close()
+                backend.close()
+                device.publish(b"kept", 2)
+                backend = Device(port, "backend", clean=False)
+                assert backend.messages.get(timeout=DEADLINE_S) == b"kept"
+                device.close(is_lost=True)
+                assert backend.messages.get(timeout=DEADLINE_S) == b"gone"
+                backend.close()
+                Device(port, "d7").close()  # ends the session
+            finally:
+                process.kill() if turn == 0 else process.terminate()
+                process.communicate()
+            assert process.returncode == (-9 if turn == 0 else 0)
+            assert log.read_text() == ""  # else the store has refused something
+
+
 CLIENTS: dict[str, Callable[[str], None]] = {
     "streamd tail": tail,
     "streamd top": top,
     "streamd ui": page,
     "streamd ui --allow-writes": page_with_writes,
+    "streamd mqtt": gateway,
     "topics": topics,
     "sessions": sessions,
 }
@@ -120,6 +212,7 @@ def test_the_rules_in_the_document_are_enough(client, name):
     client.xadd("orders", {"cents": 1})
     client.execute_command("ACL", "SETUSER", "ann", "reset", "on", ">p", "resetchannels", *rules)
     CLIENTS[name](f"redis://ann:p@127.0.0.1:{client.connection_pool.connection_kwargs['port']}")
+    assert client.acl_log() == []
 
 
 def test_every_client_has_its_rules():

@@ -36,11 +36,13 @@ class TopicFilter:
         self.levels = levels_of(text)
         self.text = text
         self.is_all = text == "#"
-        self._pattern = re.compile(self._expression().encode("utf-8"), re.DOTALL)
+        self._pattern: re.Pattern[bytes] | None = None  # made when it is needed: it costs more than all the rest
 
     def matches(self, topic: str | bytes) -> bool:
         """Return whether a topic (bytes: in UTF-8) matches."""
         encoded = topic if isinstance(topic, bytes) else topic.encode("utf-8", "surrogatepass")
+        if self._pattern is None:
+            self._pattern = re.compile(self._expression().encode("utf-8"), re.DOTALL)
         return self._pattern.fullmatch(encoded) is not None
 
     def overlaps(self, other: "TopicFilter") -> bool:

@@ -4,9 +4,11 @@ A lease is a key with an expiry, which names the member. Each read of a shard is
 and extends it: a member that has lost it reads no further. The next owner begins with the pending entries.
 """
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from streamd.clients.topics import layout
-from streamd.clients.topics.messages import Entry
-from streamd.clients.topics.reading import check_numbers, wait_for_match
+from streamd.clients.topics.reading import State, check_numbers, wait_for_match
 from streamd.clients.topics.shares import (
     Delivery,
     Holding,
@@ -25,15 +27,24 @@ from streamd.clients.topics.shares import (
 )
 from streamd.clients.topics.steps import Command, Commit, Steps, Watch, run_all
 
+T = TypeVar("T")
+# What makes of raw entries those that are for the replay, and acknowledges the others: see shares.sort_out.
+Sort = Callable[[Member, Iterable[tuple[Place, RawEntries]], int], Steps[list[T]]]
+
 
 def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
     """Return up to n entries of the shards that this member has a lease of; wait up to that time for the first."""
+    return Delivery(*(yield from sorted_next(member, n, block_ms, sort_out)))
+
+
+def sorted_next(member: Member, n: int, block_ms: int, sort: Sort[T]) -> Steps[tuple[list[T], State]]:
+    """Do the work of `member_next`, with entries as `sort` makes them."""
     check_numbers(n, block_ms)
     deadline_s = member.handle.monotonic_s() + block_ms / 1_000
     while True:
         told = yield from news(member)
         if not isinstance(told, News):
-            return Delivery([], told)
+            return [], told
         generation = unfinished(member, told.meta)[0]
         if not (yield from ensure_group(member, generation)):
             continue  # it was dropped just now
@@ -42,16 +53,16 @@ def member_next(member: Member, n: int, block_ms: int) -> Steps[Delivery]:
         found = yield from _read(member, readable, n)
         if found is None:
             continue  # a lease was lost in between
-        taken: list[Entry] = yield from sort_out(member, found, told.now_ms)
+        taken = yield from sort(member, found, told.now_ms)
         if taken:
-            return Delivery(taken, "more")
+            return taken, "more"
         if found or is_taking_over:
             continue
         if generation is not told.meta.current and (yield from _finish(member, generation)):
             continue
         left_ms = int((deadline_s - member.handle.monotonic_s()) * 1_000)
         if left_ms <= 0:
-            return Delivery([], "live")
+            return [], "live"
         wait_ms = max(1, min(left_ms, member.handle.block_ms_max, member.agreement.lease_ms // 3))
         yield from _wait(member, readable, wait_ms)
 

@@ -5,11 +5,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from streamd.base.limits import SLICED_ITEMS_MIN
 from streamd.stream.entry_id import ID_MAX
 from streamd.stream.log.segment import Segment
 from streamd.stream.log.segment_list import SegmentList
 from streamd.stream.log.tail import Tail
 from streamd.stream.wire.entry_columns import EntryColumns
+from streamd.stream.wire.entry_encoder import encode_entry
 
 # A node is sealed by one XADD and read by one XRANGE, so it has a limit of our own.
 _NODE_ENTRIES_MAX = 10_000
@@ -294,7 +296,8 @@ class Log(Tail):
         them, in parts still to be joined. With `reverse` the entries come last one first.
         ids: gets the IDs of these entries (a consumer group needs them too), not if `reverse`.
         """
-        entries, parts = 0, list[bytes]()
+        entries = 0
+        parts: list[bytes] = []
         sealed, tail = self._sealed, self._ids
         left = sys.maxsize if count is None else count
         if sealed is not None and sealed.live_count and start <= end and not (reverse or (tail and start >= tail[0])):
@@ -308,6 +311,24 @@ class Log(Tail):
                 ids += source.ids(low, high)
             entries += high - low
         return entries, parts
+
+    def newest(self, start: int, count: int) -> list[bytes] | None:
+        """Return the RESP of the first `count` entries (0: all) from ID `start` on, an array in parts, empty for no
+        entry; None if entries may be among them that are sealed, or too many to be sent at once.
+        """
+        ids = self._ids
+        if not ids or start < ids[0]:
+            return None
+        end = len(ids)
+        low = end - 1 if end > 1 and start > ids[-2] else bisect_left(ids, start)
+        high = min(low + count, end) if count else end
+        if high - low == 1 and self._width:
+            # (One entry, mostly: what `read` does.)
+            width = self._width
+            return [b"*1\r\n", encode_entry(ids[low], self._texts[low * width : high * width])]
+        if high - low > SLICED_ITEMS_MIN:
+            return None
+        return [b"*%d\r\n" % (high - low), self.read(low, high)] if high > low else []
 
     def ids_between(self, start: int = 0, end: int = ID_MAX, count: int | None = None) -> list[int]:
         """Return the IDs of the entries that `encode_parts` encodes."""

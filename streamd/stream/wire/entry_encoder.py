@@ -26,6 +26,7 @@ _DECIMAL: Final = [b"%d" % number for number in range(1000)]
 _DASHED: Final = [b"-%d" % number for number in range(1000)]
 _DASHED_SIZES: Final = bytes([len(text) for text in _DASHED])
 _BULK: Final = [b"\r\n$%d\r\n" % length for length in range(1024)]
+_bulk_of: Final = _BULK.__getitem__
 _ID: Final = b"\r\n*2\r\n$%d\r\n%b"
 # What stands in front of values is kept of so many lists of fields, unless they are long: then it is a small part.
 _KEPT_LISTS_MAX: Final = 256
@@ -307,6 +308,12 @@ def join(pieces: list[bytes]) -> bytes:
 
 def encode_entry(entry_id: int, fields: Sequence[bytes]) -> bytes:
     """Return the RESP of one entry; the functions above do the same for many at a time."""
-    name = format_id(entry_id)
-    texts = b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in fields])
-    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), texts)
+    name = f"{entry_id >> 64}-{entry_id & SEQ_MAX}".encode()  # (`format_id`, without the call)
+    woven = [b""] * (2 * len(fields))
+    try:
+        woven[::2] = map(_bulk_of, map(len, fields))
+        woven[1::2] = fields
+        return b"".join((b"*2", _BULK[len(name)], name, b"\r\n*", _DECIMAL[len(fields)], *woven, b"\r\n"))
+    except IndexError:  # a long text, or many
+        texts = b"".join([b"$%d\r\n%b\r\n" % (len(text), text) for text in fields])
+        return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), texts)

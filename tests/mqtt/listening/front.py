@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
@@ -123,6 +123,45 @@ async def opened(client: ClientConnection, made: list[Echo]) -> Echo:
     await until(lambda: made and "made" in made[-1].told)
     assert client.subprotocol == "mqtt"
     return made[-1]
+
+
+class Network(asyncio.Transport):
+    """A network connection without a network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.ended, self.closed, self.paused = b"", False, False, False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        assert not self.ended
+        self.written += data
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
 
 class Pair:

@@ -8,7 +8,7 @@ import pytest
 
 from streamd.clients.mqtt.access import username_of_certificate
 from streamd.clients.mqtt.listening import ListenFault
-from tests.mqtt.listening.front import Certificates, Pair, Run, front, raw, soon, trusting, until
+from tests.mqtt.listening.front import Certificates, Echo, Pair, Run, front, raw, soon, trusting, until
 from tests.mqtt.listening.test_mqtt_listening import fault_of
 
 
@@ -86,6 +86,32 @@ def test_later_connections_see_a_new_certificate_and_the_others_go_on(run: Run, 
             with pytest.raises(ListenFault, match="not the key of the certificate"):
                 one.listening.reload_certificates()
             assert (await answered(port, trusting(certificates.ca)))["serialNumber"] != before  # type: ignore[index]
+            writer.close()
+
+    run(main)
+
+
+class StaysOpen(Echo):
+    """Would go on sending behind the end of what the client sends."""
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        return True
+
+
+def test_a_protocol_that_would_stay_open_behind_the_clients_end_does_so_without_tls(
+    run: Run, certificates: Certificates
+):
+    async def main() -> None:
+        async with front(StaysOpen, port=0, tls_port=0, **certificates.options()) as one:
+            assert await answered(one.port("mqtts"), trusting(certificates.ca))
+            await soon(one.made[0].ended)
+            reader, writer = await asyncio.open_connection("127.0.0.1", one.port("mqtt"))
+            writer.write_eof()
+            await until(lambda: len(one.made) == 2 and one.made[1].told)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            one.made[1].transport.write(b"more")
+            assert await soon(reader.readexactly(4)) == b"more"
             writer.close()
 
     run(main)

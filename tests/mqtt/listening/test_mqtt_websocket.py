@@ -167,6 +167,11 @@ def test_a_page_of_another_origin_is_refused(run: Run, listed: tuple[str, ...], 
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port("ws"))
             writer.write(REQUEST + OFFER + header + b"\r\n")
             assert (await soon(reader.readline())).startswith(f"HTTP/1.1 {status} ".encode())
+            if status == 403:
+                assert (await soon(reader.read())).endswith(
+                    f"Origin '{origin}' may not connect: see --ws-origin.\n".encode()
+                )
+                assert one.listening.counts.of_other_origin == 1
             writer.close()
 
     run(main)
@@ -284,7 +289,9 @@ def test_what_is_written_in_one_turn_is_one_frame(run: Run):
         async with front(Silent, ws_port=0) as one, one.websocket() as client:
             echo = await opened(client, one.made)
             echo.transport.write(b"a")
-            echo.transport.writelines([b"b", bytearray(b"c"), memoryview(b"d")])
+            changing = bytearray(b"c")
+            echo.transport.writelines([b"b", changing, memoryview(b"d")])
+            changing[:] = b"x"
             echo.transport.write(b"")
             assert echo.transport.get_write_buffer_size() == 4
             assert await soon(client.recv()) == b"abcd"

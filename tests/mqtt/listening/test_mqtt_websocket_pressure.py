@@ -108,7 +108,9 @@ def test_a_client_that_ends_what_it_sends_while_it_is_held_gets_all_of_it_throug
     run(main)
 
 
-def test_a_close_while_reading_is_paused_ends_the_connection(run: Run):
+def test_a_close_while_reading_is_paused_ends_the_connection(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("streamd.clients.mqtt.listening.websocket_connection.CLOSE_S", 60)
+
     async def main() -> None:
         async with front(Holding, ws_port=0) as one, one.websocket() as client:
             echo = await opened(client, one.made)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 
@@ -65,7 +66,12 @@ def _add_connection_options(load: argparse.ArgumentParser, kind: str) -> None:
     )
     load.add_argument("--version", type=int, choices=(4, 5), default=4, help="MQTT 3.1.1 or 5.0 (default: 4)")
     load.add_argument("--username", metavar="NAME")
-    load.add_argument("--password", metavar="TEXT")
+    load.add_argument(
+        "--password",
+        metavar="TEXT",
+        default=os.environ.get("STREAMD_MQTT_PASSWORD"),
+        help="(default: the variable STREAMD_MQTT_PASSWORD, which keeps it from other users of the machine)",
+    )
     load.add_argument(
         "--persistent", action="store_true", help="sessions that outlast the connection; forgotten at the end"
     )

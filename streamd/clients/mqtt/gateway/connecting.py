@@ -151,9 +151,10 @@ class Connecting:
             return
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, record is not None)
+        gateway.shares.resume(session)
         if session.resending is not None or session.cursors is not None:
             gateway.delivery.pump(session)
-        gateway.shares.resume(session)
+            gateway.shares.go_on(session)
         connection.go_on()
 
     async def _new(self, packet: Connect, client_id: str, rights: ClientRights) -> Session:
@@ -185,9 +186,9 @@ class Connecting:
         gateway = self._gateway
         old_will, old_name = record.will, record.will_name
         is_lost = record.owner is not None  # its gateway was killed: the connection ended without a word
-        if old_will is not None and not (
-            old_will.properties.get(Property.WILL_DELAY_INTERVAL) and (is_lost or record.will_ms is not None)
-        ):
+        is_in_time = record.will_ms is not None and record.will_ms > gateway.now_ms()
+        has_delay = old_will is not None and old_will.properties.get(Property.WILL_DELAY_INTERVAL)
+        if old_will is not None and not (has_delay and (is_lost or is_in_time)):
             gateway.wills.publish(record.client_id, record.uid, old_will, old_name)
         record.expiry_s = self._expiry_of(packet)
         record.will = None
@@ -204,6 +205,7 @@ class Connecting:
             gone += ["will", "will_name"]
         awaiting = self._awaiting_keys(session)
         lost: list[int] = []
+        elsewhere = await gateway.shares.take_up(record)
         entries = await self._entries_of(record)
         commands: list[Words] = [
             ("ZADD", INDEX, "+inf", record.client_id),
@@ -225,14 +227,12 @@ class Connecting:
         outgoing: Outgoing[Flying] = Outgoing(min(asked, limits.in_flight_max), record.last_packet_id, record.in_flight)
         session.outgoing = outgoing
         session.noted = {}
-        for number, sent in enumerate(record.in_flight):
-            session.noted[sent.packet_id] = number, sent.state
-            if session.numbers is None:
-                session.numbers = {}
-            session.numbers[sent.packet_id] = number
-            if sent.packet_id not in entries and sent.needs_entry:
+        session.numbers = dict(record.numbers)
+        session.flight_number = max(record.numbers.values(), default=0)
+        for sent in record.in_flight:
+            session.noted[sent.packet_id] = record.numbers[sent.packet_id], sent.state
+            if sent.packet_id in elsewhere or (sent.packet_id not in entries and sent.needs_entry):
                 lost.append(sent.packet_id)
-        session.flight_number = len(record.in_flight)
         for packet_id in lost:
             outgoing.drop(packet_id)
         session.resending = entries
@@ -372,21 +372,23 @@ class Connecting:
                 gateway.wills.publish(session.client_id, session.uid, will, session.will_name)
         commands: list[Words] = []
         if not session.expiry_s:
-            gateway.counters.sessions_ended += 1
             session.is_ended = True
+        if not session.expiry_s and will is None:
+            gateway.counters.sessions_ended += 1
             if session.has_record:
                 commands = removal(session.client_id, session.user, self._awaiting_keys(session))
         elif session.has_record:
+            # A session that is over, but for its will, ends when the will is stored.
             commands = gateway.noting.changes(session, positions)
             ends_ms = gateway.now_ms() + session.expiry_s * 1_000
             key = key_of(session.client_id)
             words: list[bytes | str | int] = ["HSET", key, "ends_ms", ends_ms, "expiry_s", session.expiry_s]
             gone = ["owner"]
-            if delay_s:
+            if will is not None:
                 will_ms = gateway.now_ms() + delay_s * 1_000
                 words += ["will_ms", will_ms]
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
-            elif session.will is not None and (connection.is_clean_end or not will):
+            elif session.will is not None:
                 gone += ["will", "will_name"]
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None

@@ -154,6 +154,8 @@ class Connection(asyncio.Protocol):
         self.is_full = False
         if self.session is not None and self.session.connection is self:
             self.gateway.delivery.pump(self.session)
+            if self.session.shares is not None:
+                self.gateway.shares.go_on(self.session)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Note that the socket is closed."""
@@ -224,6 +226,8 @@ class Connection(asyncio.Protocol):
         encoded = encode(packet, self.version, self.packet_bytes_max)
         if len(encoded) <= self.packet_bytes_max:
             self.write_now(encoded)
+        elif type(packet) is p.Connack:  # without it the client would wait for ever
+            self.close()
 
     def acknowledge(self, kind: PacketType, packet_id: int, reason: int = 0) -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
@@ -242,8 +246,11 @@ class Connection(asyncio.Protocol):
             values[Property.TOPIC_ALIAS] = alias
             return PublishHead(b"", entry.payload, qos, retain, 5, values)
         if len(self.aliases) < self.alias_maximum:
-            alias = self.aliases[entry.topic] = len(self.aliases) + 1
-            values[Property.TOPIC_ALIAS] = alias
+            alias = len(self.aliases) + 1
+            head = PublishHead(entry.topic, entry.payload, qos, retain, 5, {**values, Property.TOPIC_ALIAS: alias})
+            if head.whole_bytes <= self.packet_bytes_max:  # a message that is left out tells no alias
+                self.aliases[entry.topic] = alias
+                return head
         return PublishHead(entry.topic, entry.payload, qos, retain, 5, values)
 
     # The end.

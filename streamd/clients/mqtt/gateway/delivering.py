@@ -12,7 +12,7 @@ from streamd.clients.mqtt.gateway.session import Cursor, Session
 from streamd.clients.mqtt.session.outgoing import State
 from streamd.clients.mqtt.session.subscription_tree import Found, SubscriptionTree
 from streamd.clients.mqtt.store.positions import Position
-from streamd.clients.mqtt.store.records import Subscribed
+from streamd.clients.mqtt.store.records import Shared, Subscribed
 from streamd.clients.mqtt.store.replaying import Reader, Replay
 from streamd.clients.mqtt.store.stored import Stored
 from streamd.clients.mqtt.store.tailing import TailedLog
@@ -60,7 +60,8 @@ def _is_before(since: Position | None, entry: Stored) -> bool:
 class Delivery:
     """The way of messages out of the logs.
 
-    on_fold: gets each retained message of the tails. now_ms: the store's time.
+    on_fold: gets each retained message of the tails. on_share: gets each message for a group. on_begun: gets packets of
+    QoS 2 of a group, which leave when the message is the session's own. now_ms: the store's time.
     """
 
     def __init__(
@@ -70,12 +71,13 @@ class Delivery:
         note: Callable[[Session], None],
         on_fold: Callable[[TailedLog, Stored], None],
         on_share: Callable[[object, Stored], None],
+        on_begun: Callable[[Session, Shared, bytes], None],
     ) -> None:
         self.tree: SubscriptionTree[Session, Subscribed] = SubscriptionTree()
         self.shared: SubscriptionTree[object, None] = SubscriptionTree()
         self.replays: dict[str, Replay] = {}
         self._counters, self._now_ms, self._note = counters, now_ms, note
-        self._on_fold, self._on_share = on_fold, on_share
+        self._on_fold, self._on_share, self._on_begun = on_fold, on_share, on_begun
         self._receivers: dict[bytes, tuple[tuple[Found[Session, Subscribed], ...], dict[Session, Target]]] = {}
         self._ahead: set[Cursor] = set()  # at the end of the ring, and beyond the tail
         self._loop = asyncio.get_running_loop()
@@ -139,6 +141,11 @@ class Delivery:
         more: More = () if identifier is None else ((Property.SUBSCRIPTION_IDENTIFIER, (identifier,)),)
         return self._send_as(session, entry, qos, True, more)
 
+    def send_shared(self, session: Session, target: Target, entry: Stored, share: str) -> bool:
+        """Send a message of a group to one of its members; return False if there is no room."""
+        retain = entry.is_retained and target.retain_as_published
+        return self._send_as(session, entry, target.qos, retain, target.more, share)
+
     def _send(self, session: Session, target: Target, entry: Stored) -> bool:
         if not target.is_plain:
             narrowed = target.for_entry(entry)
@@ -148,7 +155,9 @@ class Delivery:
         retain = entry.is_retained and target.retain_as_published
         return self._send_as(session, entry, target.qos, retain, target.more)
 
-    def _send_as(self, session: Session, entry: Stored, qos: int, retain: bool, more: More) -> bool:
+    def _send_as(
+        self, session: Session, entry: Stored, qos: int, retain: bool, more: More, share: str | None = None
+    ) -> bool:
         connection = session.connection
         if connection is None or connection.is_full:
             return False
@@ -179,12 +188,17 @@ class Delivery:
         if not qos:
             connection.write(head.packet())
             return True
-        packet_id = outgoing.send(entry.place, qos)
+        place = entry.place if share is None else Shared(entry.place, share)
+        packet_id = outgoing.send(place, qos, retain)
         if session.is_recorded:
             session.flight_number += 1
             if session.numbers is None:
                 session.numbers = {}
             session.numbers[packet_id] = session.flight_number
+        if qos == 2 and isinstance(place, Shared):
+            self._on_begun(session, place, head.packet(packet_id))
+            return True
+        if session.is_recorded:
             if qos == 2:
                 self.hold(session, head.packet(packet_id))
                 return True
@@ -245,10 +259,19 @@ class Delivery:
                 continue
             entry = session.resending[sent.packet_id]
             qos = 1 if sent.state == State.PUBLISHED_1 else 2
-            target = self.receivers(entry.topic).get(session)
-            retain = target is not None and target.retain_as_published and entry.is_retained
+            if isinstance(sent.place, Shared):
+                member = (session.shares or {}).get(sent.place.share)
+                target = None if member is None else member.target
+            else:
+                target = self.receivers(entry.topic).get(session)
             more = target.more if target is not None and connection.version == 5 else ()
-            head = entry.head(connection.version, qos, retain, self._now_ms(), more)
+            head = entry.head(connection.version, qos, sent.retain, self._now_ms(), more)
+            if head.whole_bytes > connection.packet_bytes_max:
+                self._counters.publishes_dropped += 1
+                outgoing.leave_out(sent)
+                if not session.is_dirty:
+                    self._note(session)
+                continue
             connection.write(head.packet(sent.packet_id, dup=True))
             self._counters.publishes_sent += 1
         if outgoing.has_resends:
@@ -277,6 +300,7 @@ class Delivery:
         number = cursor.number
         if number is None:
             if cursor.position.has_reached(ring.start):
+                self.replays[cursor.tailed.log.name].remove(cursor)  # it may be in the middle of a pass
                 cursor.skip, number = cursor.position, ring.first
             else:
                 self.replays[cursor.tailed.log.name].add(cursor)

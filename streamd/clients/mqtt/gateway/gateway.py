@@ -35,7 +35,7 @@ from streamd.clients.mqtt.store.link import Link, StoreFault, Target, Words, enc
 from streamd.clients.mqtt.store.logs import Logs, LogSettings, open_log
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.publishing import Publishing
-from streamd.clients.mqtt.store.records import INDEX, key_of, parse_record
+from streamd.clients.mqtt.store.records import INDEX, Shared, key_of, parse_record
 from streamd.clients.mqtt.store.releases import Releases
 from streamd.clients.mqtt.store.replaying import Replay
 from streamd.clients.mqtt.store.tailing import LAG_MAX, Tail
@@ -85,8 +85,10 @@ class Gateway:
         self.releases = Releases(self.link)
         self.retained = Retained(self)
         self.wills = Wills(self)
-        self.shares = Shares(self)
-        self.delivery = Delivery(self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake)
+        self.shares = Shares(self, settings.url)
+        self.delivery = Delivery(
+            self.counters, self.now_ms, self.noting.note, self.retained.fold, self.shares.wake, self.shares.begun
+        )
         self.noting.position_of = self._positions
         self.tail = Tail(self.link, self._waiting_link, self.publishing, self._deliver)
         self.receiving = Receiving(self, settings.content_rules)
@@ -117,7 +119,7 @@ class Gateway:
 
         Raises: CannotStart.
         """
-        for link in (self.link, self.history, self._waiting_link):
+        for link in (self.link, self.history, self._waiting_link, self.shares.link):
             link.start()
         await self._until_up()
         try:
@@ -129,10 +131,11 @@ class Gateway:
             await self._ownership.take()
             self.logs = Logs([await open_log(self.client, one) for one in self.settings.logs])
             for log in self.logs.all:
-                tailed = await self.tail.open(log)
+                tailed = await self.tail.open(log, self.limits.ring_entries_max, self.limits.ring_bytes_max)
                 self.delivery.replays[log.name] = Replay(self.history, tailed, self.has_search, self.delivery.caught_up)
                 await self.retained.load(tailed)
             await self._ownership.take_up_sessions()
+            await self.shares.start()
         except (redis.RedisError, StoreFault, ValueError, OSError) as error:
             raise CannotStart(str(error))
         self.tail.start()
@@ -161,6 +164,7 @@ class Gateway:
             self._chores.cancel()
         for replay in self.delivery.replays.values():
             await replay.close()
+        await self.shares.close()
         if self.link.is_up and hasattr(self, "logs"):
             try:
                 commands = [*self.retained.checkpoint(), ("DEL", OWNER)]
@@ -223,8 +227,6 @@ class Gateway:
                 session.when_stored = []
             session.when_stored.append(future)
             await future
-        if self.leaving.get(session.client_id) is session:
-            del self.leaving[session.client_id]
 
     @property
     def is_congested(self) -> bool:
@@ -247,8 +249,8 @@ class Gateway:
             self.noting.note(session)
         if session.cursors is not None or session.retained or session.resending is not None:
             self.delivery.pump(session)
-        if session.shares is not None:
-            self.shares.resume(session)
+        if session.shares is not None or type(place) is Shared:
+            self.shares.acknowledged(session, place)
 
     def rights_changed(self, changed_users: frozenset[str]) -> None:
         """Go by rules that were read again: end subscriptions that are no longer allowed, close changed users."""

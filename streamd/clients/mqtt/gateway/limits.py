@@ -27,3 +27,8 @@ class Limits:
     retained_max: int = 1_000_000
     wills_max: int = 1_000_000
     connect_s: float = 10.0
+    # After so long without a sign, what a member of a shared subscription has not acknowledged goes to another one.
+    share_lease_ms: int = 30_000
+    # Of each log the newest entries are kept, for sessions that are a little behind.
+    ring_entries_max: int = 20_000
+    ring_bytes_max: int = 16 * 2**20

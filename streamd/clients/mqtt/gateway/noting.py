@@ -71,8 +71,12 @@ class Noting:
         out, session.held = session.held[:count], session.held[count:]
         for packet in out:
             session.connection.write_now(packet)
-        if not session.held and not session.flushing:
-            session.held = session.flushing = None
+        if session.flushing or session in self._soon:
+            return
+        # What came behind them needs no record: it only had to wait for its turn.
+        for packet in session.held:
+            session.connection.write_now(packet)
+        session.held = session.flushing = None
 
     def _write_later(self) -> None:
         self._timer = None

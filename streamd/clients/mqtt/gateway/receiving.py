@@ -210,7 +210,11 @@ class Receiving:
 
     def _is_done(self, session: Session) -> None:
         session.storing -= 1
-        if not session.storing and session.when_stored is not None:
+        if session.storing:
+            return
+        if self._gateway.leaving.get(session.client_id) is session:
+            del self._gateway.leaving[session.client_id]
+        if session.when_stored is not None:
             waiting, session.when_stored = session.when_stored, None
             for one in waiting:
                 if not one.done():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamd.clients.mqtt.access import ClientRights
     from streamd.clients.mqtt.gateway.connection import Connection
     from streamd.clients.mqtt.gateway.delivering import Delivery
+    from streamd.clients.mqtt.gateway.share_members import Membership
 
 
 class Cursor:
@@ -138,5 +139,5 @@ class Session:
         self.retained: deque[tuple[Stored, int, int | None]] | None = None
         self.will: Will | None = record.will
         self.will_name = record.will_name
-        self.shares: dict[str, object] | None = None
+        self.shares: dict[str, Membership] | None = None  # by the name of the shared subscription
         self.gap: str | None = None  # the log in which messages were removed before the session got them

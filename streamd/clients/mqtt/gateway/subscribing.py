@@ -41,49 +41,71 @@ class Subscribing:
         if connection.is_closing or session is None:
             return
         start = _user_property(packet.properties, START)
-        if start is None:
-            self._subscribe(connection, session, packet, None)
+        shared = [one.filter for one in packet.subscriptions if share_of(one.filter)[0] is not None]
+        if start is None and not shared:
+            self._subscribe(connection, session, packet, None, {})
         else:
-            self._gateway.spawn(self._subscribe_in_past(connection, session, packet, start))
+            self._gateway.spawn(self._prepare(connection, session, packet, start))
 
-    async def _subscribe_in_past(self, connection: Connection, session: Session, packet: Subscribe, start: str) -> None:
+    async def _prepare(self, connection: Connection, session: Session, packet: Subscribe, start: str | None) -> None:
+        """Find what the store has to say first: where the past is, and the groups of shared subscriptions."""
         try:
-            since = await self._positions(start)
+            since = None if start is None else await self._positions(start)
         except ValueError as error:
             reasons = tuple(Reason.IMPLEMENTATION_SPECIFIC_ERROR for _ in packet.subscriptions)
             self._answer(connection, packet.packet_id, reasons, str(error))
             connection.go_on()
             return
+        allowed = dict.fromkeys(
+            one.filter
+            for one in packet.subscriptions
+            if share_of(one.filter)[0] is not None and self._reason_for(session, one) < Reason.UNSPECIFIED_ERROR
+        )
+        shares = self._gateway.shares
+        refused = await shares.admit(session, allowed, _user_property(packet.properties, SHARE))
         if session.connection is connection:
-            self._subscribe(connection, session, packet, since)
+            self._subscribe(connection, session, packet, since, refused)
+        else:
+            shares.withdraw(session, [one for one in allowed if one not in session.subscriptions])
 
     def _subscribe(
-        self, connection: Connection, session: Session, packet: Subscribe, start: dict[str, Position] | None
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Subscribe,
+        start: dict[str, Position] | None,
+        refused: dict[str, tuple[int, str]],
     ) -> None:
         gateway = self._gateway
         identifier = packet.properties.get(Property.SUBSCRIPTION_IDENTIFIER)
         assert identifier is None or isinstance(identifier, int)
         reasons: list[int] = []
         added: list[tuple[Subscription, Subscribed, bool]] = []
-        is_ordered = _user_property(packet.properties, SHARE) == "ordered"
+        texts = []
         for one in packet.subscriptions:
             reason = self._reason_for(session, one)
+            if one.filter in refused:
+                reason, text = refused[one.filter]
+                texts.append(text)
             reasons.append(reason)
             if reason >= Reason.UNSPECIFIED_ERROR:
                 gateway.counters.subscribes_refused += 1
                 gateway.log_refusal(connection, one.filter.encode(), f"SUBSCRIBE refused with {reason:#04x}")
                 continue
             subscribed = Subscribed(one.filter, one.qos, one.no_local, one.retain_as_published, identifier)
-            subscribed.is_ordered = is_ordered
             had = one.filter in session.subscriptions
-            if share_of(one.filter)[0] is None:
+            if share_of(one.filter)[0] is not None:
+                subscribed.is_ordered = gateway.shares.is_ordered(one.filter)
+            else:
                 self._place(session, subscribed, start, session.subscriptions.get(one.filter))
                 gateway.delivery.tree.add(one.filter, session, subscribed)
             session.subscriptions[one.filter] = subscribed
             added.append((one, subscribed, had))
-        if start is not None and added:
-            self._set_back(session, start, [one for _, one, _ in added])
-        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), added)
+        plain = [new for one, new, _ in added if share_of(one.filter)[0] is None]
+        if start is not None and plain:
+            self._set_back(session, start, plain)
+        text = "; ".join(dict.fromkeys(texts))
+        done = partial(self._subscribed, connection, session, packet.packet_id, tuple(reasons), text, added)
         if not session.has_record or not added:
             done([])
             return
@@ -98,13 +120,10 @@ class Subscribing:
 
     def _reason_for(self, session: Session, one: Subscription) -> int:
         gateway = self._gateway
-        name, _ = share_of(one.filter)
         if one.filter not in session.subscriptions and len(session.subscriptions) >= gateway.limits.subscriptions_max:
             return Reason.QUOTA_EXCEEDED
         if not session.rights.may_subscribe(one.filter):
             return Reason.NOT_AUTHORIZED
-        if name is not None and not gateway.shares.is_available:
-            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         return one.qos
 
     def _place(
@@ -141,6 +160,7 @@ class Subscribing:
         session: Session,
         packet_id: int,
         reasons: tuple[int, ...],
+        text: str,
         added: list[tuple[Subscription, Subscribed, bool]],
         replies: list[Any],
     ) -> None:
@@ -151,12 +171,15 @@ class Subscribing:
         if errors:
             for one, subscribed, _ in added:
                 session.subscriptions.pop(one.filter, None)
-                gateway.delivery.tree.remove(subscribed.filter, session)
+                if share_of(one.filter)[0] is not None:
+                    gateway.shares.part(session, one.filter)
+                else:
+                    gateway.delivery.tree.remove(subscribed.filter, session)
             failed = Reason.QUOTA_EXCEEDED if str(errors[0]).startswith("OOM") else Reason.UNSPECIFIED_ERROR
             reasons = tuple(failed if one < _3_FAILED else one for one in reasons)
             added = []
             gateway.log_fault(connection, f"the store refused a subscription: {errors[0]}")
-        self._answer(connection, packet_id, reasons, "")
+        self._answer(connection, packet_id, reasons, text)
         for one, subscribed, had in added:
             if share_of(one.filter)[0] is not None:
                 gateway.shares.join(session, subscribed)

@@ -24,11 +24,22 @@ class Wills:
         self._gateway = gateway
 
     def publish(self, client_id: str, uid: str, will: Will, name: str) -> None:
-        """Publish a will, without waiting for the store."""
-        self._gateway.spawn(self.publish_now(client_id, uid, will, name))
+        """Publish a will, without waiting for the store; then its session has it no more."""
+        self._gateway.spawn(self._publish_and_forget(client_id, uid, will, name))
 
-    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> None:
-        """Publish a will, and return when it is stored."""
+    async def _publish_and_forget(self, client_id: str, uid: str, will: Will, name: str) -> None:
+        if not await self.publish_now(client_id, uid, will, name):
+            return
+        gateway = self._gateway
+        async with gateway.lock(client_id):
+            # Unless the client is back with another.
+            (found,) = await gateway.link.ask(("HMGET", key_of(client_id), "uid", "will_name"))
+            if found == [uid.encode(), name.encode()]:
+                gone = ("HDEL", key_of(client_id), "will", "will_name", "will_ms")
+                gateway.tell_store([gone, ("ZREM", WILLS, client_id)])
+
+    async def publish_now(self, client_id: str, uid: str, will: Will, name: str) -> bool:
+        """Publish a will, and return whether it is stored."""
         gateway = self._gateway
         values = {number: one for number, one in will.properties.items() if number != Property.WILL_DELAY_INTERVAL}
         log = gateway.logs.of_topic(will.topic)
@@ -37,7 +48,7 @@ class Wills:
                 await log.raise_version(2)
             except Exception as fault:
                 gateway.warn(f"the will of client {client_id!r} was not published: {fault}")
-                return
+                return False
         stored: asyncio.Future[str | None] = gateway.loop.create_future()
 
         def done(entry_id: object, error: str | None) -> None:
@@ -51,20 +62,9 @@ class Wills:
         error = await stored
         if error is not None:
             gateway.warn(f"the will of client {client_id!r} was not published: {error}")
-            return
+            return False
         gateway.counters.wills_published += 1
-        if gateway.clients.get(client_id) is None:
-            await self._forget(client_id, uid, name)
-
-    async def _forget(self, client_id: str, uid: str, name: str) -> None:
-        """Remove a will that is published from its session, unless the client is back with another."""
-        gateway = self._gateway
-        async with gateway.lock(client_id):
-            (found,) = await gateway.link.ask(("HMGET", key_of(client_id), "uid", "will_name"))
-            if found == [uid.encode(), name.encode()]:
-                gateway.tell_store(
-                    [("HDEL", key_of(client_id), "will", "will_name", "will_ms"), ("ZREM", WILLS, client_id)]
-                )
+        return True
 
     async def publish_due(self) -> None:
         """Publish the wills whose delay is over."""
@@ -80,4 +80,4 @@ class Wills:
                 if record is None or record.will is None or record.will_ms is None:
                     gateway.tell_store([("ZREM", WILLS, client_id)])
                     continue
-            await self.publish_now(client_id, record.uid, record.will, record.will_name)
+            await self._publish_and_forget(client_id, record.uid, record.will, record.will_name)

@@ -14,6 +14,7 @@ class Counts:
 
     failed: ended before the first byte of MQTT, in the handshake of TLS or WebSocket.
     refused: by the WebSocket handshake: their origin or subprotocol was wrong, or they spoke no WebSocket.
+    of_other_origin: those of them that were refused for their origin.
     delayed: times that nothing could be accepted for a while, since the system had no file or memory for it.
     """
 
@@ -21,6 +22,7 @@ class Counts:
     surplus: int = 0
     failed: int = 0
     refused: int = 0
+    of_other_origin: int = 0
     delayed: int = 0
 
 

@@ -1,10 +1,13 @@
 """The web pages that may connect: the Origin header of browsers against the list of the options.
 
 A browser lets every page open a WebSocket to every address that it reaches, and says in the header Origin which page
-it was. Programs send no such header and are always let in: they could send any. With a list, an origin must be in it.
-Without one, a page is let in if its host is the one that it connects to, by whatever port, and that host is an address
-or `localhost`. A name is not enough: the owner of a name can have it resolve to this machine for a moment (DNS
-rebinding), and so make any page appear to be of the same host.
+it was. Most programs send no such header and are let in: they could send any. With a list, an origin must be in it.
+Without one, a page is let in if its host is the one that it connects to, by whatever port, and that host is an
+address, `localhost`, or a name that only a local network can have. Another name is not enough: its owner can have it
+resolve to this machine for a moment (DNS rebinding), and so make any page appear to be of the same host.
+
+paho's Python client sends one, too, made from the host and port that it connects to. Where it connects by a name of
+the public DNS, `https://name:port` (without TLS `http://name:port`) has to be in the list.
 """
 
 import ipaddress
@@ -17,6 +20,8 @@ from streamd.clients.mqtt.listening.faults import ListenFault
 ANY: Final = "*"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 LOOPBACK: Final = "localhost"
+# Names that nobody can register: RFC 6762, RFC 8375, RFC 6761, and the one that ICANN keeps for private use.
+LOCAL_SUFFIXES: Final = (".local", ".home.arpa", ".localhost", ".internal")
 
 
 class Origins:
@@ -73,14 +78,13 @@ def _split(text: str) -> SplitResult | None:
 
 
 def _fixed_host(text: str) -> str | None:
-    """Return the host of a URL if it always means the same machine: an address, or `localhost` for all of loopback."""
+    """Return the host of a URL if no stranger decides which machine it means; `localhost` for all of loopback."""
     parts = _split(text)
     if parts is None or parts.hostname is None:
         return None
-    if parts.hostname == LOOPBACK:
-        return LOOPBACK
     try:
         address = ipaddress.ip_address(parts.hostname)
     except ValueError:
-        return None
+        local = "." not in parts.hostname or parts.hostname.endswith(LOCAL_SUFFIXES)
+        return parts.hostname if local else None
     return LOOPBACK if address.is_loopback else str(address)

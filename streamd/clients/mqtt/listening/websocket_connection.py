@@ -22,6 +22,7 @@ UNSUPPORTED_DATA: Final = 1003
 HANDSHAKE_S: Final = 10.0
 # A request has a few hundred bytes, with cookies a few thousand. The library alone would take 1 MiB.
 HANDSHAKE_BYTES_MAX: Final = 64 * 1024
+ORIGIN_SHOWN: Final = 200
 # The client's good-bye, or the end of what it sends, is awaited for so long before the network connection is closed.
 CLOSE_S: Final = 2.0
 # The smallest frames have 6 bytes: of more than this in one turn other clients would notice.
@@ -147,8 +148,6 @@ class WebSocketConnection(asyncio.Protocol):
             while self._unread and not self.held:
                 self._read()
         finally:
-            if self._next is not None:
-                self._next.cancel()
             self._transport.ended()
             self._served.connection_lost(exc)
 
@@ -218,10 +217,11 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _answer(self, request: Request) -> Response:
         headers = request.headers
-        if not self._origins.lets_in(headers.get_all("Origin"), headers.get_all("Host")):
-            return self._websocket.reject(
-                HTTPStatus.FORBIDDEN, "Pages of this origin may not connect: see --ws-origin.\n"
-            )
+        origins = headers.get_all("Origin")
+        if not self._origins.lets_in(origins, headers.get_all("Host")):
+            self._counts.of_other_origin += 1
+            text = f"Origin {' '.join(origins)[:ORIGIN_SHOWN]!a} may not connect: see --ws-origin.\n"
+            return self._websocket.reject(HTTPStatus.FORBIDDEN, text)
         return self._websocket.accept(request)
 
     def _begin(self) -> None:

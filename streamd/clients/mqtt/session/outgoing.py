@@ -21,11 +21,12 @@ class State(IntEnum):
 
 
 class Sent(NamedTuple, Generic[P]):
-    """A message in flight."""
+    """A message in flight. retain: the flag that its PUBLISH has."""
 
     packet_id: int
     place: P
     state: State
+    retain: bool = False
 
     @property
     def is_qos_1(self) -> bool:
@@ -82,6 +83,10 @@ class Outgoing(Generic[P]):
             return sent
         return None
 
+    def leave_out(self, sent: Sent[P]) -> None:
+        """Take a message of `next_resend` for delivered, because it is too large for the client."""
+        self._finish(sent.packet_id, sent.state)
+
     @property
     def has_resends(self) -> bool:
         """Whether something has to be sent again before new messages."""
@@ -99,7 +104,7 @@ class Outgoing(Generic[P]):
             return 0
         return self._quota
 
-    def send(self, place: P, qos: int) -> int:
+    def send(self, place: P, qos: int, retain: bool = False) -> int:
         """Put a new message in flight; return its packet identifier. There has to be room."""
         assert self.room
         packet_id = self.last_packet_id
@@ -108,7 +113,8 @@ class Outgoing(Generic[P]):
             if packet_id not in self._in_flight:
                 break
         self.last_packet_id = packet_id
-        self._in_flight[packet_id] = Sent(packet_id, place, State.PUBLISHED_1 if qos == 1 else State.PUBLISHED_2)
+        state = State.PUBLISHED_1 if qos == 1 else State.PUBLISHED_2
+        self._in_flight[packet_id] = Sent(packet_id, place, state, retain)
         self._quota -= 1
         return packet_id
 

@@ -16,7 +16,8 @@ will, will_name  the message to publish, in JSON; the name under which it is sto
 will_ms          when to publish it, if the connection has ended
 s <filter>       a subscription, in JSON
 at <log>         the position in a log
-i <number>       a message in flight: its state, the QoS, its place, and the share that it belongs to
+i <number>       a message in flight: its state, with r where its PUBLISH has RETAIN, its place, and the share that it
+                 belongs to
 """
 
 import base64
@@ -83,7 +84,10 @@ class Subscribed:
 
 @dataclass(slots=True)
 class Record:
-    """A session as it is stored."""
+    """A session as it is stored.
+
+    in_flight: in the order of the first deliveries, which numbers has, by packet identifier.
+    """
 
     client_id: str
     uid: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -98,6 +102,7 @@ class Record:
     subscriptions: dict[str, Subscribed] = field(default_factory=dict)
     positions: dict[str, Position] = field(default_factory=dict)
     in_flight: list[Sent[Flying]] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -151,6 +156,7 @@ def parse_record(client_id: str, reply: list[bytes]) -> Record | None:
         elif kind == b"i":
             flying.append(_flying_of(int(rest), value.decode()))
     record.in_flight = [one for _, one in sorted(flying, key=lambda pair: pair[0])]
+    record.numbers = {one.packet_id: number for number, one in flying}
     return record
 
 
@@ -158,14 +164,15 @@ def flying_text(number: int, sent: Sent[Flying]) -> str:
     """Return the text of a message in flight; number: its place in the order of first deliveries."""
     flying = sent.place
     place, share = (flying.place, flying.share) if isinstance(flying, Shared) else (flying, "")
-    return f"{number} {int(sent.state)} {place.to_text()} {share}"
+    return f"{number} {int(sent.state)}{'r' if sent.retain else ''} {place.to_text()} {share}"
 
 
 def _flying_of(packet_id: int, text: str) -> tuple[int, Sent[Flying]]:
     number, state, rest = text.split(" ", 2)
     place_text, _, share = rest.rpartition(" ")
     place = Place.from_text(place_text)
-    return int(number), Sent(packet_id, Shared(place, share) if share else place, State(int(state)))
+    flying = Shared(place, share) if share else place
+    return int(number), Sent(packet_id, flying, State(int(state.rstrip("r"))), state.endswith("r"))
 
 
 def will_to_text(will: Will) -> str:

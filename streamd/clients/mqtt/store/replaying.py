@@ -154,6 +154,8 @@ class Replay:
                 ("XFILTER", key, start, "+", "COUNT", _PAGE, "FIELD", "t", "MQTT", one) for one in reader.filters
             ]
             before, *replies, after = await self._link.demand(trim, *searches, trim)
+            if reader not in self._able:
+                return  # its client has left, or it has gone on in the ring
             if before != after:
                 continue  # what was searched may lack what was trimmed meanwhile
             ends = []

@@ -8,8 +8,6 @@ from typing import Final, Protocol
 from streamd.clients.mqtt.store.positions import Position
 from streamd.clients.mqtt.store.stored import Stored
 
-ENTRIES_MAX: Final = 20_000
-BYTES_MAX: Final = 16 * 2**20
 _ENTRY_BYTES: Final = 600  # of the objects of an entry, beside its topic and payload
 
 
@@ -44,7 +42,7 @@ class Chunk:
 class Ring:
     """The entries from `start` to `end`, numbered from `first` to before `next`."""
 
-    def __init__(self, position: Position, entries_max: int = ENTRIES_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, position: Position, entries_max: int, bytes_max: int) -> None:
         self._entries_max, self._bytes_max = entries_max, bytes_max
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0

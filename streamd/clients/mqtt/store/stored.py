@@ -90,8 +90,9 @@ class Stored:
         return values
 
     def _left_s(self, now_ms: int) -> int:
-        """Return the seconds that are left, rounded up: nobody gets a message with 0 seconds."""
+        """Return the seconds that are left, rounded up: nobody gets a message with 0 seconds, or more than it had."""
         assert self.expires_ms is not None
+        now_ms = max(now_ms, self.entry_id[0])  # the clock of the store may be ahead
         return max(1, -(-(self.expires_ms - now_ms) // 1_000))
 
 

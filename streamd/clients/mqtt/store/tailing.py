@@ -24,9 +24,9 @@ LAG_MAX: Final = 10_000
 class TailedLog:
     """The tail of one log."""
 
-    def __init__(self, log: OpenLog, position: Position) -> None:
+    def __init__(self, log: OpenLog, position: Position, ring: Ring) -> None:
         self.log = log
-        self.ring = Ring(position)
+        self.ring = ring
         self.at = list(position.at)
         self.generation = position.generation
         self.keys = log.keys_of(log.handle.meta.generation(position.generation) or log.generation)
@@ -63,11 +63,12 @@ class Tail:
         self.is_closed = False
         publishing.around = self._around_batch
 
-    async def open(self, log: OpenLog) -> TailedLog:
-        """Begin at the present end of a log."""
+    async def open(self, log: OpenLog, entries_max: int, bytes_max: int) -> TailedLog:
+        """Begin at the present end of a log; the bounds are those of its ring."""
         infos = await self._link.demand(*[("XINFO", "STREAM", key) for key in log.keys])
         ids = [parse_id(info[info.index(b"last-generated-id") + 1]) for info in infos]
-        tailed = TailedLog(log, Position(log.generation.number, tuple(ids)))
+        position = Position(log.generation.number, tuple(ids))
+        tailed = TailedLog(log, position, Ring(position, entries_max, bytes_max))
         self.logs.append(tailed)
         for shard, key in enumerate(tailed.keys):
             self._places[key] = tailed, shard
