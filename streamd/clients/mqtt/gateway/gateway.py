@@ -248,7 +248,7 @@ class Gateway:
         if session.is_recorded and not session.is_dirty:
             self.noting.note(session)
         if session.cursors is not None or session.retained or session.resending is not None:
-            self.delivery.pump(session)
+            self.delivery.pump_soon(session)
         if session.shares is not None or type(place) is Shared:
             self.shares.acknowledged(session, place)
 
