@@ -105,12 +105,14 @@ class Part:
             return None
         return None if stored.is_expired(self.shares.gateway.now_ms()) else stored
 
-    def give(self, member: Membership, entries: Iterable[Stored]) -> None:
+    def give(self, member: Membership, entries: list[Stored]) -> None:
         """Hand entries to the member that they were read for."""
         if self._has_gap and member.is_here:
             self._has_gap = False
             delivery = self.shares.gateway.delivery
             delivery.missed(member.session, delivery.replays[self.log.name].tailed)
+        if entries and member.is_here:
+            self.group.had_turn(member)
         for entry in entries:
             if not member.is_here:
                 self.release([entry], is_soon=True)
