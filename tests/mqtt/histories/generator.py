@@ -1,7 +1,7 @@
 """Random histories: three clients that connect, subscribe, publish, stop acknowledging, and vanish."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.mqtt.histories import steps as kinds
@@ -12,6 +12,7 @@ LEVELS = "xy"
 TOPICS = [*LEVELS, *(f"{one}/{two}" for one in LEVELS for two in LEVELS), "x/", "x/y/x"]
 FILTERS = [*TOPICS, "#", "+", "+/+", "x/#", "x/+", "+/y", "+/#", "y/#", "x/+/x", "#", "x/#"]
 LENGTH = (6, 28)
+DEEP_SHARE = 0.3  # of histories of one session that comes and goes
 
 
 @dataclass
@@ -32,11 +33,15 @@ class _Generator:
     may_kill: bool
     clients: dict[str, _Client] = field(default_factory=lambda: {name: _Client() for name in CLIENTS})
     must_wait: bool = False  # something short is under way: a client that returns in between is a matter of luck
+    may_wait: bool = False  # a message that soon expires was published
 
     def next(self) -> Step | None:
         """Return a step, None if the one that was chosen makes no sense now."""
         who = self.chance.choice(CLIENTS)
         client = self.clients[who]
+        if self.may_wait and self.chance.random() < 0.3:
+            self.may_wait = False
+            return step(kinds.WAIT)
         if not client.is_connected:
             if self.must_wait and self.chance.random() < 0.5:
                 self.must_wait = False
@@ -148,6 +153,7 @@ class _Generator:
         expiry = 0
         if client.version == 5 and not empty and chance.random() < (0.3 if self.is_timed else 0.1):
             expiry = SHORT_S if self.is_timed and chance.random() < 0.7 else LONG_S
+            self.may_wait |= expiry == SHORT_S
         return step(
             kinds.PUBLISH,
             who,
@@ -171,9 +177,49 @@ class _Generator:
         return step(kinds.RELEASE, who)
 
 
+def _deep(chance: random.Random, length: int, may_kill: bool) -> Iterator[Step]:
+    """Yield a history of one subscriber that comes and goes with messages in flight, and one publisher."""
+    version = chance.choice((4, 5))
+    receive = chance.choice((0, 0, 2, 5)) if version == 5 else 0
+
+    def connect(who: str) -> Step:
+        hold = chance.choice(("-", "all", "all", "comp")) if who == "a" else "-"
+        limit = receive if who == "a" else 0
+        return step(kinds.CONNECT, who, version=version, clean=0, expiry=LONG_S, receive=limit, hold=hold)
+
+    yield connect("a")
+    yield connect("b")
+    for text in chance.sample(("#", "x/#", "+"), chance.choice((1, 1, 2))):
+        yield step(kinds.SUBSCRIBE, "a", filter=text, qos=chance.choice((1, 2)))
+    is_there = True
+    for _ in range(length):
+        draw = chance.random()
+        if draw < 0.45:
+            topic, qos, count = chance.choice(("x", "x/y")), chance.choice((0, 1, 1, 2, 2)), chance.choice((1, 2, 4))
+            yield step(kinds.PUBLISH, "b", topic=topic, qos=qos, count=count)
+        elif not is_there:
+            is_there = True
+            yield connect("a")
+        elif draw < 0.65:
+            is_there = False
+            yield step(chance.choice((kinds.CUT, kinds.CUT, kinds.DISCONNECT)), "a")
+        elif draw < 0.75:
+            yield connect("a")  # takes over
+        elif draw < 0.87:
+            yield step(kinds.HOLD, "a", what=chance.choice(("all", "comp")))
+        elif draw < 0.96 or not may_kill:
+            yield step(kinds.RELEASE, "a")
+        else:
+            yield step(chance.choice((kinds.KILL, kinds.STOP)))
+            yield connect("b")
+            yield connect("a")
+
+
 def history(seed: int, *, may_kill: bool = False, timed_share: float = 0.1) -> list[Step]:
     """Return the history of a seed. timed_share: how many of all histories have expiries, and so take seconds."""
     chance = random.Random(seed)
+    if chance.random() < DEEP_SHARE:
+        return list(_deep(chance, chance.randint(*LENGTH), may_kill))
     generator = _Generator(chance, chance.random() < timed_share, may_kill)
     length = chance.randint(*LENGTH)
     found: list[Step] = []

@@ -57,6 +57,8 @@ class Player:
         self._answers: dict[tuple[type, int], Packet] = {}
         self._held: list[tuple[type[Packet], int]] = []
         self._ids = 0
+        self._left: Link | None = None
+        self._came = 0  # packets but for PINGRESP
 
     @property
     def is_connected(self) -> bool:
@@ -79,6 +81,7 @@ class Player:
                 properties[Property.RECEIVE_MAXIMUM] = receive
         self.version = version
         self.holds, self._held, self._answers = holds, [], {}
+        self._left = self.link  # what still comes on it does not reach the client
         self._open.clear()
         self.open_max = 0
         last = None
@@ -151,9 +154,13 @@ class Player:
         return unsuback.reasons[0] if unsuback.reasons else None
 
     async def ping(self) -> None:
-        """Wait for a PINGRESP: what was sent before has been read."""
-        self._link().send(Pingreq())
-        await self._answer(Pingresp, 0)
+        """Wait for a PINGRESP before which nothing came: what was sent before has been read by the broker."""
+        while True:
+            came = self._came
+            self._link().send(Pingreq())
+            await self._answer(Pingresp, 0)
+            if self._came == came:
+                return
 
     def disconnect(self, expiry: int | None, reason: int) -> None:
         """Send DISCONNECT."""
@@ -205,8 +212,11 @@ class Player:
         return self._answers.pop(key)
 
     def _receive(self, link: Link, packet: Packet) -> None:
+        if link is self._left:
+            return
         self.link = link
         self.changed.set()
+        self._came += not isinstance(packet, Pingresp)
         if isinstance(packet, Publish):
             self._take(packet)
         elif isinstance(packet, Pubrel):
