@@ -64,10 +64,22 @@ async def pass_time(gateway, server, leases):
     """Let the store's time pass, with the gateway's ticks in it."""
     for _ in range(10 * leases):
         server.advance(seconds=gateway.limits.share_lease_ms / 10_000)
-        for part in [part for group in gateway.shares.groups.values() for part in group.parts.values()]:
+        for part in parts(gateway):
             await part.tick()
-            while part.is_at_work:
-                await asyncio.sleep(0)
+        await settle(gateway)
+
+
+def parts(gateway):
+    return [part for group in gateway.shares.groups.values() for part in group.parts.values()]
+
+
+async def settle(gateway):
+    """Wait until all that is stored has been read, by the tail and by the groups."""
+    read = asyncio.Event()
+    gateway.tail.when_read(read.set)
+    await read.wait()
+    while any(part.is_at_work for part in parts(gateway)):
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -369,8 +381,34 @@ def test_a_member_that_is_back_in_time_gets_the_same_again(store, how, qos):
                 assert [(one.payload, one.packet_id, one.dup) for one in got] == [
                     (one.payload, one.packet_id, True) for one in before
                 ]
+                await settle(gateway)
+                assert await again.quiet() == []
                 for one in got:
                     again.acknowledge(one)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_qos_2_that_a_session_has_begun_waits_for_it_though_the_group_has_it_still(slow_store, how, monkeypatch):
+    """5:4.8.2-4: a gateway was killed between the session's record and the group."""
+
+    async def main():
+        async with running(slow_store.url) as gateway:
+            device = await member(gateway, "device", share(qos=2), properties=LASTING, subscribe=mode(how))
+            publisher = await connect(gateway.port, "publisher")
+            with monkeypatch.context() as patched:
+                patched.setattr(gateway.delivery, "_on_begun", lambda session, place, packet: None)
+                await publisher.publish(b"t/a", b"x", 2)
+                await settle(gateway)
+            await device.disconnect()
+        async with running(slow_store.url) as gateway:
+            other = await member(gateway, "other", share(qos=2), subscribe=mode(how))
+            await pass_time(gateway, slow_store, leases=2)
+            assert await other.quiet() == []
+            device = await connect(gateway.port, "device", clean=False, properties=LASTING)
+            found = await device.receive()
+            assert (found.payload, found.qos, found.dup) == (b"x", 2, True)
 
     asyncio.run(main())
 

@@ -77,7 +77,7 @@ class Part:
         raise NotImplementedError
 
     async def _round(self) -> None:
-        """Read and hand out what there is, until all of it is done or nobody has room."""
+        """Read entries and hand them out, until there are none left or nobody has room."""
         raise NotImplementedError
 
     def kick(self) -> None:
