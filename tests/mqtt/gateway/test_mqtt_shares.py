@@ -16,6 +16,7 @@ from tests.mqtt.gateway.in_process import connect, running
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 SHORT = Limits(share_lease_ms=300)
+LONG = Limits(share_lease_ms=3_600_000)  # nothing comes late, at a tick
 
 
 def share(text="$share/g/t/#", qos=1, **words):
@@ -502,9 +503,25 @@ def test_the_members_of_a_killed_gateway_are_no_members_any_more(store):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_all_comes_though_the_server_ends_its_searches_early(streamd_store, how, monkeypatch):
+    monkeypatch.setattr("streamd.commands.stream.filter_words.SEARCH_SLICE_US", 0)
+
+    async def main():
+        async with running(streamd_store, limits=LONG) as gateway:
+            members = [await member(gateway, f"m{n}", subscribe=mode(how)) for n in range(3)]
+            publisher = await connect(gateway.port, "publisher")
+            for start in range(0, 600, 200):
+                publisher.send(*(p.Publish(b"t/a", b"%d" % n, 1, packet_id=n + 1) for n in range(start, start + 200)))
+                got = await collect(members, 200)
+                assert sum(map(Counter, got), Counter()) == numbers(200, start)
+
+    asyncio.run(main())
+
+
 def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
     async def main():
-        async with running(store) as gateway:
+        async with running(store, limits=LONG) as gateway:
             devices = [
                 await member(gateway, "any"),
                 await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered")),
