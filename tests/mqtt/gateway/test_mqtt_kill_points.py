@@ -16,6 +16,7 @@ from streamd.clients.mqtt.codec import packets as p
 from streamd.clients.mqtt.codec.properties import Property
 from tests.mqtt.gateway.in_process import WAIT_S, connect
 
+pytestmark = pytest.mark.long
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 ROOT = Path(__file__).resolve().parents[3]
 

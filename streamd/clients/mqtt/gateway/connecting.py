@@ -25,6 +25,7 @@ from streamd.clients.mqtt.store.records import (
     key_of,
     parse_record,
     removal,
+    retained_to_text,
     user_key,
     will_to_text,
 )
@@ -152,7 +153,7 @@ class Connecting:
         self._settle(connection, packet, session)
         self._answer(connection, packet, session, record is not None)
         gateway.shares.resume(session)
-        if session.resending is not None or session.cursors is not None:
+        if session.resending is not None or session.cursors is not None or session.retained:
             gateway.delivery.pump(session)
             gateway.shares.go_on(session)
         connection.go_on()
@@ -237,6 +238,7 @@ class Connecting:
             outgoing.drop(packet_id)
         session.resending = entries
         session.noted_positions = dict(record.positions)
+        session.retained = gateway.retained.waiting(record, rights)
         for name, replay in gateway.delivery.replays.items():
             position = record.positions.get(name)
             if position is not None and not position.has_reached(replay.tailed.position):
@@ -390,6 +392,14 @@ class Connecting:
                 commands.append(("ZADD", WILLS, will_ms, session.client_id))
             elif session.will is not None:
                 gone += ["will", "will_name"]
+            if waiting := [
+                (entry.topic, qos, identifier)
+                for entry, qos, identifier in session.retained or ()
+                if min(entry.qos, qos)
+            ]:
+                words += ["retained", retained_to_text(waiting)]
+            else:
+                gone.append("retained")
             commands += [words, ("HDEL", key, *gone), ("ZADD", INDEX, ends_ms, session.client_id)]
         session.connection = None
         connection.session = None

@@ -43,6 +43,7 @@ from streamd.clients.topics.drivers import run_async
 from streamd.clients.topics.handle import read_abilities
 
 _BACKLOG_MAX: Final = 10_000  # messages that are not stored yet, until publishers are not read from
+_TICK_S: Final = 0.1
 _CHORES_S: Final = 1.0
 _CHECKPOINT_S: Final = 10.0
 _CLOCK_S: Final = 30.0
@@ -140,6 +141,7 @@ class Gateway:
             raise CannotStart(str(error))
         self.tail.start()
         self._chores = self.loop.create_task(self._do_chores())
+        self._tick()
 
     async def _until_up(self) -> None:
         for _ in range(500):
@@ -248,7 +250,7 @@ class Gateway:
         if session.is_recorded and not session.is_dirty:
             self.noting.note(session)
         if session.cursors is not None or session.retained or session.resending is not None:
-            self.delivery.pump(session)
+            self.delivery.pump_soon(session)
         if session.shares is not None or type(place) is Shared:
             self.shares.acknowledged(session, place)
 
@@ -328,12 +330,17 @@ class Gateway:
             return
         self.warn("the store is back" if is_up else f"{self.link.fault}; publishers wait")
 
+    def _tick(self) -> None:
+        """Do what is due also while the store is away."""
+        if not self._is_stopping:
+            self.loop.call_later(_TICK_S, self._tick)
+            self.keep_alive.check()
+            self.relieve()
+
     async def _do_chores(self) -> None:
         last_checkpoint = last_clock = last_retain = self.loop.time()
         while True:
-            await asyncio.sleep(0.25)
-            self.keep_alive.check()
-            self.relieve()
+            await asyncio.sleep(_CHORES_S / 4)
             now = self.loop.time()
             if not self.link.is_up:
                 continue

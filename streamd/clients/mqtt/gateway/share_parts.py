@@ -30,6 +30,8 @@ _IDLE_MS: Final = 100 * 86_400_000
 _SCAN_MAX: Final = 1_000
 _PENDING_PAGE: Final = 1_000
 
+TICKS_PER_RENEWAL: Final = 3  # of about ten in a lease
+
 RawEntries = list[tuple[bytes, list[bytes]]]
 Shard = tuple[int, int]  # generation, shard
 
@@ -91,6 +93,11 @@ class Part:
         finally:
             self._task = None
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it reads, or waits for the store."""
+        return self._task is not None or self.lock.locked()
+
     def close(self) -> None:
         """Read no more."""
         if self._task is not None:
@@ -105,12 +112,14 @@ class Part:
             return None
         return None if stored.is_expired(self.shares.gateway.now_ms()) else stored
 
-    def give(self, member: Membership, entries: Iterable[Stored]) -> None:
+    def give(self, member: Membership, entries: list[Stored]) -> None:
         """Hand entries to the member that they were read for."""
         if self._has_gap and member.is_here:
             self._has_gap = False
             delivery = self.shares.gateway.delivery
             delivery.missed(member.session, delivery.replays[self.log.name].tailed)
+        if entries and member.is_here:
+            self.group.had_turn(member)
         for entry in entries:
             if not member.is_here:
                 self.release([entry], is_soon=True)
@@ -254,7 +263,7 @@ class UnorderedPart(Part):
         self._is_stale = True
         self._scan = 0
         self._is_exact = view.pattern.is_all or log.handle.abilities.xfilter
-        self._renewed_s = 0.0
+        self._ticks = 0
 
     def wake(self, entry: Stored) -> None:
         """Note that there is an entry for the group."""
@@ -296,9 +305,8 @@ class UnorderedPart(Part):
 
     async def tick(self) -> None:
         """Renew what members have in flight, and look for what is idle or new."""
-        now = self.shares.gateway.loop.time()
-        if now - self._renewed_s >= self.view.agreement.lease_ms / 3_000:
-            self._renewed_s = now
+        self._ticks += 1
+        if not self._ticks % TICKS_PER_RENEWAL:
             self._renew()
             self._read_all()
         if not self._is_exact:
