@@ -33,14 +33,14 @@ class Log:
 
 @dataclass(frozen=True)
 class Lag:
-    """The messages that follow a position, and by how much the newest of them is newer than the last one before it.
+    """The messages that follow a position. since_ms: the first of them is not older; None without any.
 
     is_exact: the number is not estimated by the times of messages.
     """
 
     messages: int
     is_exact: bool
-    behind_ms: int
+    since_ms: int | None
 
 
 def names(source: Source) -> list[str]:
@@ -116,7 +116,7 @@ def lag_of(log: Log, position: bytes) -> Lag | None:
     ids = [id_of(text) for text in texts]
     if not number.isdigit() or None in ids:
         return None
-    messages, is_exact, behind_ms = 0, True, 0
+    messages, is_exact, times = 0, True, list[int]()
     for generation, shards in log.generations.items():
         if generation < int(number):
             continue
@@ -128,9 +128,9 @@ def lag_of(log: Log, position: bytes) -> Lag | None:
             assert seen is not None
             unread, exact = _unread(shard, seen)
             messages, is_exact = messages + unread, is_exact and exact
-            if unread and shard.last is not None and shard.first is not None and shard.last[0] < _END - 1:
-                behind_ms = max(behind_ms, shard.last[0] - max(seen[0], shard.first[0]))
-    return Lag(messages, is_exact, behind_ms)
+            if unread and shard.first is not None:
+                times.append(max(seen[0], shard.first[0]))
+    return Lag(messages, is_exact, min(times, default=None))
 
 
 def _unread(shard: Shard, seen: Id) -> tuple[int, bool]:

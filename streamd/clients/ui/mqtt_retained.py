@@ -45,8 +45,9 @@ class Page:
 def logs(source: Source) -> list[str]:
     """Return the logs with retained messages. Raises: SourceError."""
     names = mqtt_logs.names(source)
+    # (One of the fields is the gateway's position.)
     sizes = source.ask_all([("HLEN", _key(name)) for name in names])
-    return [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size > 0]
+    return [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size > 1]
 
 
 def find(source: Source, log: str, match: bytes, cursor: str) -> Page:
