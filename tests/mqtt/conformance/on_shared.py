@@ -158,7 +158,7 @@ def a_message_that_a_member_refuses_goes_to_nobody_else(scene):
         must(not one.has_heard(), "a message that was refused comes again")
 
 
-@case("5:4.8.2-5")
+@case("5:4.8.2-5", takes_seconds=True)
 def what_a_member_has_begun_of_qos_2_is_given_to_nobody_else_when_its_session_ends(scene):
     first, publisher = scene.client("first"), scene.client()
     first.subscribes(f"$share/g/{scene.topic('a')}", qos=2)
@@ -172,6 +172,57 @@ def what_a_member_has_begun_of_qos_2_is_given_to_nobody_else_when_its_session_en
     scene.client("first").pings()  # the session has ended
     publisher.publishes(scene.topic("a"), b"end", 1)
     second.receives(b"end")
+    second.is_silent_for(1.5)
+
+
+@case("5:§4.8.2", "5:4.3.2-3", takes_seconds=True)
+def what_a_member_has_acknowledged_is_given_to_nobody_again(scene):
+    (device,), publisher = members(scene, 1, qos=2), scene.client()
+    for number in range(4):
+        publisher.publishes(scene.topic("a"), b"%d" % number, number % 3)
+        device.receives(b"%d" % number)
+    device.pings()
+    device.drops()
+    device = scene.lasting("g0")
+    publisher.publishes(scene.topic("a"), b"end", 1)
+    device.receives(b"end")
+    device.is_silent_for(1.5)
+
+
+@case("5:§4.8.2", "5:4.4.0-1", takes_seconds=True)
+def what_a_member_has_not_acknowledged_comes_again_once(scene):
+    (device,), publisher = members(scene, 1, qos=2), scene.client()
+    for qos in (1, 2):
+        publisher.publishes(scene.topic("a"), b"%d" % qos, qos)
+    first = [device.hears(), device.hears()]
+    device.drops()
+    device = scene.lasting("g0")
+    again = [device.receives(), device.receives()]
+    same(again, [one._replace(dup=True) for one in first])
+    device.is_silent_for(1.5)
+
+
+@case("5:§4.8.2", "5:3.10.4-2")
+def a_member_that_unsubscribes_gets_nothing_more(scene):
+    (first, second), publisher = members(scene, 2), scene.client()
+    topic = scene.topic("a")
+    same(first.unsubscribes(f"$share/g/{topic}"), (0,))
+    sent = [b"%d" % number for number in range(10)]
+    for one in sent:
+        publisher.publishes(topic, one, 1)
+    same(payloads(heard_by(scene, [second], 10)), sent)
+    first.pings()
+    must(not first.has_heard(), "a message after UNSUBSCRIBE")
+
+
+@case("5:3.3.2-5", "5:§4.8.2", takes_seconds=True)
+def a_message_expires_before_a_member_comes(scene):
+    (device,), publisher = members(scene, 1), scene.client()
+    device.drops()
+    publisher.publishes(scene.topic("a"), b"gone", 1, message_expiry_interval=1)
+    publisher.publishes(scene.topic("a"), b"kept", 1, message_expiry_interval=60)
+    publisher.is_silent_for(2.2)
+    scene.lasting("g0").receives(b"kept")
 
 
 @case("5:§4.8.2")

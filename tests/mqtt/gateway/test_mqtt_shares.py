@@ -16,6 +16,7 @@ from tests.mqtt.gateway.in_process import connect, running
 
 LASTING = {Property.SESSION_EXPIRY_INTERVAL: 1_000}
 SHORT = Limits(share_lease_ms=300)
+LONG = Limits(share_lease_ms=3_600_000)  # nothing comes late, at a tick
 
 
 def share(text="$share/g/t/#", qos=1, **words):
@@ -64,10 +65,22 @@ async def pass_time(gateway, server, leases):
     """Let the store's time pass, with the gateway's ticks in it."""
     for _ in range(10 * leases):
         server.advance(seconds=gateway.limits.share_lease_ms / 10_000)
-        for part in [part for group in gateway.shares.groups.values() for part in group.parts.values()]:
+        for part in parts(gateway):
             await part.tick()
-            while part.is_at_work:
-                await asyncio.sleep(0)
+        await settle(gateway)
+
+
+def parts(gateway):
+    return [part for group in gateway.shares.groups.values() for part in group.parts.values()]
+
+
+async def settle(gateway):
+    """Wait until all that is stored has been read, by the tail and by the groups."""
+    read = asyncio.Event()
+    gateway.tail.when_read(read.set)
+    await read.wait()
+    while any(part.is_at_work for part in parts(gateway)):
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -369,8 +382,34 @@ def test_a_member_that_is_back_in_time_gets_the_same_again(store, how, qos):
                 assert [(one.payload, one.packet_id, one.dup) for one in got] == [
                     (one.payload, one.packet_id, True) for one in before
                 ]
+                await settle(gateway)
+                assert await again.quiet() == []
                 for one in got:
                     again.acknowledge(one)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_qos_2_that_a_session_has_begun_waits_for_it_though_the_group_has_it_still(slow_store, how, monkeypatch):
+    """5:4.8.2-4: a gateway was killed between the session's record and the group."""
+
+    async def main():
+        async with running(slow_store.url) as gateway:
+            device = await member(gateway, "device", share(qos=2), properties=LASTING, subscribe=mode(how))
+            publisher = await connect(gateway.port, "publisher")
+            with monkeypatch.context() as patched:
+                patched.setattr(gateway.delivery, "_on_begun", lambda session, place, packet: None)
+                await publisher.publish(b"t/a", b"x", 2)
+                await settle(gateway)
+            await device.disconnect()
+        async with running(slow_store.url) as gateway:
+            other = await member(gateway, "other", share(qos=2), subscribe=mode(how))
+            await pass_time(gateway, slow_store, leases=2)
+            assert await other.quiet() == []
+            device = await connect(gateway.port, "device", clean=False, properties=LASTING)
+            found = await device.receive()
+            assert (found.payload, found.qos, found.dup) == (b"x", 2, True)
 
     asyncio.run(main())
 
@@ -464,9 +503,25 @@ def test_the_members_of_a_killed_gateway_are_no_members_any_more(store):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("how", ["any", "ordered"])
+def test_all_comes_though_the_server_ends_its_searches_early(streamd_store, how, monkeypatch):
+    monkeypatch.setattr("streamd.commands.stream.filter_words.SEARCH_SLICE_US", 0)
+
+    async def main():
+        async with running(streamd_store, limits=LONG) as gateway:
+            members = [await member(gateway, f"m{n}", subscribe=mode(how)) for n in range(3)]
+            publisher = await connect(gateway.port, "publisher")
+            for start in range(0, 600, 200):
+                publisher.send(*(p.Publish(b"t/a", b"%d" % n, 1, packet_id=n + 1) for n in range(start, start + 200)))
+                got = await collect(members, 200)
+                assert sum(map(Counter, got), Counter()) == numbers(200, start)
+
+    asyncio.run(main())
+
+
 def test_a_group_goes_on_in_the_next_generation_of_its_log(store):
     async def main():
-        async with running(store) as gateway:
+        async with running(store, limits=LONG) as gateway:
             devices = [
                 await member(gateway, "any"),
                 await member(gateway, "ord", share("$share/o/t/#"), subscribe=mode("ordered")),

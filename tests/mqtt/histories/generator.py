@@ -82,7 +82,7 @@ class _Generator:
             client.expiry = 0 if clean else LONG_S
         else:
             client.expiry = self.chance.choice((0, LONG_S, LONG_S, SHORT_S if self.is_timed else LONG_S))
-        client.is_connected, client.holds = True, False
+        client.is_connected, client.holds = True, self.chance.random() < 0.2
         receive = self.chance.choice((0, 0, 1, 2, 5)) if client.version == 5 else 0
         has_will = self.chance.random() < 0.25
         return step(
@@ -92,6 +92,7 @@ class _Generator:
             clean=clean,
             expiry=client.expiry,
             receive=receive,
+            hold=self.chance.choice(("all", "comp")) if client.holds else "-",
             will=self.chance.choice(TOPICS) if has_will else "-",
             wqos=self.chance.randrange(3) if has_will else 0,
             wretain=int(has_will and self.chance.random() < 0.3),

@@ -108,7 +108,14 @@ class Flying:
     due: Due
     copy: Copy
     is_received: bool = False
+    is_loose: bool = False  # subscriptions have changed meanwhile
     is_unsure: bool = False  # the broker was killed: it may not have had the PUBREC
+
+    def is_same(self, copy: Copy) -> bool:
+        """Return whether a copy that comes again is as it was."""
+        if not self.due.has_ids:
+            return copy[:2] == self.copy[:2]
+        return copy == self.copy if not self.is_loose else copy.qos == self.copy.qos
 
 
 @dataclass
@@ -213,6 +220,8 @@ class Model:
         """Add or replace a subscription."""
         session = self.sessions[who]
         had = new.filter in session.subscriptions
+        for flying in session.flying.values():
+            flying.is_loose = True
         if had:
             self._loosen(session)
             if self.deviations.keeps_first_options:
@@ -235,6 +244,8 @@ class Model:
         """Remove a subscription; return whether there was one."""
         session = self.sessions[who]
         self._loosen(session, least=0)
+        for flying in session.flying.values():
+            flying.is_loose = True
         return session.subscriptions.pop(filter, None) is not None
 
     def publish(self, message: Message) -> None:
@@ -326,6 +337,8 @@ class Model:
             self._fault(who, f"duplicated: {_shown(arrival)} came again behind PUBREC")
         elif not arrival.is_dup:
             self._fault(who, f"{_shown(arrival)} came again without DUP")
+        elif not flying.is_same(arrival.copy):
+            self._fault(who, f"{_shown(arrival)} came again, and was {flying.copy}")
         elif next(iter(session.again)) != arrival.packet_id and arrival.copy.qos == flying.copy.qos:
             first = [one for one in session.again if not session.again[one].is_received]
             if first and first[0] != arrival.packet_id and not self._is_free(session.again[first[0]]):

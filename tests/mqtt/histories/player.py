@@ -63,7 +63,13 @@ class Player:
         return self.link is not None and self.link.is_open
 
     async def connect(
-        self, version: int, clean: bool, expiry: int, receive: int, will: tuple[str, bytes, int, bool] | None = None
+        self,
+        version: int,
+        clean: bool,
+        expiry: int,
+        receive: int,
+        holds: str | None = None,
+        will: tuple[str, bytes, int, bool] | None = None,
     ) -> Connack:
         """Connect; return CONNACK. will: topic, payload, QoS, retain. Raises: NoAnswer."""
         properties: dict[int, PropertyValue] = {}
@@ -72,7 +78,7 @@ class Player:
             if receive:
                 properties[Property.RECEIVE_MAXIMUM] = receive
         self.version = version
-        self.holds, self._held, self._answers = None, [], {}
+        self.holds, self._held, self._answers = holds, [], {}
         self._open.clear()
         self.open_max = 0
         last = None

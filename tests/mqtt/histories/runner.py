@@ -179,19 +179,27 @@ class History:
                     self._numbers, player.name, topic, step.number("wqos"), is_retained, payload, 0, self._now()
                 )
             version, expiry, receive = step.number("version"), step.number("expiry"), step.number("receive")
-            await self._connect(player, version, is_clean, expiry, receive, will)
+            holds = None if step.text("hold") == "-" else step.text("hold")
+            await self._connect(player, version, is_clean, expiry, receive, holds, will)
         elif player.is_connected:
             await _DOERS[step.kind](self, player, step)
 
     async def _connect(
-        self, player: Player, version: int, clean: bool, expiry: int, receive: int, will: Message | None = None
+        self,
+        player: Player,
+        version: int,
+        clean: bool,
+        expiry: int,
+        receive: int,
+        holds: str | None = None,
+        will: Message | None = None,
     ) -> None:
         if player.is_connected:
             await player.ping()
         is_present = self.model.connect(player.name, version, clean, expiry, self._now(), will)
         old = player.link
         said = None if will is None else (will.topic, will.payload, will.qos, will.retain)
-        connack = await player.connect(version, clean, expiry, receive, said)
+        connack = await player.connect(version, clean, expiry, receive, holds, said)
         self._receive[player.name] = receive
         if old is not None and old.is_open:
             old.break_off("taken over")

@@ -21,8 +21,8 @@ Value = int | float | str
 # What each kind of step has, with what it has if nothing is said. The first word behind the kind is who does it.
 FIELDS: dict[str, dict[str, Value]] = {
     # expiry: seconds that the session outlives the connection, in 5. receive: receive maximum, 0: none.
-    # will: its topic, - for none.
-    CONNECT: {"version": 5, "clean": 1, "expiry": 0, "receive": 0, "will": "-", "wqos": 0, "wretain": 0},
+    # hold: all, or comp, as for the step of that name: from the first packet on. will: its topic. Both: - for none.
+    CONNECT: {"version": 5, "clean": 1, "expiry": 0, "receive": 0, "hold": "-", "will": "-", "wqos": 0, "wretain": 0},
     # expiry: -1 leaves what CONNECT said. reason: 4 lets the will be published.
     DISCONNECT: {"expiry": -1, "reason": 0},
     CUT: {},

@@ -27,8 +27,8 @@ _HIGH_BYTES: Final = 262_144  # of output that a client does not read; then it i
 _QUEUED_MAX: Final = 1_000  # packets that wait for the one before; then the socket is not read
 
 
-class Connection(asyncio.Protocol):
-    """The protocol of one socket.
+class Connection:
+    """The asyncio.Protocol of one socket. (It has no base: compiled, one that is interpreted would slow all look-ups.)
 
     is_busy: a packet is being worked on, and those behind it wait. is_full: the client does not read what it is sent.
     """

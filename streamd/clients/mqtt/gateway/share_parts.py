@@ -77,7 +77,7 @@ class Part:
         raise NotImplementedError
 
     async def _round(self) -> None:
-        """Read and hand out what there is, until all of it is done or nobody has room."""
+        """Read entries and hand them out, until there are none left or nobody has room."""
         raise NotImplementedError
 
     def kick(self) -> None:
@@ -262,7 +262,8 @@ class UnorderedPart(Part):
         self._coming = 0
         self._is_stale = True
         self._scan = 0
-        self._is_exact = view.pattern.is_all or log.handle.abilities.xfilter
+        self._is_filtered = log.handle.abilities.xfilter and not view.pattern.is_all
+        self._is_exact = self._is_filtered or view.pattern.is_all
         self._ticks = 0
 
     def wake(self, entry: Stored) -> None:
@@ -427,12 +428,16 @@ class UnorderedPart(Part):
             self._take_fault((reading.number, 0), reply)
             return False
         found: list[tuple[Shard, RawEntries]] = []
+        numbers = dict.fromkeys(chosen, 0)
         for key, entries in reply or ():
-            shard = keys[key]
-            found.append(((reading.number, shard), [(one[0], one[1]) for one in entries]))
+            found.append(((reading.number, keys[key]), [(one[0], one[1]) for one in entries]))
+            numbers[keys[key]] = len(entries)
+        for shard, number in numbers.items():
+            # A server that filters ends a search after some time; only a reply without an entry says that it was done.
+            is_at_end = not found or (not self._is_filtered and number < count)
             expected = chosen[shard] if self._is_exact else None
-            if len(entries) >= count and (expected is None or expected > len(entries)):
-                self._add(shard, None if expected is None else expected - len(entries))
+            if not is_at_end and (expected is None or expected > number):
+                self._add(shard, None if expected is None else expected - number)
         taken = self._sorted(member, found)
         self._coming = max(0, self._coming - len(taken))
         if not self._is_exact and found:

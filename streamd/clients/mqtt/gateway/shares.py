@@ -165,7 +165,7 @@ class Shares:
         return await run_async(self.client, steps)
 
     async def join_log(self, log: OpenLog, group: Group) -> shares.Member:
-        """Return a group's shared replay of a log, which begins now if there is none."""
+        """Return a group's shared replay of a log, which begins now if the log has no such replay."""
         return await self._join(log, group.name, group.filter, group.is_ordered)
 
     async def _open(self, text: str, is_ordered: bool) -> Group:

@@ -5,7 +5,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hiredis
 from redis.connection import parse_url
@@ -175,7 +175,7 @@ class Link:
         if target.database:
             words.append(("SELECT", target.database))
         words += [("CLIENT", "SETNAME", self._name), ("CLIENT", "ID"), ("PING",)]
-        wire = _Wire(self, greeting, len(words))
+        wire = cast(asyncio.Protocol, _Wire(self, greeting, len(words)))
         if target.path is not None:
             transport, _ = await self._loop.create_unix_connection(lambda: wire, target.path)
         else:
@@ -234,14 +234,26 @@ class Link:
         self._lost.set()
 
 
-class _Wire(asyncio.Protocol):
-    """One connection; first it takes the answers to the greeting."""
+class _Wire:
+    """The asyncio.Protocol of one connection; first it takes the answers to the greeting."""
 
     def __init__(self, link: Link, greeting: asyncio.Future[list[Any]], count: int) -> None:
         self._link, self._greeting, self._count = link, greeting, count
         self._reader = hiredis.Reader()
         self._replies: list[Any] = []
         self._is_over = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Do nothing: who connects gets the transport."""
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        """Do nothing: requests wait for the store all the same."""
+
+    def resume_writing(self) -> None:
+        """Do nothing."""
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
